@@ -1,0 +1,126 @@
+"""What a machine asks the world to do: data, in one ordered list per input.
+
+The world carries the list out in order after the handler returns; nothing re-enters a machine.
+``Persist`` is durable before any later effect is carried out. Deliveries and views share the
+list, so neither can overtake the other.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.inputs import Message, Timer
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    """Unicast ``message`` to one processor."""
+
+    to: NodeId
+    message: Message
+
+
+class Broadcast(msgspec.Struct, frozen=True, gc=False):
+    """Send ``message`` to every other processor of the broadcast domain, members or not."""
+
+    message: Message
+
+
+class SetTimer(msgspec.Struct, frozen=True, gc=False):
+    """Let ``timer`` fire after ``delay_us``; setting it again replaces the earlier deadline."""
+
+    timer: Timer
+    delay_us: int
+
+
+class CancelTimer(msgspec.Struct, frozen=True, gc=False):
+    """A cancelled timer never fires. Cancelling one that is not set is fine."""
+
+    timer: Timer
+
+
+class Persist(msgspec.Struct, frozen=True, gc=False):
+    """Write to stable storage; later effects of the list wait until it is durable."""
+
+    key: str
+    value: int
+
+
+class Batch(msgspec.Struct, frozen=True, gc=False):
+    """Messages of one sender that take one place in the order together (one frame).
+
+    Message ``i`` has the id ``(ring, seq, i)`` and is number ``first + i`` of all messages the
+    sender's incarnation submitted.
+    """
+
+    ring: ViewId
+    seq: int
+    sender: NodeId
+    level: Level
+    first: int
+    bodies: tuple[bytes, ...]
+
+
+class Originate(msgspec.Struct, frozen=True, gc=False):
+    """These messages of ours have just got their place in the order. The world records it."""
+
+    batch: Batch
+
+
+class Deliver(msgspec.Struct, frozen=True, gc=False):
+    """Hand ``batch`` to the application, in configuration ``view``."""
+
+    view: ViewId
+    batch: Batch
+
+
+class InstallView(msgspec.Struct, frozen=True, gc=False):
+    """Tell the application that the configuration is now ``view``.
+
+    ``ring``, ``seq`` and ``view`` or ``conf_id`` place the change in the total order (totem D12):
+    a regular view is ``(view, 0, conf_id = the transitional one before it)``, a transitional one
+    ``(ring = the regular view before it, seq = last number delivered there, view)``.
+    """
+
+    view: ViewId
+    members: tuple[NodeId, ...]
+    transitional: bool
+    ring: ViewId
+    seq: int
+    conf_id: ViewId | None
+
+
+class Stop(msgspec.Struct, frozen=True, gc=False):
+    """Program-controlled crash: this processor must not go on, and says why."""
+
+    reason: str
+
+
+class Note(msgspec.Struct, frozen=True, gc=False):
+    """Something worth a line in the trace: a phase change, a frame dropped, a vote cast.
+
+    ``rule`` is the dossier's number, such as ``totem R26``. ``view`` and ``members`` are filled
+    where a check reads them.
+    """
+
+    rule: str
+    what: str
+    text: str = ""
+    view: ViewId | None = None
+    members: tuple[NodeId, ...] = ()
+
+
+Effect: TypeAlias = (
+    Send
+    | Broadcast
+    | SetTimer
+    | CancelTimer
+    | Persist
+    | Originate
+    | Deliver
+    | InstallView
+    | Stop
+    | Note
+)

@@ -1,0 +1,48 @@
+"""What a machine can be told. One input is handled at a time, to completion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from ringcast.core.ids import Level, NodeId
+
+Message: TypeAlias = msgspec.Struct
+"""Anything a protocol sends: a frozen, tagged, array-like ``msgspec.Struct``."""
+
+Timer: TypeAlias = StrEnum
+"""Each protocol names its timers in a ``StrEnum`` of its own (fast to hash, readable in traces)."""
+
+
+class Started(msgspec.Struct, frozen=True, gc=False):
+    """The processor starts or restarts. ``stable`` is what earlier incarnations persisted."""
+
+    boot: int
+    stable: Mapping[str, int]
+
+
+class Received(msgspec.Struct, frozen=True, gc=False):
+    """A frame arrived. ``src`` put it on the wire, in the incarnation that drew ``boot``."""
+
+    src: NodeId
+    boot: int
+    message: Message
+
+
+class TimerFired(msgspec.Struct, frozen=True, gc=False):
+    """A timer that was set, and neither cancelled nor set again, has run out."""
+
+    timer: Timer
+
+
+class Submitted(msgspec.Struct, frozen=True, gc=False):
+    """The application asks for these bodies to be broadcast, in this order, at this level."""
+
+    bodies: tuple[bytes, ...]
+    level: Level = Level.AGREED
+
+
+Input: TypeAlias = Started | Received | TimerFired | Submitted

@@ -1,0 +1,53 @@
+"""Protocols by name: how to make one, how it is configured, what it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ringcast.core.ids import NodeId
+from ringcast.core.machine import Machine
+
+
+class Sheet(msgspec.Struct, frozen=True):
+    """What the other packages need to know of a protocol."""
+
+    name: str
+    source: str
+    config: type[msgspec.Struct]
+    make: Callable[[NodeId, Any], Machine]
+    """Builds a machine for one processor from an instance of ``config``."""
+    claims: tuple[str, ...]
+    """Names of the properties in ``ringcast.checks`` that the protocol promises."""
+    profiles: dict[str, msgspec.Struct]
+    """Named configurations, the first one the default."""
+    messages: tuple[type[msgspec.Struct], ...]
+    """Every message type, for the wire's decoder."""
+    progress_bound_us: Callable[[Any, int], int]
+    """For a configuration and n live processors: time after the last fault until all make
+    progress together (totem M5's bound)."""
+
+
+_sheets: dict[str, Sheet] = {}
+
+
+def register(sheet: Sheet) -> Sheet:
+    """Make a protocol available by name."""
+    _sheets[sheet.name] = sheet
+    return sheet
+
+
+def protocol(name: str) -> Sheet:
+    """The protocol called ``name``; the error lists what there is."""
+    try:
+        return _sheets[name]
+    except KeyError:
+        known = ", ".join(sorted(_sheets)) or "none"
+        raise LookupError(f"no protocol called {name!r}; known: {known}") from None
+
+
+def protocols() -> tuple[Sheet, ...]:
+    """Every registered protocol, by name."""
+    return tuple(_sheets[name] for name in sorted(_sheets))
