@@ -1,0 +1,50 @@
+# Every command uses .venv inside the checkout; no environment needs to be active.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+JOBS ?= auto
+SEEDS ?= 0..1000
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types pytest sim bench docs lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+setup: $(READY) ## build .venv with everything development needs
+
+$(READY): pyproject.toml requirements-dev.lock tools/make_venv.sh
+	@tools/make_venv.sh "$(PYTHON)" .venv
+	@touch $@
+
+demo: setup ## a simulated group through load, a crash, a partition and a remerge
+	@$(BIN)/ringcast demo
+
+test: lint types pytest ## lint, types and the whole test suite
+
+lint: setup ## ruff
+	@$(BIN)/ruff check src tests tools
+
+types: setup ## mypy, strict
+	@$(BIN)/mypy
+
+pytest: setup
+	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+sim: setup ## swarm seeds over all cores (SEEDS=0..1000)
+	@$(BIN)/ringcast sim --seeds $(SEEDS) --faults swarm --coverage
+
+bench: setup ## the simulator's speed, SimPy's beside it
+	@for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
+
+docs: setup ## write the generated pages and tables anew
+	@$(BIN)/python tools/rules_page.py
+	@$(BIN)/python tools/cli_page.py
+	@$(BIN)/python tools/property_table.py
+
+lock: ## write requirements-dev.lock anew from pyproject.toml
+	@tools/make_lock.sh "$(PYTHON)" requirements-dev.lock
+
+clean: ## remove .venv, caches and outputs
+	@rm -rf .venv out dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The command line: ``app`` wires the commands together, one file per command."""
