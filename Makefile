@@ -38,9 +38,7 @@ bench: setup ## the simulator's speed, SimPy's beside it
 	@for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
 
 docs: setup ## write the generated pages and tables anew
-	@$(BIN)/python tools/rules_page.py
-	@$(BIN)/python tools/cli_page.py
-	@$(BIN)/python tools/property_table.py
+	@$(BIN)/python tools/pages.py
 
 lock: ## write requirements-dev.lock anew from pyproject.toml
 	@tools/make_lock.sh "$(PYTHON)" requirements-dev.lock

@@ -1,0 +1,169 @@
+"""What linters cannot see: layering, determinism by construction, rule tags, generated pages."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tags import ROOT, handlers, number, tags
+from tags import tests as tags_of_tests
+
+SRC = ROOT / "src" / "ringcast"
+MODULES = sorted(SRC.rglob("*.py"))
+OUR_FILES = sorted(
+    path
+    for folder in ("src", "tests", "tools", "docs", "bench", "examples")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in {".py", ".md", ".toml", ".txt", ".sh"} and path != Path(__file__)
+)
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "core": set(),
+    "blocks": {"core"},
+    "protocols": {"core", "blocks"},
+    "checks": {"core"},
+    "traces": {"core"},
+    "sim": {"core", "blocks", "protocols", "checks", "traces"},
+    "cli": {"core", "blocks", "protocols", "checks", "traces", "sim", ""},
+}
+"""Package to the packages below it; ``""`` is ``ringcast`` itself (the version)."""
+
+PURE = {"core", "blocks", "protocols", "checks"}
+"""Packages that may read neither clock, network, environment nor a global random source."""
+
+WORLDLY = {
+    "asyncio", "datetime", "multiprocessing", "os", "secrets", "select", "selectors", "signal",
+    "socket", "ssl", "subprocess", "threading", "time", "uuid",
+}  # fmt: skip
+
+LONG: dict[str, str] = {}
+"""Modules over ``LONGEST`` lines, each with the reason why it is not two."""
+LONGEST = 450
+
+LEFT_OVER = re.compile(r"\b(TODO|FIXME|XXX)\b|fig\. ?\?", re.IGNORECASE)
+
+
+def package_of(path: Path) -> str:
+    parts = path.relative_to(SRC).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names a module imports, wherever in the file; relative imports are not used here."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}:{node.lineno}: a relative import"
+            module = node.module or ""
+            if module == "ringcast":
+                yield from (f"ringcast.{alias.name}" for alias in node.names)
+            else:
+                yield module
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_point_downward(path: Path) -> None:
+    package = package_of(path)
+    allowed = MAY_IMPORT.get(package, set()) | {package}
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "ringcast":
+            used = parts[1] if len(parts) > 1 else ""
+            assert used in allowed, f"{name_of(path)}: {package} may not import {name}"
+
+
+def test_every_package_has_its_place() -> None:
+    packages = {package_of(path) for path in MODULES} - {""}
+    assert packages <= MAY_IMPORT.keys(), "a new package needs a row in MAY_IMPORT"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if package_of(path) in PURE], ids=name_of
+)
+def test_pure_packages_do_not_touch_the_world(path: Path) -> None:
+    worldly = {name.split(".")[0] for name in imports(path)} & WORLDLY
+    assert not worldly, f"{name_of(path)} imports {sorted(worldly)}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_random_numbers_come_from_a_seeded_stream(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "random":
+            used = {alias.name for alias in node.names}
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "random"
+        ):
+            used = {node.attr}
+        else:
+            continue
+        assert used <= {"Random"}, f"{name_of(path)}:{node.lineno}: random.{used}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_modules_explain_themselves_and_stay_short(path: Path) -> None:
+    source = path.read_text("utf-8")
+    assert ast.get_docstring(ast.parse(source)), f"{name_of(path)} has no docstring"
+    lines = source.count("\n")
+    assert lines <= LONGEST or name_of(path) in LONG, f"{name_of(path)} has {lines} lines"
+
+
+def test_list_of_long_modules_is_true() -> None:
+    for name in LONG:
+        assert (ROOT / name).read_text("utf-8").count("\n") > LONGEST, f"{name} is short now"
+
+
+def test_nothing_is_left_over() -> None:
+    found = [
+        f"{name_of(path)}:{at}: {line.strip()}"
+        for path in OUR_FILES
+        for at, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if LEFT_OVER.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+RULES = [f"R{n}" for n in range(1, 101)]
+
+
+def test_every_rule_has_a_handler() -> None:
+    tagged = handlers(SRC / "protocols" / "totem_single")
+    assert not sorted(set(RULES) - tagged.keys(), key=number)
+
+
+def test_every_rule_has_a_test() -> None:
+    tagged = tags_of_tests(ROOT / "tests" / "rules", ROOT / "tests" / "scenarios")
+    assert not sorted(set(RULES) - tagged.keys(), key=number)
+
+
+def test_no_tag_is_invented() -> None:
+    """A tag outside the dossier is a slip of the pen."""
+    known = set(RULES) | {f"G{n}" for n in range(1, 40)}
+    for path in sorted((SRC / "protocols" / "totem_single").glob("*.py")):
+        unknown = tags(path.read_text("utf-8")) - known
+        assert not unknown, f"{name_of(path)}: {sorted(unknown)}"
+
+
+def test_ranges_of_tags_are_read() -> None:
+    assert tags("R37-R39 and R5") == {"R37", "R38", "R39", "R5"}
+    assert tags("R1 .. R3, G7") == {"R1", "R2", "R3", "G7"}
+    assert tags("R96\N{EN DASH}R98") == {"R96", "R97", "R98"}
+    assert tags("RR5 R1234 XR6") == set()
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    command = [sys.executable, str(ROOT / "tools" / "pages.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
