@@ -1,0 +1,233 @@
+"""Cluster: a group of processors in virtual time, and everything that can be done to it.
+
+Each verb says whether it had an effect: crashing a processor that is down has none. That keeps
+a fault plan meaningful whatever faults are taken out of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from random import Random
+from typing import Any
+
+from msgspec.structs import replace
+
+from ringcast.core.effects import Broadcast, Deliver, Persist, Send
+from ringcast.core.ids import Level, NodeId
+from ringcast.core.inputs import Message, Received
+from ringcast.core.machine import Machine, name
+from ringcast.core.registry import Sheet
+from ringcast.core.trace import Faulted
+from ringcast.sim.model import BurstTail, LinkModel, NetworkModel
+from ringcast.sim.network import Network, Port, Tamper
+from ringcast.sim.node import SimNode
+from ringcast.sim.record import Counts, Observer, Recorder
+from ringcast.sim.scheduler import Scheduler
+
+TEARS: Mapping[str, type] = {
+    "persist": Persist,
+    "send": Send,
+    "broadcast": Broadcast,
+    "deliver": Deliver,
+}
+"""Effects whose list a torn crash can wait for."""
+
+
+class Cluster:
+    """Machines of one protocol, a network, stable storage, and the trace they leave.
+
+    ``config`` is one configuration for all, or a mapping from processor to configuration.
+    Nothing runs before ``start``.
+    """
+
+    def __init__(
+        self,
+        sheet: Sheet,
+        config: Any,
+        ids: Iterable[NodeId],
+        model: NetworkModel,
+        seed: int | str = 0,
+        observers: Iterable[Observer] = (),
+    ) -> None:
+        self.ids = tuple(sorted(ids))
+        self.sheet = sheet
+        self.scheduler = Scheduler()
+        self.recorder = Recorder(observers)
+        rng = Random(f"{seed}/network")
+        self.network = Network(model, self.scheduler, rng, self.recorder.counts)
+        self.nodes: dict[NodeId, SimNode] = {}
+        for node in self.ids:
+            own = config[node] if isinstance(config, Mapping) else config
+            make = self._maker(node, own)
+            parts = (self.scheduler, self.network, self.recorder)
+            self.nodes[node] = SimNode(node, make, str(seed), *parts)
+        ports: dict[NodeId, Port] = dict(self.nodes)
+        self.network.attach(ports)
+        self._faulted = 0
+
+    def _maker(self, node: NodeId, config: Any) -> Any:
+        return lambda: self.sheet.make(node, config)
+
+    @property
+    def now_us(self) -> int:
+        """The present moment."""
+        return self.scheduler.now_us
+
+    @property
+    def counts(self) -> Counts:
+        """Running totals."""
+        return self.recorder.counts
+
+    @property
+    def visits(self) -> Counter[str]:
+        """How often each cell of the dispatch table was reached, over all incarnations."""
+        total: Counter[str] = Counter()
+        for node in self.nodes.values():
+            total += node.visits
+            if node.machine is not None:
+                for (phase, key), times in node.machine.visits.items():
+                    total[f"{phase}/{name(key)}"] += times
+        return total
+
+    def machine(self, node: NodeId) -> Machine:
+        """The machine of a processor that is up."""
+        machine = self.nodes[node].machine
+        if machine is None:
+            raise LookupError(f"processor {node} is down")
+        return machine
+
+    def up(self) -> tuple[NodeId, ...]:
+        """The processors that run or are paused."""
+        return tuple(n for n in self.ids if self.nodes[n].machine is not None)
+
+    # Time.
+
+    def run_until(self, t_us: int) -> None:
+        """Let virtual time pass up to ``t_us``."""
+        self.scheduler.run_until(t_us)
+
+    def run_for(self, us: int) -> None:
+        """Let virtual time pass."""
+        self.scheduler.run_until(self.scheduler.now_us + us)
+
+    def step(self) -> bool:
+        """Let the next thing happen; False if nothing ever will."""
+        return self.scheduler.step()
+
+    # Processors.
+
+    def start(self, *nodes: NodeId) -> None:
+        """Start these processors for the first time; without an argument, all of them."""
+        for node in nodes or self.ids:
+            self.nodes[node].start()
+
+    def submit(self, node: NodeId, bodies: tuple[bytes, ...], level: Level = Level.AGREED) -> bool:
+        """Broadcast ``bodies`` from ``node``; False if it is down, paused or not ready."""
+        return self.nodes[node].submit(bodies, level)
+
+    def crash(self, node: NodeId) -> bool:
+        """Take a processor down; its stable storage stays."""
+        return self._did(self.nodes[node].crash(), "crash")
+
+    def restart(self, node: NodeId, keep_storage: bool = True) -> bool:
+        """Start a processor that is down, with or without its stable storage."""
+        kind = "restart" if keep_storage else "restart without storage"
+        return self._did(self.nodes[node].start(keep_storage), kind)
+
+    def pause(self, node: NodeId) -> bool:
+        """Let a processor stand still."""
+        return self._tell(self.nodes[node].pause(), "pause", node)
+
+    def resume(self, node: NodeId) -> bool:
+        """Let a paused processor go on."""
+        return self._tell(self.nodes[node].resume(), "resume", node)
+
+    def drift(self, node: NodeId, ppm: int) -> bool:
+        """Let a processor's clock run fast or, below 0, slow."""
+        return self._tell(self.nodes[node].drift(ppm), "drift", node, f"{ppm} ppm")
+
+    def fail_storage(self, node: NodeId) -> bool:
+        """Let the next write to a processor's stable storage fail, which ends the processor."""
+        self.nodes[node].storage.fail_next()
+        return self._tell(True, "storage fails", node)
+
+    def tear(self, node: NodeId, within: str) -> bool:
+        """Crash a processor inside its next effect list that holds such an effect."""
+        return self._tell(self.nodes[node].tear(TEARS[within]), "tear", node, within)
+
+    # The network.
+
+    def partition(self, groups: Iterable[Iterable[NodeId]]) -> bool:
+        """Split the network; a processor not listed is isolated."""
+        sides = [tuple(group) for group in groups]
+        self.network.partition(sides)
+        return self._tell(True, "partition", 0, " ".join(str(side) for side in sides))
+
+    def heal(self) -> bool:
+        """Undo partitions, cuts and tampering."""
+        self.network.heal()
+        return self._tell(True, "heal")
+
+    def cut(self, src: NodeId, dst: NodeId) -> bool:
+        """Let nothing from ``src`` reach ``dst``."""
+        self.network.cut(src, dst)
+        return self._tell(True, "cut", 0, f"{src} -> {dst}")
+
+    def mend(self, src: NodeId, dst: NodeId) -> bool:
+        """Undo a cut."""
+        self.network.mend(src, dst)
+        return self._tell(True, "mend", 0, f"{src} -> {dst}")
+
+    def tamper(self, rule: Tamper) -> bool:
+        """Drop, delay or copy particular frames."""
+        self.network.tamper(rule)
+        what = "copy" if rule.copy else "delay" if rule.delay_us else "drop"
+        frames = f"{rule.count or 'all'} {rule.message or 'frames'}"
+        return self._tell(True, what, 0, f"{frames} {rule.src or '*'} -> {rule.dst or '*'}")
+
+    def override_link(self, src: NodeId, dst: NodeId, link: LinkModel) -> bool:
+        """Let one directed link behave differently."""
+        self.network.override(src, dst, link)
+        return self._tell(True, "link", 0, f"{src} -> {dst}")
+
+    def set_loss(self, loss: float, unicast_loss: float) -> bool:
+        """Let every link that has no model of its own lose these shares of its frames."""
+        model = self.network.model
+        link = replace(model.link, loss=loss, unicast_loss=unicast_loss)
+        self.network.become(replace(model, link=link))
+        return self._tell(True, "loss", 0, f"{loss:g} {unicast_loss:g}")
+
+    def set_burst_tail(self, tail: BurstTail | None) -> bool:
+        """Let the end of every burst be lost, or no longer."""
+        self.network.become(replace(self.network.model, burst_tail=tail))
+        return self._tell(True, "burst tail", 0, "ends" if tail is None else f"{tail.frames}")
+
+    def calm(self) -> bool:
+        """Heal the network, and let it be as good as its model allows from now on."""
+        self.network.heal()
+        self.network.forget_overrides()
+        self.network.become(self.network.model.calm())
+        return self._tell(True, "calm")
+
+    def inject(self, dst: NodeId, frame: Received, unicast: bool = False) -> None:
+        """Let a frame arrive now, as if it had been on its way."""
+        node = self.nodes[dst]
+        (node.hear_unicast if unicast else node.hear)(frame)
+
+    def frame(self, src: NodeId, message: Message) -> Received:
+        """A frame as ``src`` would send it now."""
+        return Received(src, self.nodes[src].boot, message)
+
+    def _did(self, effect: bool, kind: str) -> bool:
+        """Count a fault that the trace shows by itself."""
+        if effect:
+            self.counts.faults[kind] += 1
+        return effect
+
+    def _tell(self, effect: bool, kind: str, node: int = 0, text: str = "") -> bool:
+        """Count a fault and put it in the trace."""
+        if self._did(effect, kind):
+            self._faulted += 1
+            self.recorder.emit(Faulted(node, self._faulted, self.now_us, kind, text))
+        return effect

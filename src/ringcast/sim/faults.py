@@ -1,0 +1,243 @@
+"""Fault plans: what goes wrong, and when, as data.
+
+A plan is a list of faults in a run file, one ``[[faults]]`` table each. The events file of the
+original simulator (``partition: <time> <network> (ids) (ids) ...``) is read as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from ringcast.core.ids import NodeId
+from ringcast.sim.cluster import Cluster
+from ringcast.sim.model import BurstTail, LinkModel, Micros, Share
+from ringcast.sim.network import Tamper
+
+
+class _Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+    at_us: Micros
+
+
+class Partition(_Fault, frozen=True, tag="partition"):
+    """The network falls apart into groups; a processor not listed is isolated."""
+
+    groups: tuple[tuple[NodeId, ...], ...]
+
+
+class Heal(_Fault, frozen=True, tag="heal"):
+    """Partitions, cuts and targeted drops end."""
+
+
+class Cut(_Fault, frozen=True, tag="cut"):
+    """Nothing from ``src`` reaches ``dst``; the other direction stays."""
+
+    src: NodeId
+    dst: NodeId
+
+
+class Mend(_Fault, frozen=True, tag="mend"):
+    """A cut ends."""
+
+    src: NodeId
+    dst: NodeId
+
+
+class Crash(_Fault, frozen=True, tag="crash"):
+    """A processor goes down; its stable storage stays."""
+
+    node: NodeId
+
+
+class Torn(_Fault, frozen=True, tag="lose_unsynced"):
+    """A processor goes down in the middle of the next effects of a kind: what was not yet
+    carried out, an unsynced write above all, never happens."""
+
+    node: NodeId
+    within: Literal["persist", "send", "broadcast", "deliver"] = "persist"
+
+
+class StorageFail(_Fault, frozen=True, tag="storage_fail"):
+    """The next write to stable storage fails, which ends the processor."""
+
+    node: NodeId
+
+
+class Restart(_Fault, frozen=True, tag="restart"):
+    """A processor that is down starts again."""
+
+    node: NodeId
+    keep_storage: bool = True
+
+
+class Pause(_Fault, frozen=True, tag="pause"):
+    """A processor stands still, as after SIGSTOP."""
+
+    node: NodeId
+
+
+class Resume(_Fault, frozen=True, tag="resume"):
+    """A paused processor goes on."""
+
+    node: NodeId
+
+
+class Drift(_Fault, frozen=True, tag="drift"):
+    """A processor's clock gains ``ppm`` microseconds a second (loses them, below 0)."""
+
+    node: NodeId
+    ppm: Annotated[int, msgspec.Meta(ge=-500_000, le=500_000)]
+
+
+class Link(_Fault, frozen=True, tag="link"):
+    """One directed link behaves differently."""
+
+    src: NodeId
+    dst: NodeId
+    link: LinkModel
+
+
+class Loss(_Fault, frozen=True, tag="loss"):
+    """Every link loses this share of broadcast and of unicast frames."""
+
+    loss: Share
+    unicast_loss: Share
+
+
+class Burst(_Fault, frozen=True, tag="burst_tail"):
+    """The end of every burst is lost; without ``tail`` this stops."""
+
+    tail: BurstTail | None = None
+
+
+class Drop(_Fault, frozen=True, tag="drop"):
+    """The next ``count`` frames that match are lost, or delayed, or copied (see ``Tamper``)."""
+
+    src: int = 0
+    dst: int = 0
+    message: str = ""
+    count: Annotated[int, msgspec.Meta(ge=0)] = 1
+    delay_us: Micros = 0
+    copy: bool = False
+
+
+Fault: TypeAlias = (
+    Partition
+    | Heal
+    | Cut
+    | Mend
+    | Crash
+    | Torn
+    | StorageFail
+    | Restart
+    | Pause
+    | Resume
+    | Drift
+    | Link
+    | Loss
+    | Burst
+    | Drop
+)
+
+FaultPlan: TypeAlias = tuple[Fault, ...]
+"""Faults in any order; equal times keep the order of the plan."""
+
+
+def schedule(plan: Iterable[Fault], cluster: Cluster) -> None:
+    """Put every fault of ``plan`` on the agenda of ``cluster``."""
+    for fault in plan:
+        cluster.scheduler.at(fault.at_us, lambda fault: inflict(fault, cluster), fault)
+
+
+def inflict(fault: Fault, cluster: Cluster) -> None:
+    """Let a fault happen now."""
+    match fault:
+        case Partition(groups=groups):
+            cluster.partition(groups)
+        case Heal():
+            cluster.heal()
+        case Cut(src=src, dst=dst):
+            cluster.cut(src, dst)
+        case Mend(src=src, dst=dst):
+            cluster.mend(src, dst)
+        case Crash(node=node):
+            cluster.crash(node)
+        case Torn(node=node, within=within):
+            cluster.tear(node, within)
+        case StorageFail(node=node):
+            cluster.fail_storage(node)
+        case Restart(node=node, keep_storage=kept):
+            cluster.restart(node, kept)
+        case Pause(node=node):
+            cluster.pause(node)
+        case Resume(node=node):
+            cluster.resume(node)
+        case Drift(node=node, ppm=ppm):
+            cluster.drift(node, ppm)
+        case Link(src=src, dst=dst, link=link):
+            cluster.override_link(src, dst, link)
+        case Loss():
+            cluster.set_loss(fault.loss, fault.unicast_loss)
+        case Burst(tail=tail):
+            cluster.set_burst_tail(tail)
+        case Drop():
+            cluster.tamper(
+                Tamper(fault.src, fault.dst, fault.message, fault.count, fault.delay_us, fault.copy)
+            )
+
+
+def named(fault: Fault) -> set[NodeId]:
+    """The processors a fault speaks of."""
+    match fault:
+        case Partition(groups=groups):
+            return {node for group in groups for node in group}
+        case Cut() | Mend() | Link() | Drop():
+            return {fault.src, fault.dst} - {0}
+        case Heal() | Loss() | Burst():
+            return set()
+        case _:
+            return {fault.node}
+
+
+_EVENT = re.compile(r"partition:\s+(\d+)\s+(\d+)((?:\s*\([\d\s,]*\))+)\s*$")
+_GROUP = re.compile(r"\(([\d\s,]*)\)")
+
+
+def read_events(text: str, ids: Iterable[NodeId]) -> tuple[FaultPlan, list[str]]:
+    """Read an events file; returns the plan and warnings about processors left out.
+
+    Each line is the whole new partition of one network at a time in microseconds. Empty lines
+    and lines that begin with ``#`` are passed over.
+    """
+    plan: list[Fault] = []
+    warnings: list[str] = []
+    networks: set[str] = set()
+    known = set(ids)
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = _EVENT.match(line.strip())
+        if match is None:
+            raise ValueError(
+                f"events file, line {number}: {line.strip()!r} is not of the form "
+                "'partition: <time us> <network> (id id ...) (id ...) ...'"
+            )
+        at_us, network, sides = match.groups()
+        networks.add(network)
+        groups = tuple(
+            tuple(int(node) for node in re.findall(r"\d+", side)) for side in _GROUP.findall(sides)
+        )
+        listed = [node for group in groups for node in group]
+        if len(listed) != len(set(listed)):
+            raise ValueError(f"events file, line {number}: a processor is in two groups")
+        if strangers := sorted(set(listed) - known):
+            raise ValueError(f"events file, line {number}: no such processors: {strangers}")
+        if isolated := sorted(known - set(listed)):
+            warnings.append(f"line {number}: not listed, so isolated: {isolated}")
+        plan.append(Partition(int(at_us), groups))
+    if len(networks) > 1:
+        raise ValueError(f"events file speaks of networks {sorted(networks)}; a run has one")
+    return tuple(plan), warnings

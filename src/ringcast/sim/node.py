@@ -1,0 +1,440 @@
+"""SimNode: one processor. A machine, and all that a machine takes for granted.
+
+Frames wait in two lanes, broadcast and unicast, and the broadcast lane is emptied first (totem
+R3). A node that is neither paused nor busy has empty lanes: a frame is then handled the moment
+it arrives. Effects are carried out in list order; on a processor whose work takes time
+(``CpuModel``), each at the moment the work before it is done.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from ringcast.checks import Violation
+from ringcast.core.effects import (
+    Broadcast,
+    CancelTimer,
+    Deliver,
+    Effect,
+    InstallView,
+    Note,
+    Originate,
+    Persist,
+    Send,
+    SetTimer,
+    Stop,
+)
+from ringcast.core.env import Env
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.inputs import Input, Received, Started, Submitted, Timer, TimerFired
+from ringcast.core.machine import Machine, name
+from ringcast.core.trace import (
+    Crashed,
+    Delivered,
+    Installed,
+    Noted,
+    Originated,
+    Restarted,
+    Submit,
+    digests,
+)
+from ringcast.sim.network import Network, wire_bytes
+from ringcast.sim.record import Recorder
+from ringcast.sim.scheduler import TIMER, Scheduler
+from ringcast.sim.storage import Storage, StorageFailed
+
+DEFECTS = ("impossible input", "broken invariant")
+"""A machine that stops with such a reason has found a defect of its own."""
+
+
+class SimNode:
+    """A processor over all its incarnations."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        make: Callable[[], Machine],
+        seed: str,
+        scheduler: Scheduler,
+        network: Network,
+        recorder: Recorder,
+    ) -> None:
+        self.id = node
+        self.incarnation = 0
+        self.machine: Machine | None = None
+        """None while the processor is down."""
+        self.storage = Storage()
+        self.paused = False
+        self.visits: Counter[str] = Counter()
+        """Cells of the dispatch table reached by earlier incarnations."""
+        self._make = make
+        self._seed = seed
+        self._scheduler = scheduler
+        self._network = network
+        self._recorder = recorder
+        self._counts = recorder.counts
+        self._chance = Random(f"{seed}/world/{node}")
+        self._n = 0
+        self._env = Env(node, self._chance)
+        self.boot = 0
+        self._submitted = 0
+        self._view: ViewId | None = None
+        self._idle = False
+        self._at_us = 0
+        """When the effect being carried out happens; later than now while work takes time."""
+        self._broadcasts: deque[Received] = deque()
+        self._unicasts: deque[Received] = deque()
+        self._deadlines: dict[Timer, int] = {}
+        self._armed: dict[Timer, int] = {}
+        """When the agenda will next look at a timer, never later than its deadline."""
+        self._tear: type | None = None
+        self._ppm = 0
+        self._drifts = False
+        self._clock = (0, 0)
+        """A moment of virtual time and what this processor's clock showed then."""
+        self._acts: dict[type, Callable[[Any], None]] = {
+            Send: self._send,
+            Broadcast: self._broadcast,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Persist: self._persist,
+            Originate: self._originate,
+            Deliver: self._deliver,
+            InstallView: self._install_view,
+            Stop: self._stop,
+            Note: self._note,
+        }
+
+    # What the world does to a processor. Each says whether it had an effect.
+
+    def start(self, storage_kept: bool = True) -> bool:
+        """Start, or start again."""
+        if self.machine is not None:
+            return False
+        if not storage_kept:
+            self.storage.wipe()
+        self.incarnation += 1
+        self.machine = self._make()
+        self._env = Env(self.id, Random(f"{self._seed}/node/{self.id}/{self.incarnation}"))
+        self.boot = self._chance.getrandbits(32)
+        self._submitted = 0
+        self._view = None
+        self._idle = True
+        self._at_us = max(self._at_us, self._scheduler.now_us)
+        self._n += 1
+        kept = storage_kept
+        self._emit(Restarted(self.id, self._n, self._at_us, self.incarnation, kept))
+        self._handle(Started(self.boot, self.storage.read()), 0)
+        return True
+
+    def crash(self, reason: str = "") -> bool:
+        """Lose everything but stable storage."""
+        if self.machine is None:
+            return False
+        for (phase, key), times in self.machine.visits.items():
+            self.visits[f"{phase}/{name(key)}"] += times
+        self.machine = None
+        self.paused = self._idle = False
+        self._tear = None
+        self._broadcasts.clear()
+        self._unicasts.clear()
+        self._deadlines.clear()
+        self._armed.clear()
+        self._at_us = max(self._at_us, self._scheduler.now_us)
+        self._n += 1
+        self._emit(Crashed(self.id, self._n, self._at_us, reason))
+        return True
+
+    def pause(self) -> bool:
+        """Stand still, as after SIGSTOP: frames wait, timers run out unheard."""
+        if self.machine is None or self.paused:
+            return False
+        self.paused = True
+        self._idle = False
+        return True
+
+    def resume(self) -> bool:
+        """Go on: what waits in the lanes first, then the timers that ran out."""
+        if not self.paused:
+            return False
+        self.paused = False
+        self._scheduler.at(max(self._scheduler.now_us, self._at_us), self._wake)
+        return True
+
+    def tear(self, within: type) -> bool:
+        """Crash inside the next effect list that holds an effect of type ``within``."""
+        if self.machine is None:
+            return False
+        self._tear = within
+        return True
+
+    def disarm(self) -> None:
+        """Take back a tear or a storage failure that has not happened yet."""
+        self._tear = None
+        self.storage.work()
+
+    def drift(self, ppm: int) -> bool:
+        """Let the clock gain ``ppm`` microseconds a second from now on."""
+        now_us = self._scheduler.now_us
+        self._clock = (now_us, self.clock_us(now_us))
+        self._ppm = ppm
+        self._drifts = True
+        return True
+
+    def clock_us(self, t_us: int) -> int:
+        """What this processor's clock shows at ``t_us``."""
+        since_us, shown_us = self._clock
+        return shown_us + (t_us - since_us) * (1_000_000 + self._ppm) // 1_000_000
+
+    @property
+    def ready(self) -> bool:
+        """Whether a submission would be accepted now."""
+        return self.machine is not None and not self.paused and self.machine.ready
+
+    def submit(self, bodies: tuple[bytes, ...], level: Level) -> bool:
+        """Hand the application's messages to the machine, unless it is not ready for them."""
+        if not self.ready:
+            return False
+        if self._recorder.observers:
+            sizes = tuple([len(body) for body in bodies])
+            at_us = max(self._at_us, self._scheduler.now_us)
+            self._n += 1
+            self._emit(
+                Submit(self.id, self._n, at_us, self.incarnation, self._submitted + 1, level, sizes)
+            )
+        self._submitted += len(bodies)
+        self._counts.submitted += len(bodies)
+        self._handle(Submitted(bodies, level), 0)
+        return True
+
+    # Frames and timers come in.
+
+    def hear(self, frame: Received) -> None:
+        """A broadcast frame arrives."""
+        if self._idle:
+            self._receive(frame)
+        else:
+            self._wait(self._broadcasts, frame)
+
+    def hear_unicast(self, frame: Received) -> None:
+        """A unicast frame arrives."""
+        if self._idle:
+            self._receive_unicast(frame)
+        else:
+            self._wait(self._unicasts, frame)
+
+    def _wait(self, lane: deque[Received], frame: Received) -> None:
+        if self.machine is None:
+            self._counts.lost["down"] += 1
+        elif len(lane) >= self._network.model.receive_buffer:
+            self._counts.lost["buffer full"] += 1
+        else:
+            lane.append(frame)
+
+    def _receive(self, frame: Received) -> None:
+        self._counts.handled += 1
+        cpu = self._network.model.cpu
+        if cpu is None:
+            self._handle(frame, 0)
+        else:
+            cost = cpu.receive_us + cpu.receive_us_per_byte * wire_bytes(frame.message)
+            self._handle(frame, round(cost))
+
+    def _receive_unicast(self, frame: Received) -> None:
+        self._counts.handled += 1
+        cpu = self._network.model.cpu
+        self._handle(frame, 0 if cpu is None else round(cpu.unicast_receive_us))
+
+    def _timer_due(self, timer: Timer) -> None:
+        """Look at a timer. Protocols set timers again far more often than these run out."""
+        now_us = self._scheduler.now_us
+        if self._armed.get(timer) != now_us:
+            return  # an earlier deadline replaced this one, or another incarnation set it
+        del self._armed[timer]
+        deadline_us = self._deadlines.get(timer)
+        if deadline_us is None:
+            return
+        if deadline_us > now_us:
+            self._arm(timer, deadline_us)
+        elif self._idle:
+            self._fire(timer)
+
+    def _fire(self, timer: Timer) -> None:
+        del self._deadlines[timer]
+        self._handle(TimerFired(timer), 0)
+
+    def _wake(self, _: None) -> None:
+        """Catch up after a pause or after work, until there is work again or nothing is left."""
+        if self.machine is None or self.paused or self._at_us > self._scheduler.now_us:
+            return  # not meant for now: something else has happened since
+        self._idle = True
+        while self._idle:
+            if self._broadcasts:
+                self._receive(self._broadcasts.popleft())
+            elif self._unicasts:
+                self._receive_unicast(self._unicasts.popleft())
+            else:
+                now_us = self._scheduler.now_us
+                over = [(at, str(timer), timer) for timer, at in self._deadlines.items()]
+                due = min((entry for entry in over if entry[0] <= now_us), default=None)
+                if due is None:
+                    return
+                self._fire(due[2])
+
+    # The machine acts.
+
+    def _handle(self, event: Input, work_us: int) -> None:
+        """Let the machine handle one input, after ``work_us`` of work, and do as it says."""
+        machine, env, now_us = self.machine, self._env, self._scheduler.now_us
+        assert machine is not None
+        self._at_us = at_us = max(self._at_us, now_us) + work_us
+        env.now_us = self.clock_us(at_us) if self._drifts else at_us
+        try:
+            machine.handle(env, event)
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{type(event).__name__} at {last.name}, line {last.lineno} of {last.filename}"
+            self._break(f"exception: {type(error).__name__}: {error} (handling {where})")
+            return
+        if env.effects:
+            self._carry_out(env.take())
+        if self._at_us > now_us and self.machine is not None:
+            self._idle = False
+            if not self.paused:
+                self._scheduler.at(self._at_us, self._wake)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        if self._network.model.burst_tail is not None:
+            effects = self._network.trim_burst(effects)
+        torn = self._tear is not None and any(isinstance(e, self._tear) for e in effects)
+        if torn:
+            effects = effects[: self._chance.randrange(len(effects))]
+        acts = self._acts
+        for effect in effects:
+            acts[type(effect)](effect)
+            if self.machine is None:
+                return
+        if torn:
+            self._counts.faults["torn crash"] += 1
+            self.crash()
+
+    def _break(self, reason: str) -> None:
+        """The machine is defective: say so and end the processor."""
+        t_us = self._scheduler.now_us
+        explanation = f"p{self.id} at {t_us} us: {reason}"
+        violation = Violation("no-crash", explanation, (self.id,), (), t_us)
+        self._recorder.violations.append(violation)
+        self._scheduler.halted = True
+        self.crash(reason)
+
+    def _emit(self, event: Any) -> None:
+        self._recorder.emit(event)
+
+    def _send(self, effect: Send) -> None:
+        frame = Received(self.id, self.boot, effect.message)
+        cpu = self._network.model.cpu
+        if cpu is None:
+            self._network.send(effect.to, frame)
+            return
+        self._at_us += round(cpu.unicast_send_us)
+        self._scheduler.at(self._at_us, self._put_unicast, (effect.to, frame))
+
+    def _put_unicast(self, addressed: tuple[NodeId, Received]) -> None:
+        self._network.send(*addressed)
+
+    def _broadcast(self, effect: Broadcast) -> None:
+        frame = Received(self.id, self.boot, effect.message)
+        cpu = self._network.model.cpu
+        if cpu is None:
+            self._network.broadcast(frame)
+            return
+        cost = cpu.send_us + cpu.send_us_per_byte * wire_bytes(frame.message)
+        self._at_us += round(cost)
+        self._scheduler.at(self._at_us, self._network.broadcast, frame)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        delay_us = effect.delay_us
+        if self._ppm:
+            delay_us = delay_us * 1_000_000 // (1_000_000 + self._ppm)
+        deadline_us = self._at_us + delay_us
+        timer = effect.timer
+        self._deadlines[timer] = deadline_us
+        armed_us = self._armed.get(timer)
+        if armed_us is None or armed_us > deadline_us:
+            self._arm(timer, deadline_us)
+
+    def _arm(self, timer: Timer, at_us: int) -> None:
+        self._armed[timer] = at_us
+        self._scheduler.at(at_us, self._timer_due, timer, TIMER)
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        self._deadlines.pop(effect.timer, None)
+
+    def _persist(self, effect: Persist) -> None:
+        try:
+            self.storage.persist(effect.key, effect.value)
+        except StorageFailed as failure:
+            self._counts.faults["storage failure"] += 1
+            self.crash(str(failure))
+
+    def _originate(self, effect: Originate) -> None:
+        self._n += 1
+        if self._recorder.observers:
+            batch = effect.batch
+            head = (self.id, self._n, self._at_us, batch.ring, batch.seq, batch.level, batch.first)
+            self._emit(Originated(*head, digests(batch)))
+
+    def _deliver(self, effect: Deliver) -> None:
+        batch = effect.batch
+        self._n += 1
+        self._counts.deliveries += len(batch.bodies)
+        if self._recorder.observers:
+            self._emit(
+                Delivered(
+                    self.id,
+                    self._n,
+                    self._at_us,
+                    effect.view,
+                    batch.ring,
+                    batch.seq,
+                    batch.sender,
+                    batch.level,
+                    batch.first,
+                    digests(batch),
+                )
+            )
+
+    def _install_view(self, effect: InstallView) -> None:
+        self._n += 1
+        self._counts.views += 1
+        prev, self._view = self._view, effect.view
+        self._emit(
+            Installed(
+                self.id,
+                self._n,
+                self._at_us,
+                effect.view,
+                effect.members,
+                effect.transitional,
+                effect.ring,
+                effect.seq,
+                effect.conf_id,
+                prev,
+            )
+        )
+
+    def _stop(self, effect: Stop) -> None:
+        if effect.reason.startswith(DEFECTS):
+            self._break(effect.reason)
+        else:
+            self.crash(effect.reason)
+
+    def _note(self, effect: Note) -> None:
+        self._n += 1
+        if self._recorder.observers:
+            head = (self.id, self._n, self._at_us, effect.rule, effect.what, effect.text)
+            self._emit(Noted(*head, effect.view, effect.members))

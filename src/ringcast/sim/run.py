@@ -1,0 +1,324 @@
+"""A run: one specification in, one result out, in two stages.
+
+First anything may go wrong, and safety is checked at every step. Then a core of the processors
+is healed, the others stay as broken as they are and cut off from it, and the core must come
+together and make progress within the protocol's own bound (``Sheet.progress_bound_us``): once
+for forming a configuration of exactly the core, and once more for delivering fresh messages of
+every core member, agreed and safe, everywhere in the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from random import Random
+from time import perf_counter
+from typing import Annotated, Any
+
+import msgspec
+
+import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
+from ringcast.checks import Violation, suite
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.registry import Sheet, protocol
+from ringcast.core.trace import (
+    Crashed,
+    Delivered,
+    Ended,
+    Installed,
+    Restarted,
+    Submit,
+    TraceEvent,
+)
+from ringcast.sim import workload as load
+from ringcast.sim.cluster import Cluster
+from ringcast.sim.faults import FaultPlan, named, schedule
+from ringcast.sim.model import Micros, NetworkModel
+from ringcast.sim.presets import preset
+from ringcast.sim.record import Observer
+from ringcast.sim.workload import Workload
+
+
+class RunSpec(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Everything a run depends on. The same specification gives the same trace."""
+
+    protocol: str = "totem"
+    nodes: Annotated[int, msgspec.Meta(ge=1, le=255)] = 5
+    """The processors are 1 .. nodes."""
+    seed: int = 0
+    duration_us: Micros = 1_000_000
+    """Length of the first stage."""
+    network: str | NetworkModel = "lan"
+    """The name of a preset, or a model."""
+    profile: str = ""
+    """The protocol's profile; empty is its default one."""
+    config: dict[str, Any] = {}
+    """Settings that differ from the profile."""
+    workload: tuple[Workload, ...] = ()
+    faults: FaultPlan = ()
+    stagger_us: Micros = 0
+    """The processors start at random moments within this time."""
+    settle: bool = True
+    """Whether there is a second stage."""
+    swarm: bool = False
+    """Whether ``swarm.draw`` made this from protocol, nodes and seed alone."""
+
+    @property
+    def ids(self) -> tuple[NodeId, ...]:
+        """The processors."""
+        return tuple(range(1, self.nodes + 1))
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """A specification with its names looked up."""
+
+    sheet: Sheet
+    config: Any
+    model: NetworkModel
+
+
+class Breach(msgspec.Struct, frozen=True):
+    """A violation, and how to see it again."""
+
+    property: str
+    seed: int
+    explanation: str
+    repeat: str
+    nodes: tuple[NodeId, ...] = ()
+    messages: tuple[str, ...] = ()
+    t_us: int = 0
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """What came of a run. Everything but ``wall_s`` is a function of the specification."""
+
+    seed: int
+    nodes: int
+    events: int
+    submitted: int
+    deliveries: int
+    views: int
+    frames: int
+    """Frames sent."""
+    handled: int
+    """Frames handed to machines."""
+    lost: dict[str, int]
+    faults: dict[str, int]
+    """Faults of the first stage that took effect, by kind."""
+    simulated_us: int
+    wall_s: float
+    violations: tuple[Breach, ...]
+    verdicts: dict[str, str]
+    visits: dict[str, int]
+    """How often each cell of the dispatch table was reached, as ``phase/input``."""
+    digest: str
+    """Hash of the whole trace."""
+
+
+def prepare(spec: RunSpec) -> Setup:
+    """Look up and check everything ``spec`` names; ValueError says what is wrong."""
+    try:
+        sheet = protocol(spec.protocol)
+        model = preset(spec.network) if isinstance(spec.network, str) else spec.network
+    except LookupError as error:
+        raise ValueError(str(error)) from None
+    profile = spec.profile or next(iter(sheet.profiles))
+    if profile not in sheet.profiles:
+        known = ", ".join(sheet.profiles)
+        raise ValueError(f"{spec.protocol} has no profile {profile!r}; known: {known}")
+    settings = msgspec.to_builtins(sheet.profiles[profile]) | spec.config
+    if strange := sorted(settings.keys() - set(sheet.config.__struct_fields__)):
+        raise ValueError(f"config: {spec.protocol} has no setting {', '.join(strange)}")
+    try:
+        config = msgspec.convert(settings, sheet.config)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"config: {error}") from None
+    for i, fault in enumerate(spec.faults):
+        if strangers := sorted(named(fault) - set(spec.ids)):
+            raise ValueError(f"faults[{i}]: no such processors: {strangers}")
+        if fault.at_us > spec.duration_us:
+            raise ValueError(
+                f"faults[{i}]: at_us {fault.at_us} is after the end ({spec.duration_us} us)"
+            )
+    for i, work in enumerate(spec.workload):
+        if strangers := sorted(set(work.senders) - set(spec.ids)):
+            raise ValueError(f"workload[{i}]: no such processors: {strangers}")
+    return Setup(sheet, config, model)
+
+
+def repeat_command(spec: RunSpec) -> str:
+    """The command that makes and runs ``spec`` again."""
+    if not spec.swarm:
+        return "ringcast sim RUN.toml"
+    seeds = f"{spec.seed}..{spec.seed + 1}"
+    named = f"--protocol {spec.protocol} --nodes {spec.nodes}"
+    return f"ringcast sim {named} --seeds {seeds} --faults swarm"
+
+
+class Watch:
+    """What the second stage needs to know of the trace."""
+
+    def __init__(self) -> None:
+        self.views: dict[NodeId, tuple[ViewId, tuple[NodeId, ...]]] = {}
+        """The regular configuration each processor is in, if it is in one."""
+        self.awaited: dict[tuple[NodeId, int], set[NodeId]] = {}
+        """Fresh messages, by sender and number, and who has yet to deliver them."""
+        self.core: tuple[NodeId, ...] = ()
+        """Whose submissions are fresh; empty in the first stage."""
+
+    def __call__(self, event: TraceEvent) -> None:
+        """Take note of one event."""
+        match event:
+            case Delivered() if self.awaited:
+                for number in range(event.first, event.first + len(event.digests)):
+                    missing = self.awaited.get((event.sender, number))
+                    if missing is not None:
+                        missing.discard(event.node)
+                        if not missing:
+                            del self.awaited[event.sender, number]
+            case Installed():
+                if event.transitional:
+                    self.views.pop(event.node, None)
+                else:
+                    self.views[event.node] = (event.view, event.members)
+            case Submit(node=node) if node in self.core:
+                for number in range(event.first, event.first + len(event.sizes)):
+                    self.awaited[node, number] = set(self.core)
+            case Crashed(node=node) | Restarted(node=node):
+                self.views.pop(node, None)
+
+    def together(self, core: tuple[NodeId, ...]) -> bool:
+        """Whether all of ``core`` are in one configuration that holds nobody else."""
+        found = [self.views.get(node) for node in core]
+        return found[0] is not None and found[0][1] == core and found.count(found[0]) == len(core)
+
+
+def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> RunResult:
+    """Carry out a run; ``repeat`` is the command to name in violations, if not the usual one."""
+    began_s = perf_counter()
+    setup = prepare(spec)
+    checks = suite(setup.sheet.claims)
+    watch = Watch()
+    digest = blake2b(digest_size=16)
+    encode = msgspec.msgpack.Encoder().encode
+
+    def judge(event: TraceEvent) -> None:
+        digest.update(encode(event))
+        checks.feed(event)
+        if checks.violations:
+            cluster.scheduler.halted = True
+
+    parts = (setup.sheet, setup.config, spec.ids, setup.model, spec.seed)
+    cluster = Cluster(*parts, [judge, watch, *observers])
+    schedule(spec.faults, cluster)
+    stagger = Random(f"{spec.seed}/stagger")
+    for node in spec.ids:
+        at_us = stagger.randint(0, spec.stagger_us)
+        cluster.scheduler.at(at_us, lambda node: cluster.start(node), node)
+    loads = load.start(spec.workload, cluster, spec.seed)
+    cluster.run_until(spec.duration_us)
+    faults = dict(sorted(cluster.counts.faults.items()))
+
+    found: list[Violation] = []
+    settled: tuple[NodeId, ...] = ()
+    if spec.settle and not cluster.scheduler.halted:
+        for each in loads:
+            each.stop()
+        settled = draw_core(spec)
+        found.extend(settle(cluster, setup, watch, settled, spec.seed))
+    if not cluster.scheduler.halted and not found:
+        cluster.recorder.emit(Ended(cluster.now_us, settled))
+    found = [*checks.violations, *cluster.recorder.violations, *found]
+
+    again = repeat or repeat_command(spec)
+    counts = cluster.counts
+    return RunResult(
+        seed=spec.seed,
+        nodes=spec.nodes,
+        events=counts.events,
+        submitted=counts.submitted,
+        deliveries=counts.deliveries,
+        views=counts.views,
+        frames=counts.sent,
+        handled=counts.handled,
+        lost=dict(sorted(counts.lost.items())),
+        faults=faults,
+        simulated_us=cluster.now_us,
+        wall_s=perf_counter() - began_s,
+        violations=tuple(
+            Breach(v.property, spec.seed, v.explanation, again, v.nodes, v.messages, v.t_us)
+            for v in found
+        ),
+        verdicts={name: str(verdict) for name, verdict in sorted(checks.verdicts().items())},
+        visits=dict(sorted(cluster.visits.items())),
+        digest=digest.hexdigest(),
+    )
+
+
+def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
+    """Which processors are healed: often all, otherwise any number of them."""
+    rng = Random(f"{spec.seed}/core")
+    size = spec.nodes if rng.random() < 0.4 else rng.randint(1, spec.nodes)
+    return tuple(sorted(rng.sample(spec.ids, size)))
+
+
+def settle(
+    cluster: Cluster, setup: Setup, watch: Watch, core: tuple[NodeId, ...], seed: int
+) -> list[Violation]:
+    """The second stage; returns what the core failed to do in time."""
+    bound_us = setup.sheet.progress_bound_us(setup.config, len(core))
+    heal_core(cluster, core, deaf=Random(f"{seed}/outsiders").random() < 0.7)
+    deadline_us = cluster.now_us + bound_us
+    pulse_us = max(1, bound_us // 500)
+    while not watch.together(core):
+        if cluster.scheduler.halted:
+            return []
+        if cluster.now_us >= deadline_us:
+            return [_no_progress(cluster, core, f"no common configuration {_views(watch, core)}")]
+        cluster.run_for(pulse_us)
+
+    watch.core = core
+    wanted = [(node, level) for node in core for level in Level]
+    deadline_us = cluster.now_us + bound_us
+    while wanted or watch.awaited:
+        wanted = [(n, level) for n, level in wanted if not cluster.submit(n, (b"fresh",), level)]
+        if cluster.scheduler.halted:
+            return []
+        if cluster.now_us >= deadline_us:
+            open_ = [f"p{s}:{k} at {sorted(who)}" for (s, k), who in sorted(watch.awaited.items())]
+            refused = [f"p{node} {level.name.lower()}" for node, level in wanted]
+            text = f"undelivered {open_[:4]}, not accepted {refused[:4]}, {_views(watch, core)}"
+            return [_no_progress(cluster, core, text)]
+        cluster.run_for(pulse_us)
+    return []
+
+
+def heal_core(cluster: Cluster, core: tuple[NodeId, ...], deaf: bool) -> None:
+    """Make ``core`` whole. The others cannot reach it; unless ``deaf``, they hear it."""
+    cluster.calm()
+    outsiders = [node for node in cluster.ids if node not in core]
+    if outsiders and deaf:
+        cluster.partition([core, outsiders])
+    else:
+        for src in outsiders:
+            for dst in core:
+                cluster.cut(src, dst)
+    for node in core:
+        cluster.nodes[node].disarm()
+        cluster.restart(node)
+        cluster.resume(node)
+
+
+def _views(watch: Watch, core: tuple[NodeId, ...]) -> str:
+    views = [f"p{n} {watch.views[n][0]}{watch.views[n][1]}" for n in core if n in watch.views]
+    return "views: " + (", ".join(views) or "none")
+
+
+def _no_progress(cluster: Cluster, core: tuple[NodeId, ...], text: str) -> Violation:
+    phases = ", ".join(
+        f"p{n} {cluster.machine(n).phase}" if n in cluster.up() else f"p{n} down" for n in core
+    )
+    explanation = f"core {core} at {cluster.now_us} us: {text}; phases: {phases}"
+    return Violation("progress", explanation, core, (), cluster.now_us)

@@ -1,0 +1,189 @@
+"""Workloads: what the applications send, as data, and the generator that sends it.
+
+A submission that a processor refuses (it is down, paused, or its queue is full) is not made up
+for later by the open patterns, Poisson and bursts; the others try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from ringcast.core.ids import Level, NodeId
+from ringcast.core.trace import Delivered, Originated, Restarted, TraceEvent
+from ringcast.sim.cluster import Cluster
+from ringcast.sim.model import Micros, Share
+
+Many = Annotated[int, msgspec.Meta(ge=1)]
+
+MOST_BYTES = 64 * 2**20
+
+
+class Sizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Message sizes from ``low`` to ``high``, drawn in proportion to ``weight``."""
+
+    low: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
+    high: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
+    weight: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError(f"low {self.low} is above high {self.high}")
+
+
+class _Workload(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    kw_only=True,
+    tag_field="kind",
+):
+    senders: tuple[NodeId, ...] = ()
+    """Who sends; empty is everybody."""
+    sizes: Annotated[tuple[Sizes, ...], msgspec.Meta(min_length=1)] = (Sizes(16, 64),)
+    safe: Share = 0.0
+    """Share of the messages that ask for safe delivery."""
+    start_us: Micros = 0
+
+
+class Poisson(_Workload, frozen=True, tag="poisson"):
+    """Each sender sends at random moments, ``rate`` messages a second on average."""
+
+    rate: Annotated[float, msgspec.Meta(gt=0.0)]
+
+
+class Bursts(_Workload, frozen=True, tag="bursts"):
+    """Each sender submits ``messages`` at once, every ``every_us``."""
+
+    messages: Many
+    every_us: Many
+
+
+class ClosedLoop(_Workload, frozen=True, tag="closed-loop"):
+    """Each sender has ``outstanding`` messages under way and sends again when it delivers one."""
+
+    outstanding: Many = 1
+
+
+class Fill(_Workload, frozen=True, tag="fill"):
+    """The paper's packet driver: every ``every_us``, fill the send queue up to ``queue``."""
+
+    queue: Many = 50
+    every_us: Many = 5_500_000
+
+
+class Saturate(_Workload, frozen=True, tag="saturate"):
+    """The send queue is always full."""
+
+
+Workload: TypeAlias = Poisson | Bursts | ClosedLoop | Fill | Saturate
+
+RETRY_US = 10_000
+"""How soon a full or absent sender is asked again, when nothing else tells that it is ready."""
+
+
+class Load:
+    """Sends one workload."""
+
+    def __init__(self, workload: Workload, cluster: Cluster, rng: Random) -> None:
+        self._work = workload
+        self._cluster = cluster
+        self._rng = rng
+        self._stopped = False
+        self._made = 0
+        self._weights = [size.weight for size in workload.sizes]
+        self._senders = workload.senders or cluster.ids
+        self._pending = dict.fromkeys(self._senders, 0)
+        """Messages of each sender that the closed patterns still wait for."""
+        self._asked: set[NodeId] = set()
+        if not isinstance(workload, (Poisson, Bursts)):
+            cluster.recorder.observers.append(self._observe)
+        start_us = max(workload.start_us, cluster.now_us)
+        for node in self._senders:
+            cluster.scheduler.at(start_us + self._gap_us(first=True), self._tick, node)
+
+    def stop(self) -> None:
+        """Send nothing any more."""
+        self._stopped = True
+
+    def _gap_us(self, first: bool = False) -> int:
+        """Time until a sender's next turn."""
+        match self._work:
+            case Poisson(rate=rate):
+                return int(self._rng.expovariate(rate / 1_000_000)) + 1
+            case Bursts(every_us=every_us) | Fill(every_us=every_us):
+                return self._rng.randrange(every_us) if first else every_us
+            case _:
+                return 0 if first else RETRY_US
+
+    def _tick(self, node: NodeId) -> None:
+        if self._stopped:
+            return
+        match self._work:
+            case Poisson():
+                self._submit(node, 1)
+            case Bursts(messages=messages):
+                self._submit(node, messages)
+            case _:
+                self._top_up(node)
+        self._cluster.scheduler.at(self._cluster.now_us + self._gap_us(), self._tick, node)
+
+    def _top_up(self, node: NodeId) -> None:
+        match self._work:
+            case ClosedLoop(outstanding=bound) | Fill(queue=bound):
+                while self._pending[node] < bound and self._submit(node, 1):
+                    self._pending[node] += 1
+            case _:
+                while self._submit(node, 1):
+                    pass
+
+    def _submit(self, node: NodeId, count: int) -> bool:
+        if not self._cluster.nodes[node].ready:
+            return False
+        level = Level.SAFE if self._rng.random() < self._work.safe else Level.AGREED
+        bodies = tuple([self._body(node) for _ in range(count)])
+        return self._cluster.submit(node, bodies, level)
+
+    def _body(self, node: NodeId) -> bytes:
+        """Bytes that no other message of the run has, as far as there is room for that."""
+        sizes = self._work.sizes
+        at = sizes[0] if len(sizes) == 1 else self._rng.choices(sizes, self._weights)[0]
+        size = at.low if at.low == at.high else self._rng.randint(at.low, at.high)
+        self._made += 1
+        return (b"%d.%d|" % (self._made, node)).ljust(size, b".")[:size]
+
+    def _observe(self, event: TraceEvent) -> None:
+        """See messages leave the queue or come back, and ask for more once the machine rests."""
+        match event:
+            case Restarted(node=node) if node in self._pending:
+                self._pending[node] = 0
+            case Delivered(node=node) if node == event.sender and type(self._work) is ClosedLoop:
+                self._gone(node, len(event.digests))
+            case Originated(node=node) if type(self._work) is not ClosedLoop:
+                self._gone(node, len(event.digests))
+
+    def _gone(self, node: NodeId, count: int) -> None:
+        """Messages of ``node`` no longer pend; except for Fill, others may follow at once."""
+        if node not in self._pending:
+            return
+        self._pending[node] = max(0, self._pending[node] - count)
+        if type(self._work) is not Fill and node not in self._asked:
+            self._asked.add(node)
+            self._cluster.scheduler.at(self._cluster.now_us, self._ask, node)
+
+    def _ask(self, node: NodeId) -> None:
+        self._asked.discard(node)
+        if not self._stopped:
+            self._top_up(node)
+
+
+def start(workloads: Iterable[Workload], cluster: Cluster, seed: int | str) -> list[Load]:
+    """Begin to send; each workload draws from its own stream."""
+    return [
+        Load(workload, cluster, Random(f"{seed}/workload/{i}"))
+        for i, workload in enumerate(workloads)
+    ]
