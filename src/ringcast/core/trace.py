@@ -77,7 +77,7 @@ class Installed(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Crashed(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """``node`` lost everything but its stable storage. ``reason`` is empty for an injected crash."""
+    """``node`` lost all but its stable storage. ``reason`` is empty for an injected crash."""
 
     node: NodeId
     n: int
@@ -130,15 +130,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 TraceEvent: TypeAlias = (
-    Submit
-    | Originated
-    | Delivered
-    | Installed
-    | Crashed
-    | Restarted
-    | Noted
-    | Faulted
-    | Ended
+    Submit | Originated | Delivered | Installed | Crashed | Restarted | Noted | Faulted | Ended
 )
 
 

@@ -1,0 +1,1 @@
+"""Building blocks that several protocols share. They know the kernel and nothing above it."""

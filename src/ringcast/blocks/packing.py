@@ -1,0 +1,184 @@
+"""Packing and fragmentation: many small messages in a frame, one large message in many.
+
+The same for every protocol, below the ordering and above the wire. A frame takes one place in
+the order whatever it carries. ``Outbox`` is the sender's half, ``Assembler`` the receiver's.
+Rules: totem R78, R79, R81, R83, R96-R100.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Annotated
+
+import msgspec
+
+from ringcast.core.ids import Level, NodeId, Seq
+
+
+class Contents(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one frame carries: whole messages, or one piece of a message too large for a frame.
+
+    ``first`` is the sender's number of the first message; those in one frame are consecutive.
+    A frame of whole messages has ``part`` 0 and ``last`` True.
+    """
+
+    first: Seq
+    bodies: tuple[bytes, ...]
+    part: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
+    last: bool = True
+
+    def wire_bytes(self) -> int:
+        """Encoded size, to within a few bytes."""
+        return 12 + sum(map(item_bytes, self.bodies))
+
+
+def item_bytes(body: bytes) -> int:
+    """Bytes a body takes in a frame: itself and MessagePack's length prefix."""
+    size = len(body)
+    return size + (2 if size < 256 else 3 if size < 65536 else 5)
+
+
+class Outbox:
+    """The paper's ``new_message_queue``: what the application submitted and has no number yet.
+
+    One FIFO queue, so a sender's messages keep their order across configurations (R81). It is
+    bounded in messages and bytes: ``ready`` turns False at the upper mark and True again at the
+    lower one (R79), so that a waiting sender is not woken for every free place.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_full",
+        "_offset",
+        "_part",
+        "_queue",
+        "_taken",
+        "high",
+        "low",
+        "max_bytes",
+        "packing",
+    )
+
+    def __init__(self, high: int, low: int, max_bytes: int, packing: bool = True) -> None:
+        self.high, self.low, self.max_bytes, self.packing = high, low, max_bytes, packing
+        self._queue: deque[tuple[bytes, Level]] = deque()
+        self._bytes = 0
+        self._full = False
+        self._taken = 0  # messages that left the queue; the head is number _taken + 1
+        self._offset = 0  # how far the head message has been cut up
+        self._part = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def ready(self) -> bool:
+        """R79: refuse at the upper mark, accept again at the lower one."""
+        if self._full:
+            self._full = len(self._queue) > self.low or self._bytes > self.max_bytes // 2
+        else:
+            self._full = len(self._queue) >= self.high or self._bytes >= self.max_bytes
+        return not self._full
+
+    def put(self, bodies: tuple[bytes, ...], level: Level) -> None:
+        """R78: append; a call that was accepted is accepted whole."""
+        for body in bodies:
+            self._queue.append((body, level))
+            self._bytes += len(body)
+
+    def take(self, budget: int) -> tuple[Level, Contents, tuple[bytes, ...]] | None:
+        """The next frame of at most ``budget`` bytes, or None when there is nothing to send.
+
+        The level, the contents, and the messages that are whole with this frame (none while a
+        large one is still being cut). R96: consecutive messages of the same level share the
+        frame while they fit. R97: what is queued now is packed; nothing waits for more.
+        """
+        queue = self._queue
+        if not queue:
+            return None
+        body, level = queue[0]
+        room = budget - item_bytes(body)
+        if room < 0 or self._part:
+            contents = self._take_part(body, budget)
+            return level, contents, (body,) if contents.last else ()
+        queue.popleft()
+        bodies = [body]
+        taken = len(body)
+        while self.packing and queue:
+            body, next_level = queue[0]
+            room -= item_bytes(body)
+            if room < 0 or next_level is not level:
+                break
+            queue.popleft()
+            bodies.append(body)
+            taken += len(body)
+        self._bytes -= taken
+        first = self._taken + 1
+        self._taken += len(bodies)
+        packed = tuple(bodies)
+        return level, Contents(first, packed), packed
+
+    def _take_part(self, body: bytes, budget: int) -> Contents:
+        """R98: the next piece of the message at the head; the queue keeps it until the last."""
+        piece = body[self._offset : self._offset + budget - 5]
+        end = self._offset + len(piece)
+        contents = Contents(self._taken + 1, (piece,), self._part, end == len(body))
+        if contents.last:
+            self._queue.popleft()
+            self._bytes -= len(body)
+            self._taken += 1
+            self._offset = self._part = 0
+        else:
+            self._offset = end
+            self._part += 1
+        return contents
+
+    def rewind(self) -> None:
+        """R99: a message whose last piece was not numbered on the old ring starts again whole."""
+        self._offset = self._part = 0
+
+
+class Assembler:
+    """Puts the pieces of each sender's message together again, in bounded memory.
+
+    A sender's pieces come in order and without gap or not at all, so a piece that does not
+    continue what is there ends the assembly (R73: a message that is not whole is dropped whole).
+    """
+
+    __slots__ = ("_parts", "_sizes", "dropped", "max_message")
+
+    def __init__(self, max_message: int) -> None:
+        self.max_message = max_message
+        self.dropped = 0
+        self._parts: dict[NodeId, list[bytes]] = {}
+        self._sizes: dict[NodeId, int] = {}
+
+    def add(self, sender: NodeId, contents: Contents) -> tuple[bytes, ...] | None:
+        """The messages that are whole with this frame, or None while one is still in pieces."""
+        if contents.last and contents.part == 0:
+            if self._parts:
+                self._drop(sender)
+            return contents.bodies
+        parts = self._parts.get(sender, [])
+        if contents.part != len(parts) or len(contents.bodies) != 1:
+            self._drop(sender)
+            if contents.part != 0 or len(contents.bodies) != 1:
+                self.dropped += 1
+                return None
+            parts = []
+        size = self._sizes.get(sender, 0) + len(contents.bodies[0])
+        if size > self.max_message:
+            self._drop(sender)
+            return None
+        parts.append(contents.bodies[0])
+        if not contents.last:
+            self._parts[sender], self._sizes[sender] = parts, size
+            return None
+        self._parts.pop(sender, None)
+        self._sizes.pop(sender, None)
+        return (b"".join(parts),)
+
+    def _drop(self, sender: NodeId) -> None:
+        if self._parts.pop(sender, None) is not None:
+            self._sizes.pop(sender)
+            self.dropped += 1

@@ -1,0 +1,88 @@
+"""The Commit phase: the Commit token's first rotation (§4.2, F4.8-F4.10). Rules R8, R47-R55."""
+
+from __future__ import annotations
+
+from ringcast.core.env import Env
+from ringcast.core.inputs import Received, TimerFired
+from ringcast.protocols.totem_single import install, recovery, tokens
+from ringcast.protocols.totem_single.messages import CommitToken, Entry, Regular, RingId
+from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
+
+RING_SEQ = "ring_seq"
+"""Stable storage: the largest my_ring_id.seq ever adopted (G7)."""
+
+
+def start(p: Processor, env: Env) -> None:
+    """R47, F4.8: the representative names the ring; R8: alone it is formed in one step."""
+    memb = p.candidates
+    ring_id = RingId(p.max_ring_seq + 4, p.me)
+    adopt(p, env, CommitToken(ring_id, 0, memb, ()))
+    if memb == (p.me,):
+        recovery.begin(p, (my_entry(p),))
+        install.install(p, env, "alone")
+        return
+    p.my_token_seq = 0
+    sign(p, env, CommitToken(ring_id, 0, memb, ()))
+
+
+def enter(p: Processor, env: Env, token: CommitToken) -> None:
+    """R49, F4.9: sign the Commit token and pass it on."""
+    adopt(p, env, token)
+    p.my_token_seq = token.token_seq + 1
+    sign(p, env, token)
+
+
+def adopt(p: Processor, env: Env, token: CommitToken) -> None:
+    """R49, G7, G14: this is my ring from now on, whatever becomes of it; storage says so first."""
+    p.my_new_memb = token.memb
+    p.my_ring_id = token.ring_id
+    p.max_ring_seq = max(p.max_ring_seq, token.ring_id.seq)
+    p.tried.add(p.sets)
+    p.my_last.clear()
+    p.waiting = False
+    env.persist(RING_SEQ, token.ring_id.seq)
+    env.cancel_timer(Timer.JOIN)
+    env.cancel_timer(Timer.CONSENSUS)
+    env.note("totem R49", "commit", view=token.ring_id, members=token.memb)
+
+
+def sign(p: Processor, env: Env, token: CommitToken) -> None:
+    """R49: add my entry; the rotation count of this attempt starts here."""
+    p.change_phase(env, Phase.COMMIT, "totem R49", f"ring {token.ring_id}")
+    p.my_rotation_count = 0
+    entries = (*token.entries, my_entry(p))
+    signed = CommitToken(token.ring_id, p.my_token_seq, token.memb, entries)
+    tokens.forward(p, env, signed, token.memb)
+
+
+def my_entry(p: Processor) -> Entry:
+    """What the others must know of my old ring."""
+    old = p.old
+    return Entry(old.ring_id, old.my_aru, p.my_received_flg, old.my_high_delivered, p.received_in)
+
+
+def on_regular(p: Processor, env: Env, event: Received) -> None:
+    """R51, G16: an old-ring message is kept, not delivered; R50: any other is dropped."""
+    message = event.message
+    assert isinstance(message, Regular)
+    if message.ring_id != p.old.ring_id:
+        env.drop("totem R50", "a foreign message while forming a ring")
+    elif p.my_received_flg:
+        env.drop("totem R51", "the exchanged set is fixed")
+    else:
+        p.old.put(message)
+
+
+def on_commit_token(p: Processor, env: Env, event: Received) -> None:
+    """R55, G2: the second rotation; a copy of the first must not pass, entries would be missing."""
+    token = event.message
+    assert isinstance(token, CommitToken)
+    if tokens.stale(p, token) or token.memb_index != len(token.memb):
+        env.drop("totem R55", "a Commit token that does not fit")
+        return
+    recovery.enter(p, env, token)
+
+
+def on_token_loss(p: Processor, env: Env, event: TimerFired) -> None:
+    """R54."""
+    p.enter_gather(env, Cause.TOKEN_LOSS_IN_COMMIT)

@@ -1,0 +1,138 @@
+"""Settings of the Totem single-ring protocol, with the paper's names and defaults (App. A)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ringcast.protocols.totem_single.messages import ENCAPSULATION_BYTES, HEADER_BYTES
+
+MS = 1_000
+SECOND = 1_000_000
+MIB = 2**20
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One ring's settings. The defaults suit a handful of processes on a LAN."""
+
+    token_loss_us: int = 300 * MS
+    token_retransmit_us: int = 40 * MS
+    join_us: int = 30 * MS
+    consensus_us: int = 150 * MS
+    announce_us: int = 500 * MS
+    """R94: an idle ring says that it exists this often."""
+
+    hold_us: int = 10 * MS
+    """R92, max_delay_proc: longest an idle ring keeps the token at one processor; 0 = never."""
+    max_fast_rounds: int = 30
+    """R92: idle rotations before the ring slows down."""
+
+    window_size: int = 50
+    """R84: frames a ring may send in one rotation; with ``adaptive``, the value to start from."""
+    each_time: int = 10
+    """R84: frames one processor may send in one visit."""
+    min_each: int = 1
+    """R87: the allowance is never below this; 0 = the paper's literal rule, which can starve."""
+    adaptive: bool = True
+    """Let the window follow loss and rotation time; False = the paper's fixed window."""
+    min_window: int = 10
+    max_window: int = 400
+    target_rotation_us: int = 50 * MS
+    """With ``adaptive``: a rotation longer than this is a sign that receivers cannot drain."""
+
+    fail_rcv_const: int = 20
+    """R17: visits with the same lagging aru before its owner is declared failed."""
+    max_requests: int = 90
+    """R16: longest list of requests in a token."""
+    miss_visits: int = 0
+    """R16: visits to wait before a missing number is requested, for networks that reorder."""
+
+    max_packet: int = 1460
+    """R83: largest frame; every message in it can be sent again encapsulated."""
+    packing: bool = True
+    """R96: several small messages in a frame."""
+    max_message: int = 64 * MIB
+    """Largest message; also bounds what a receiver assembles from one sender (R98)."""
+    max_queue: int = 300
+    """R79, max_srp_snd_q: submissions are refused from here …"""
+    min_queue: int = 250
+    """R79, min_srp_snd_q: … and accepted again from here."""
+    max_queue_bytes: int = 128 * MIB
+
+    mutual: bool = True
+    """Settle on members that all hear each other (R43 ext, hearing.py); False = the paper."""
+    merge_backoff_us: int = 0
+    """R95: ignore an outsider that was just dropped for this long, doubling; 0 = off."""
+
+    def __post_init__(self) -> None:
+        """R82: relations between the settings that the protocol relies on."""
+        for name, fine, why in (
+            ("join_us", 0 < self.join_us < self.consensus_us, "must be below consensus_us"),
+            (
+                "token_retransmit_us",
+                0 < self.token_retransmit_us < self.token_loss_us,
+                "must be below token_loss_us",
+            ),
+            ("hold_us", 0 <= self.hold_us < self.token_loss_us, "must be below token_loss_us"),
+            ("announce_us", self.announce_us > 0, "must be positive"),
+            ("each_time", self.each_time >= 1, "must be at least 1"),
+            ("window_size", self.window_size >= 1, "must be at least 1"),
+            ("min_each", 0 <= self.min_each <= self.each_time, "must be within 0..each_time"),
+            (
+                "min_window",
+                1 <= self.min_window <= self.max_window,
+                "must be within 1..max_window",
+            ),
+            ("fail_rcv_const", self.fail_rcv_const >= 1, "must be at least 1"),
+            ("max_requests", 1 <= self.max_requests <= 4096, "must be within 1..4096"),
+            ("miss_visits", self.miss_visits >= 0, "must not be negative"),
+            ("max_packet", self.frame_budget >= 64, "leaves no room for contents"),
+            ("min_queue", 0 <= self.min_queue < self.max_queue, "must be below max_queue"),
+            (
+                "max_queue_bytes",
+                self.max_queue_bytes >= self.max_message,
+                "must hold at least one message of max_message",
+            ),
+        ):
+            if not fine:
+                raise ValueError(f"{name} = {getattr(self, name)} {why} (totem R82)")
+
+    @property
+    def frame_budget(self) -> int:
+        """R83: room for contents in one frame."""
+        return self.max_packet - HEADER_BYTES - ENCAPSULATION_BYTES - 12
+
+
+LAN = Config()
+
+MEASURED = Config(
+    # G35: what the dissertation's measurements must have used; resend near 12 ms from E9.
+    token_loss_us=100 * MS,
+    token_retransmit_us=12 * MS,
+    join_us=15 * MS,
+    consensus_us=60 * MS,
+    announce_us=2_100 * MS,
+    hold_us=0,
+    window_size=70,
+    each_time=14,
+    adaptive=False,
+)
+
+APPENDIX = Config(
+    token_loss_us=8_500 * MS,
+    token_retransmit_us=800 * MS,
+    join_us=1_300 * MS,
+    consensus_us=3_750 * MS,
+    announce_us=2_100 * MS,
+    hold_us=50 * MS,
+    adaptive=False,
+)
+
+
+def progress_bound_us(config: Config, n: int) -> int:
+    """M5, Th 4.3: time from the last fault until n live processors share a working ring.
+
+    Each pass that fails enlarges a set, so there are at most 2n - 1 of them; before the first,
+    rings must hear of each other (two Announce periods) and a member must notice the loss.
+    """
+    one_pass = config.token_loss_us + config.consensus_us + config.join_us
+    return (2 * n - 1) * one_pass + 2 * config.announce_us + 2 * one_pass

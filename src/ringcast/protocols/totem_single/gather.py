@@ -1,0 +1,244 @@
+"""The Gather phase: agreeing on a membership (§4.2, F4.5-F4.8). Rules R33-R46, R95."""
+
+from __future__ import annotations
+
+from ringcast.core.env import Env
+from ringcast.core.ids import NodeId
+from ringcast.core.inputs import Received, TimerFired
+from ringcast.protocols.totem_single import commit, delivery, hearing
+from ringcast.protocols.totem_single.messages import Announce, CommitToken, Join, Regular
+from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
+
+
+def enter(p: Processor, env: Env, cause: Cause) -> None:
+    """R33, F4.5: propose my two sets to everybody."""
+    if p.phase is Phase.OPERATIONAL:
+        p.my_rotation_count = 0  # G13: count per attempt
+        p.ears.forget(p.my_memb)
+    for timer in (Timer.TOKEN_LOSS, Timer.TOKEN_RETRANSMIT, Timer.HOLD, Timer.ANNOUNCE):
+        env.cancel_timer(timer)
+    p.change_phase(env, Phase.GATHER, "totem R33", cause)
+    p.held_token = None  # R93: leaving drops a token that was resting here
+    p.waiting = False
+    delivery.deliver_ready(env, p.old)  # R51: what was only stored in Commit
+    send_join(p, env)
+    env.set_timer(Timer.CONSENSUS, p.config.consensus_us)
+    check_consensus(p, env)
+
+
+def send_join(p: Processor, env: Env) -> None:
+    """R33, R42: say what I propose, and come back to it while nothing else happens."""
+    proc_set, fail_set = p.sets
+    rows = p.ears.report(p.my_ring_id.seq) if p.config.mutual else ()
+    env.broadcast(
+        Join(
+            p.me,
+            p.my_ring_id.seq,
+            proc_set,
+            fail_set,
+            p.my_rotation_count,
+            p.config.window_size,
+            rows,
+        )
+    )
+    env.set_timer(Timer.JOIN, p.config.join_us)
+
+
+# --- frames ---------------------------------------------------------------------------------
+
+
+def on_regular(p: Processor, env: Env, event: Received) -> None:
+    """R35, F4.6: an old-ring message is kept and delivered; R36: a stranger is a candidate."""
+    message = event.message
+    assert isinstance(message, Regular)
+    if message.ring_id != p.old.ring_id:
+        on_stranger(p, env, event.src)
+    elif p.my_received_flg:
+        env.drop("totem R35", "the exchanged set is fixed")  # G16
+    elif p.old.put(message):
+        delivery.deliver_ready(env, p.old)
+
+
+def on_announce(p: Processor, env: Env, event: Received) -> None:
+    """R36: like a foreign message."""
+    announce = event.message
+    assert isinstance(announce, Announce)
+    heed_announce(p, event.src, announce)
+    on_stranger(p, env, event.src)
+
+
+def on_stranger(p: Processor, env: Env, src: NodeId) -> None:
+    """R36: a processor I did not know of joins the candidates."""
+    if src in p.my_proc_set:
+        env.drop("totem R36", "a foreign message of a candidate")
+        return
+    if keep_out(p, env, src):
+        return
+    p.my_proc_set |= {src}
+    p.enter_gather(env, Cause.FOREIGN)
+
+
+def on_join(p: Processor, env: Env, event: Received) -> None:
+    """R37-R41, F4.6."""
+    join = event.message
+    assert isinstance(join, Join)
+    if join.sender_id not in p.my_proc_set and keep_out(p, env, join.sender_id):
+        return
+    if merge(p, env, join):
+        p.enter_gather(env, Cause.SETS_CHANGED)  # R41: only on change, else a livelock (G12)
+    else:
+        check_consensus(p, env)
+
+
+def merge(p: Processor, env: Env, join: Join) -> bool:
+    """R37-R40: take a Join into my sets; whether they changed. Used in every phase (R31, R52)."""
+    q = join.sender_id
+    if q in p.my_fail_set:
+        env.drop("totem R39", "a Join of a failed processor")
+        return False
+    if join.window_size != p.config.window_size:
+        env.note("totem R90", "window", f"{q} has window_size {join.window_size}")
+    p.my_last[q] = join
+    proc_set, fail_set = frozenset(join.proc_set), frozenset(join.fail_set)
+    if proc_set <= p.my_proc_set and fail_set <= p.my_fail_set:
+        return False  # R37, R38
+    before = (p.my_proc_set, p.my_fail_set)
+    p.my_proc_set |= proc_set  # R40; the sender is in its own proc_set
+    if p.me in fail_set:
+        p.my_fail_set |= {q}
+    elif q in p.my_memb:
+        p.my_fail_set |= fail_set
+    else:
+        p.my_fail_set |= fail_set - frozenset(p.my_memb)  # an outsider cannot break my ring
+    return before != (p.my_proc_set, p.my_fail_set)
+
+
+def keep_out(p: Processor, env: Env, src: NodeId) -> bool:
+    """R43 ext, R95: whether an outsider is left alone for now, because of a bad link or backoff."""
+    if p.config.mutual:
+        p.ears.hear(src)
+        if why := p.ears.barred(src):
+            env.drop("totem R43", "barred for a bad link")
+            env.note("totem R43", "barred", f"{src}: {why}")
+            return True
+    until, _ = p.shunned.get(src, (0, 0))
+    if env.now_us < until:
+        env.drop("totem R95", "an outsider that was just dropped")
+        return True
+    return False
+
+
+def heed_announce(p: Processor, src: NodeId, announce: Announce) -> None:
+    """R43 ext: what an Announce says about links."""
+    if p.config.mutual:
+        p.ears.hear(src)
+        p.ears.heed(announce, p.my_memb)
+
+
+# --- consensus ------------------------------------------------------------------------------
+
+
+def agrees(p: Processor, q: NodeId) -> bool:
+    """The paper's consensus[q]: q has shown exactly my two sets."""
+    if q == p.me:
+        return True
+    join = p.my_last.get(q)
+    return join is not None and (join.proc_set, join.fail_set) == p.sets
+
+
+def check_consensus(p: Processor, env: Env) -> None:
+    """R44: everybody I propose proposes the same; then form the ring, once per pair of sets."""
+    if p.waiting or p.my_proc_set == {p.me}:  # R7: alone, wait for the Consensus timeout
+        return
+    if not all(agrees(p, q) for q in p.candidates):
+        return
+    if p.sets in p.tried:
+        drop_slowest(p, env)  # R46
+        return
+    p.tried.add(p.sets)
+    p.my_rotation_count = 0
+    if p.candidates[0] == p.me:
+        commit.start(p, env)  # R47
+        return
+    p.waiting = True
+    env.cancel_timer(Timer.CONSENSUS)  # G27
+    env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
+
+
+def drop_slowest(p: Processor, env: Env) -> None:
+    """R46, G13: a membership that was tried and failed loses the member the token reached least."""
+
+    def rotation_count(q: NodeId) -> int:
+        return p.my_rotation_count if q == p.me else p.my_last[q].rotation_count
+
+    victim = min(p.candidates, key=rotation_count)  # min takes the first of equals
+    env.note("totem R46", "victim", f"{victim} saw the fewest tokens of the last attempt")
+    if victim == p.me:
+        p.my_fail_set = p.my_proc_set - {p.me}
+        commit.start(p, env)  # R8
+    else:
+        p.my_fail_set |= {victim}
+        p.enter_gather(env, Cause.REPEATED)
+
+
+def on_join_timer(p: Processor, env: Env, event: TimerFired) -> None:
+    """R42."""
+    send_join(p, env)
+
+
+def on_consensus_timer(p: Processor, env: Env, event: TimerFired) -> None:
+    """R43, F4.7: whoever does not agree is failed; R7: alone, become a ring of one."""
+    if p.my_proc_set == {p.me}:
+        commit.start(p, env)
+        return
+    failed = exclude(p, env) if p.config.mutual else frozenset()
+    if not failed:
+        failed = frozenset(q for q in p.candidates if not agrees(p, q))
+    for q in sorted(failed):
+        shun(p, env, q)
+    p.my_last.clear()
+    p.ears.turn()
+    p.my_fail_set |= failed
+    p.enter_gather(env, Cause.CONSENSUS_TIMEOUT)
+
+
+def exclude(p: Processor, env: Env) -> frozenset[NodeId]:
+    """R43 ext: everybody outside my group of processors that all hear each other."""
+    rows = p.ears.rows()
+    mine = next(g for g in hearing.groups(p.candidates, rows) if p.me in g)
+    failed = frozenset(p.candidates) - frozenset(mine)
+    for q in sorted(failed):
+        links = {pair for m in mine for pair in hearing.broken(m, q, rows)}
+        env.note("totem R43", "exclude", f"{q}: {hearing.reason(links)}", members=(q,))
+    return failed
+
+
+def shun(p: Processor, env: Env, q: NodeId) -> None:
+    """R95: after a Consensus timeout dropped q, leave it alone for a doubling interval."""
+    if p.config.merge_backoff_us and q not in p.my_memb:
+        _, interval = p.shunned.get(q, (0, p.config.merge_backoff_us))
+        p.shunned[q] = (env.now_us + interval, min(2 * interval, 64 * p.config.merge_backoff_us))
+
+
+def on_token_loss(p: Processor, env: Env, event: TimerFired) -> None:
+    """R45, F4.7: consensus was reached and no Commit token came; give this attempt up (G15)."""
+    p.given_up.add(p.sets)
+    p.my_last.clear()
+    p.enter_gather(env, Cause.TOKEN_LOSS_IN_GATHER)
+
+
+def on_commit_token(p: Processor, env: Env, event: Received) -> None:
+    """R48, F4.7: the representative forms the ring I propose, and it is my turn to sign."""
+    token = event.message
+    assert isinstance(token, CommitToken)
+    if (
+        token.ring_id.seq > p.my_ring_id.seq
+        and token.token_seq < len(p.candidates)
+        and token.memb == p.candidates
+        and token.memb_index < len(token.memb)
+        and token.memb[token.memb_index] == p.me
+        and p.sets not in p.given_up
+    ):
+        commit.enter(p, env, token)
+    else:
+        env.drop("totem R48", "a Commit token that does not fit")

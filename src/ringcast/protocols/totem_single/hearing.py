@@ -1,0 +1,213 @@
+"""Who hears whom: membership on networks where a link is dead in one direction (beyond §4.2).
+
+The paper assumes that hearing is mutual and transitive (G29, G30). When A hears B but B does not
+hear A, its rules re-form the ring for ever. Here every Join carries the rows of the who-hears-
+whom matrix that its sender knows. When consensus fails, R43 excludes, instead of everybody who
+has not agreed, the processors outside one deterministic set whose members all hear each other;
+with the same matrix all choose the same set. Whoever is excluded for a bad link is *barred*: its
+frames do not disturb the ring until there is evidence that the link is whole again.
+
+A bad link is a pair ``(deaf, mute)``: ``deaf`` does not hear ``mute``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ringcast.core.ids import NodeId
+from ringcast.protocols.totem_single.messages import Announce, Hearing, Join
+
+Pair = tuple[NodeId, NodeId]
+Rows = Mapping[NodeId, frozenset[NodeId]]
+"""Whom each processor hears. A processor without a row is taken to hear nobody."""
+
+NOBODY: frozenset[NodeId] = frozenset()
+
+
+def broken(a: NodeId, b: NodeId, rows: Rows) -> list[Pair]:
+    """The directions in which the link between two processors does not work."""
+    pairs = []
+    if b not in rows.get(a, NOBODY):
+        pairs.append((a, b))
+    if a not in rows.get(b, NOBODY):
+        pairs.append((b, a))
+    return pairs
+
+
+def groups(nodes: Iterable[NodeId], rows: Rows) -> list[tuple[NodeId, ...]]:
+    """Split processors into sets whose members all hear each other, the same way everywhere.
+
+    From those left, the one with most broken links leaves (of equals the largest id) until no
+    link is broken; whoever then fits is taken back, so that a group cannot be enlarged. This is
+    not always the largest set, which would be NP-hard to find, but one bad link costs one member.
+    """
+    left = sorted(set(nodes))
+    result: list[tuple[NodeId, ...]] = []
+    while left:
+        keep = list(left)
+        while True:
+            bad = {a: sum(1 for b in keep if b != a and broken(a, b, rows)) for a in keep}
+            worst = max(keep, key=lambda node: (bad[node], node))
+            if not bad[worst]:
+                break
+            keep.remove(worst)
+        for node in left:
+            if node not in keep and not any(broken(node, other, rows) for other in keep):
+                keep.append(node)
+        result.append(tuple(sorted(keep)))
+        left = [node for node in left if node not in keep]
+    return result
+
+
+class Bar:
+    """Processors kept out of my ring, and the bad links that are the reason."""
+
+    __slots__ = ("others", "pairs")
+
+    def __init__(self, others: frozenset[NodeId], pairs: set[Pair]) -> None:
+        self.others = others
+        self.pairs = pairs
+
+
+class Ears:
+    """What one processor knows of who hears whom."""
+
+    __slots__ = ("_count", "_earlier", "_heard", "_rows", "bars", "me")
+
+    def __init__(self, me: NodeId) -> None:
+        self.me = me
+        self.bars: list[Bar] = []
+        self._count = 0
+        self._heard: set[NodeId] = set()  # since the last turn …
+        self._earlier: set[NodeId] = set()  # … and in the one before
+        self._rows: dict[NodeId, Hearing] = {}
+
+    # --- hearing ---------------------------------------------------------------------------
+
+    def forget(self, memb: tuple[NodeId, ...]) -> None:
+        """A new attempt starts from Operational: rows of earlier attempts say nothing now.
+
+        Nor does having heard a member, which may have died since; outsiders heard lately stay,
+        so that my first Join tells a ring that keeps me out that I hear it.
+        """
+        self._rows.clear()
+        self._heard = (self._heard | self._earlier).difference(memb)
+        self._earlier = set()
+
+    def turn(self) -> None:
+        """A period is over; what was not heard for two periods is not heard any more."""
+        self._earlier, self._heard = self._heard, set()
+
+    def hear(self, src: NodeId) -> None:
+        """A frame of ``src`` arrived: evidence against any claim that I do not hear it."""
+        self._heard.add(src)
+        if self.bars:
+            self._mend((self.me, src))
+
+    def learn(self, join: Join) -> None:
+        """Take over the rows of a Join that are newer than those known."""
+        for row in join.hearing:
+            known = self._rows.get(row.node)
+            if row.node != self.me and (
+                known is None or (known.ring_seq, known.count) < (row.ring_seq, row.count)
+            ):
+                self._rows[row.node] = row
+                if self.bars:
+                    for other in row.hears:
+                        self._mend((row.node, other))
+
+    @property
+    def lately(self) -> tuple[NodeId, ...]:
+        """Whom I heard in the last two periods."""
+        return tuple(sorted(self._heard | self._earlier))
+
+    def report(self, ring_seq: int) -> tuple[Hearing, ...]:
+        """The rows for my next Join, my own first."""
+        self._count += 1
+        mine = Hearing(self.me, ring_seq, self._count, self.lately)
+        return (mine, *(self._rows[node] for node in sorted(self._rows)))
+
+    def rows(self) -> dict[NodeId, frozenset[NodeId]]:
+        """The matrix as far as I know it."""
+        known = {node: frozenset(row.hears) for node, row in self._rows.items()}
+        known[self.me] = frozenset(self.lately)
+        return known
+
+    # --- barring ---------------------------------------------------------------------------
+
+    def settle(self, memb: tuple[NodeId, ...], excluded: Iterable[NodeId]) -> None:
+        """At an install: bar those who are alive but have a bad link into my ring.
+
+        Earlier bars stay while both ends of one of their links are still apart.
+        """
+        rows = self.rows()
+        audible = rows.keys() | rows[self.me]
+        members = frozenset(memb)
+        kept = [bar for bar in self.bars if not bar.others & members]
+        for bar in kept:
+            bar.pairs = {(a, b) for a, b in bar.pairs if (a in members) != (b in members)}
+        self.bars = [bar for bar in kept if bar.pairs]
+        known = self._barred()
+        for group in groups((n for n in excluded if n in audible and n not in known), rows):
+            pairs = {p for a in memb for b in group for p in broken(a, b, rows)}
+            if pairs:
+                self.bars.append(Bar(frozenset(group), pairs))
+
+    def _barred(self) -> frozenset[NodeId]:
+        return NOBODY.union(*(bar.others for bar in self.bars))
+
+    def barred_ids(self) -> tuple[NodeId, ...]:
+        """Everybody whose frames are not acted upon for now."""
+        return tuple(sorted(self._barred()))
+
+    def barred(self, src: NodeId) -> str | None:
+        """Why ``src`` is kept out, in words, or None."""
+        for bar in self.bars:
+            if src in bar.others:
+                return reason(bar.pairs)
+        return None
+
+    @property
+    def apart(self) -> tuple[Pair, ...]:
+        """Every bad link that keeps somebody out, for Announce."""
+        return tuple(sorted({pair for bar in self.bars for pair in bar.pairs}))
+
+    def heed(self, announce: Announce, memb: tuple[NodeId, ...]) -> None:
+        """What another ring, or a member of mine, says about links.
+
+        ``heard`` mends links; members that left the other ring cannot keep us apart any more;
+        and a bad link that somebody else knows of, with me or a member of mine at one end and
+        the announcing ring at the other, counts here too, so that both sides rest.
+        """
+        src = announce.sender_id
+        for other in announce.heard:
+            self._mend((src, other))
+        if src in memb:
+            return
+        theirs, ours = frozenset(announce.memb), frozenset(memb)
+        for bar in self.bars:
+            if src in bar.others:
+                bar.pairs = {(a, b) for a, b in bar.pairs if a in theirs or b in theirs}
+        self.bars = [bar for bar in self.bars if bar.pairs]
+        if self.barred(src) is None:
+            lately = self._heard | self._earlier
+            pairs = {
+                (a, b)
+                for a, b in announce.apart
+                if ((a in ours and b in theirs) or (a in theirs and b in ours))
+                and not (a == self.me and b in lately)
+                and not (a == src and b in announce.heard)
+            }
+            if pairs and theirs and not theirs & ours:
+                self.bars.append(Bar(theirs, pairs))
+
+    def _mend(self, pair: Pair) -> None:
+        for bar in self.bars:
+            bar.pairs.discard(pair)
+        if any(not bar.pairs for bar in self.bars):
+            self.bars = [bar for bar in self.bars if bar.pairs]
+
+
+def reason(pairs: Iterable[Pair]) -> str:
+    """Bad links in words, for the trace and the operator."""
+    return ", ".join(f"{deaf} does not hear {mute}" for deaf, mute in sorted(pairs))

@@ -1,0 +1,182 @@
+"""The Operational phase: messages are ordered and delivered (§4.1, F4.1, F4.2, F4.4).
+
+Rules R9-R32 and R92-R95 of the dossier. The only way out is ``enter_gather``.
+"""
+
+from __future__ import annotations
+
+from ringcast.core.env import Env
+from ringcast.core.ids import NodeId
+from ringcast.core.inputs import Received, Submitted, TimerFired
+from ringcast.protocols.totem_single import delivery, gather, sending, tokens
+from ringcast.protocols.totem_single.messages import Announce, Encapsulated, Join, Regular, Token
+from ringcast.protocols.totem_single.state import Cause, Processor, Timer
+
+# --- the token ------------------------------------------------------------------------------
+
+
+def on_token(p: Processor, env: Env, event: Received) -> None:
+    """R10-R21, F4.1: a regular token arrives."""
+    token = event.message
+    assert isinstance(token, Token)
+    if tokens.stale(p, token):
+        env.drop("totem R10", "stale token")
+        return
+    tokens.accept(p, env, token)
+    if idle(p, token):
+        p.held_token = token
+        env.set_timer(Timer.HOLD, hold_us(p))
+        return
+    visit(p, env, token)
+
+
+def visit(p: Processor, env: Env, token: Token) -> None:
+    """R12-R21: retransmit, send, pass the token on, and only then deliver and release."""
+    ring = p.old
+    passed_on = tokens.visit(p, env, ring, token, sending.number_new)
+    if passed_on is None:
+        return
+    tokens.forward(p, env, passed_on, ring.memb)
+    delivery.deliver_ready(env, ring)  # R21
+    ring.release()
+
+
+def idle(p: Processor, token: Token) -> bool:
+    """R92: whether the ring has had nothing to do for so long that the token may rest here."""
+    quiet = (
+        token.seq == p.last_token_seq
+        and not token.rtr
+        and token.aru == token.seq
+        and not p.new_message_queue
+    )
+    p.idle_visits = p.idle_visits + 1 if quiet else 0
+    return quiet and p.idle_visits > p.config.max_fast_rounds and p.config.hold_us > 0
+
+
+def hold_us(p: Processor) -> int:
+    """R82: a rotation of holds must stay well within token_loss, however many members."""
+    return min(p.config.hold_us, p.config.token_loss_us // (4 * len(p.my_memb)))
+
+
+def on_hold(p: Processor, env: Env, event: TimerFired) -> None:
+    """R92: the rest is over."""
+    release_token(p, env)
+
+
+def release_token(p: Processor, env: Env) -> None:
+    """R92: serve the visit that was put off, then the token goes on."""
+    token, p.held_token = p.held_token, None
+    if token is not None:
+        env.cancel_timer(Timer.HOLD)
+        visit(p, env, token)
+
+
+# --- messages -------------------------------------------------------------------------------
+
+
+def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
+    """R78; R9: alone, a message is numbered and delivered at once; R92: it ends a hold."""
+    if not sending.queue(p, env, event):
+        return
+    if len(p.my_memb) == 1:
+        sending.serve_alone(p, env)
+    else:
+        release_token(p, env)
+
+
+def on_regular(p: Processor, env: Env, event: Received) -> None:
+    """R22-R24, F4.2: a message of my ring is stored and delivered; R28, R29: of another ring."""
+    message = event.message
+    assert isinstance(message, Regular)
+    if message.ring_id != p.my_ring_id:
+        on_other_ring(p, env, event.src, message.ring_id.seq)
+        return
+    if token_moved_on(p, env, message) and p.old.put(message):
+        delivery.deliver_ready(env, p.old)
+
+
+def on_encapsulated(p: Processor, env: Env, event: Received) -> None:
+    """R22: still wanted by a member that lags; R28: of another ring it is not foreign."""
+    message = event.message
+    assert isinstance(message, Encapsulated)
+    if message.ring_id != p.my_ring_id:
+        env.drop("totem R28", "another ring's recovery")
+        return
+    if token_moved_on(p, env, message):
+        p.old.put(message)
+
+
+def token_moved_on(p: Processor, env: Env, message: Regular | Encapsulated) -> bool:
+    """R23, G6: a frame of my ring shows that the ring lives; whether it is worth keeping.
+
+    Only a number above those of the token I sent proves that somebody after me has held it.
+    """
+    p.ring_seen_alive = True
+    env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
+    if message.seq > p.last_token_seq:
+        env.cancel_timer(Timer.TOKEN_RETRANSMIT)
+    return message.seq > p.old.released
+
+
+# --- membership events ----------------------------------------------------------------------
+
+
+def on_other_ring(p: Processor, env: Env, src: NodeId, ring_seq: int) -> None:
+    """R28, R29, G18, G19: what counts is who put the frame on the wire, and how new its ring is."""
+    if src in p.my_memb:
+        if ring_seq < p.my_ring_id.seq:
+            env.drop("totem R29", "a member's frame of an older ring")
+        else:
+            p.enter_gather(env, Cause.MEMBER_MOVED)
+        return
+    if gather.keep_out(p, env, src):
+        return
+    p.my_proc_set |= {src}
+    p.enter_gather(env, Cause.FOREIGN)
+
+
+def on_announce(p: Processor, env: Env, event: Received) -> None:
+    """R28, R94: another ring exists."""
+    announce = event.message
+    assert isinstance(announce, Announce)
+    gather.heed_announce(p, event.src, announce)
+    if announce.ring_id == p.my_ring_id:
+        p.ring_seen_alive = True
+        return
+    on_other_ring(p, env, event.src, announce.ring_id.seq)
+
+
+def on_join(p: Processor, env: Env, event: Received) -> None:
+    """R30, R31, G10: ignore what is late or excludes me; any other Join ends this ring."""
+    join = event.message
+    assert isinstance(join, Join)
+    if p.me in join.fail_set:
+        env.drop("totem R30", "a Join that excludes me")
+        return
+    if join.sender_id in p.my_proc_set and join.ring_seq < p.my_ring_id.seq:
+        env.drop("totem R30", "a late Join")
+        return
+    if gather.keep_out(p, env, join.sender_id):
+        return
+    gather.merge(p, env, join)
+    p.enter_gather(env, Cause.JOIN)
+
+
+def on_token_loss(p: Processor, env: Env, event: TimerFired) -> None:
+    """R26."""
+    p.enter_gather(env, Cause.TOKEN_LOSS)
+
+
+def on_announce_timer(p: Processor, env: Env, event: TimerFired) -> None:
+    """R94, G33: an idle ring's representative says that it exists.
+
+    Besides, whoever knows of a bad link announces itself, so that its mending is noticed.
+    """
+    apart = p.ears.apart
+    if (p.me == p.my_memb[0] and not p.ring_seen_alive) or apart:
+        memb = p.my_memb
+        heard = tuple(node for node in p.ears.lately if node not in memb)
+        env.broadcast(Announce(p.my_ring_id, p.me, memb, heard, apart))
+    p.ring_seen_alive = False
+    p.ears.turn()
+    env.set_timer(Timer.ANNOUNCE, p.config.announce_us)

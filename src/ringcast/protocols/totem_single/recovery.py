@@ -1,0 +1,193 @@
+"""The Recover phase: the members exchange what they hold of their old rings (§4.3, F4.11-F4.13).
+
+Rules R56-R70. Old-ring messages travel encapsulated in messages of the new ring, under the same
+token, requests and flow control.
+"""
+
+from __future__ import annotations
+
+from ringcast.core.env import Env
+from ringcast.core.inputs import Received, TimerFired
+from ringcast.protocols.totem_single import install, tokens
+from ringcast.protocols.totem_single.messages import (
+    CommitToken,
+    Encapsulated,
+    Entry,
+    Join,
+    Regular,
+    Token,
+)
+from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Ring, Timer
+
+
+def enter(p: Processor, env: Env, token: CommitToken) -> None:
+    """R56, F4.11: the second rotation of the Commit token shows me everybody's entry."""
+    tokens.accept(p, env, token)
+    p.change_phase(env, Phase.RECOVER, "totem R56", f"ring {token.ring_id}")
+    passed_on = CommitToken(token.ring_id, p.my_token_seq, token.memb, token.entries)
+    tokens.forward(p, env, passed_on, token.memb)
+    if not begin(p, token.entries):
+        env.stop("broken invariant: received flags of different recoveries (totem G17)")
+
+
+def begin(p: Processor, entries: tuple[Entry, ...]) -> bool:
+    """R56-R58: an empty record for the new ring, and what must be exchanged of the old one.
+
+    False if members whose exchange is complete completed it in different rings (G17).
+    """
+    p.new = Ring(p.my_ring_id, p.my_new_memb, p.config.max_message)
+    p.last_aru_seen = p.my_aru_count = p.my_retrans_flg_count = p.my_install_seq = 0
+    p.last_token_seq = p.last_retrans = 0
+    p.i_set_flg = False
+    p.seen_seqs.clear()
+    p.answered = frozenset()
+    by_id = dict(zip(p.my_new_memb, entries, strict=True))
+    mine = {q: e for q, e in by_id.items() if e.my_old_ring_id == p.old.ring_id}
+    p.my_trans_memb = tuple(sorted(mine))  # G23: from the same old *ring*
+    p.retrans_message_queue = {}
+    if all(e.my_received_flg for e in mine.values()):  # R58: keep all from the earlier pass
+        return len({e.received_in for e in mine.values()}) == 1
+    p.my_received_flg = False  # R57
+    p.received_in = None
+    p.my_deliver_memb = p.my_trans_memb
+    low_ring_aru = min(e.old_ring_my_aru for e in mine.values())
+    p.high_ring_delivered = max(e.my_high_delivered for e in mine.values())
+    store = p.old.store
+    p.retrans_message_queue = {
+        seq: message
+        for seq in sorted(store)
+        if seq > low_ring_aru and type(message := store[seq]) is Regular
+    }
+    return True
+
+
+def on_commit_token(p: Processor, env: Env, event: Received) -> None:
+    """R59, F4.13: back at the representative, the Commit token becomes the regular token."""
+    commit_token = event.message
+    assert isinstance(commit_token, CommitToken)
+    if p.me != p.my_ring_id.rep or tokens.stale(p, commit_token):
+        env.drop("totem R59", "a Commit token in Recover")
+        return
+    tokens.accept(p, env, commit_token)
+    p.i_set_flg = bool(p.retrans_message_queue)
+    token = Token(p.my_ring_id, p.my_token_seq, 0, 0, None, (), 0, p.i_set_flg)
+    tokens.forward(p, env, token, p.my_new_memb)
+
+
+def on_token(p: Processor, env: Env, event: Received) -> None:
+    """R60-R64, F4.12: the token collects the exchange; then everybody installs."""
+    token = event.message
+    assert isinstance(token, Token)
+    if tokens.stale(p, token):
+        env.drop("totem R10", "stale token")
+        return
+    tokens.accept(p, env, token)
+    memb = p.my_new_memb
+    passed_on = tokens.visit(p, env, p.new, token, send_old)
+    if passed_on is None:
+        return
+    passed_on = mark(p, passed_on)
+    if p.my_retrans_flg_count >= 2 and not p.my_received_flg:
+        complete_exchange(p)
+    # R64: forwarded with a full aru at this visit and the one before (safe_bound is the minimum).
+    if p.my_retrans_flg_count >= 3 and p.new.safe_bound >= p.my_install_seq:
+        install.install(p, env, "recovered")
+    tokens.forward(p, env, passed_on, memb)
+    if p.phase is Phase.OPERATIONAL:
+        install.resume(p, env)  # R76
+
+
+def send_old(p: Processor, env: Env, seq: int, allowed: int) -> int:
+    """R60, R88: what I hold of the old ring and nobody has sent yet, encapsulated."""
+    queue = p.retrans_message_queue
+    sent = 0
+    while sent < allowed and queue:
+        old_seq = next(iter(queue))
+        sent += 1
+        message = Encapsulated(p.my_ring_id, seq + sent, queue.pop(old_seq))
+        p.new.put(message)
+        env.broadcast(message)
+    return sent
+
+
+def mark(p: Processor, token: Token) -> Token:
+    """R61, R62: the flag says that somebody still has to send; count the visits without it."""
+    flag = token.retrans_flg
+    if p.retrans_message_queue and not flag:
+        flag = p.i_set_flg = True
+    elif not p.retrans_message_queue and flag and p.i_set_flg:
+        flag = p.i_set_flg = False
+    p.my_retrans_flg_count = 0 if flag else p.my_retrans_flg_count + 1
+    if p.my_retrans_flg_count == 2:
+        p.my_install_seq = token.seq
+    if flag is token.retrans_flg:
+        return token
+    return Token(
+        token.ring_id,
+        token.token_seq,
+        token.seq,
+        token.aru,
+        token.aru_id,
+        token.rtr,
+        token.retrans_round,
+        flag,
+    )
+
+
+def complete_exchange(p: Processor) -> None:
+    """R63, G20: I hold all that was exchanged, no later than anybody installs."""
+    if p.new.my_aru >= p.my_install_seq:
+        p.my_received_flg = True
+        p.received_in = p.my_ring_id
+        p.my_deliver_memb = p.my_trans_memb
+
+
+def on_regular(p: Processor, env: Env, event: Received) -> None:
+    """R65: an early installer's message waits; R67: an old-ring message directly is too late."""
+    message = event.message
+    assert isinstance(message, Regular)
+    if message.ring_id != p.my_ring_id:
+        env.drop("totem R67", "not of the ring being formed")
+        return
+    env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
+    p.new.put(message)
+
+
+def on_encapsulated(p: Processor, env: Env, event: Received) -> None:
+    """R65, R66: keep it under its new number, and what it carries if that is of my old ring."""
+    message = event.message
+    assert isinstance(message, Encapsulated)
+    if message.ring_id != p.my_ring_id:
+        env.drop("totem R67", "not of the ring being formed")
+        return
+    env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
+    p.new.put(message)
+    inner = message.inner
+    if inner.ring_id == p.old.ring_id and not p.my_received_flg:
+        p.old.put(inner)
+        p.retrans_message_queue.pop(inner.seq, None)
+
+
+def on_join(p: Processor, env: Env, event: Received) -> None:
+    """R52, R68, G1: a member that abandoned this ring sends Joins that carry its number.
+
+    The same in Commit and in Recover.
+    """
+    join = event.message
+    assert isinstance(join, Join)
+    if join.sender_id in p.my_new_memb and join.ring_seq >= p.my_ring_id.seq:
+        p.merge_join(env, join)
+        p.enter_gather(env, Cause.JOIN)
+    else:
+        env.drop("totem R52", "a Join while forming a ring")
+
+
+def on_token_loss(p: Processor, env: Env, event: TimerFired) -> None:
+    """R69."""
+    p.enter_gather(env, Cause.TOKEN_LOSS_IN_RECOVER)
+
+
+def abandon(p: Processor) -> None:
+    """R69, F4.13: the new ring is gone; every old-ring message obtained stays."""
+    p.new = p.old
+    p.retrans_message_queue = {}

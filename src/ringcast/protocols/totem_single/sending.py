@@ -1,0 +1,50 @@
+"""From the application's queue to numbered frames (R9, R13, R78-R81, R96-R100)."""
+
+from __future__ import annotations
+
+from ringcast.core.env import Env
+from ringcast.core.inputs import Submitted
+from ringcast.protocols.totem_single import delivery
+from ringcast.protocols.totem_single.messages import Regular
+from ringcast.protocols.totem_single.state import Processor
+
+
+def queue(p: Processor, env: Env, event: Submitted) -> bool:
+    """R78, R79, G31: accepted in every phase, up to the bound; whether it was."""
+    largest = max(map(len, event.bodies), default=0)
+    if not p.ready or largest > p.config.max_message:
+        env.drop("totem R79", "a submission over the bounds")
+        return False
+    p.new_message_queue.put(event.bodies, event.level)
+    return True
+
+
+def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
+    """R78: outside Operational the message waits for the next ring."""
+    queue(p, env, event)
+
+
+def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
+    """R13: give numbers to queued messages, frame by frame, and broadcast them."""
+    ring, queue, budget = p.old, p.new_message_queue, p.config.frame_budget
+    sent = 0
+    while sent < allowed and (taken := queue.take(budget)) is not None:
+        level, contents, whole = taken
+        sent += 1
+        message = Regular(p.me, ring.ring_id, seq + sent, level, contents)
+        ring.put(message)
+        if whole:
+            env.originate(delivery.batch_of(message, whole))
+        env.broadcast(message)
+    if sent:
+        p.ring_seen_alive = True
+    return sent
+
+
+def serve_alone(p: Processor, env: Env) -> None:
+    """R9: a ring of one needs no token; what it numbers is safe at once."""
+    ring = p.old
+    while number_new(p, env, ring.my_aru, p.config.each_time):
+        ring.safe_bound = ring.my_aru
+        delivery.deliver_ready(env, ring)
+        ring.release()

@@ -1,0 +1,244 @@
+"""The variables of one processor, under the paper's names (dossier section 2.3).
+
+Two ring records are kept apart: ``old``, the last *installed* ring, and ``new``, the ring being
+formed. Most traps of this protocol come from sharing one record.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from enum import StrEnum
+
+from ringcast.blocks.packing import Assembler, Outbox
+from ringcast.core.env import Env
+from ringcast.core.ids import NodeId
+from ringcast.core.machine import Machine
+from ringcast.protocols.totem_single.config import Config
+from ringcast.protocols.totem_single.hearing import Ears
+from ringcast.protocols.totem_single.messages import (
+    CommitToken,
+    Encapsulated,
+    Join,
+    Regular,
+    RingId,
+    Token,
+)
+
+
+class Phase(StrEnum):
+    """The four states of F4.3."""
+
+    OPERATIONAL = "Operational"
+    GATHER = "Gather"
+    COMMIT = "Commit"
+    RECOVER = "Recover"
+
+
+class Timer(StrEnum):
+    """Every timer of the protocol."""
+
+    TOKEN_RETRANSMIT = "token_retransmit"
+    TOKEN_LOSS = "token_loss"
+    JOIN = "join"
+    CONSENSUS = "consensus"
+    HOLD = "hold"
+    ANNOUNCE = "announce"
+
+
+class Cause(StrEnum):
+    """Why a processor entered Gather; the trace says it, and an incident report starts with it."""
+
+    START = "start"
+    TOKEN_LOSS = "token-loss"
+    TOKEN_LOSS_IN_GATHER = "no Commit token came"
+    TOKEN_LOSS_IN_COMMIT = "Commit token lost"
+    TOKEN_LOSS_IN_RECOVER = "token lost in Recover"
+    FAILED_TO_RECEIVE = "failed to receive"
+    FOREIGN = "foreign message"
+    MEMBER_MOVED = "a member moved on"
+    JOIN = "Join"
+    SETS_CHANGED = "sets changed"
+    CONSENSUS_TIMEOUT = "consensus-timeout"
+    REPEATED = "repeated membership"
+    LINK_HEALED = "link healed"
+
+
+Sets = tuple[tuple[NodeId, ...], tuple[NodeId, ...]]
+"""A pair (proc_set, fail_set) as it travels in a Join."""
+
+
+class Ring:
+    """One ring record: what was received on it, and how far it was delivered."""
+
+    __slots__ = (
+        "assembler",
+        "memb",
+        "my_aru",
+        "my_high_delivered",
+        "released",
+        "ring_id",
+        "safe_bound",
+        "store",
+    )
+
+    def __init__(self, ring_id: RingId, memb: tuple[NodeId, ...], max_message: int) -> None:
+        self.ring_id = ring_id
+        self.memb = memb
+        self.store: dict[int, Regular | Encapsulated] = {}
+        self.my_aru = 0
+        self.my_high_delivered = 0
+        self.safe_bound = 0  # R18: known to be held by all members
+        self.released = 0  # R21: everything up to here has left the store
+        self.assembler = Assembler(max_message)
+
+    def put(self, message: Regular | Encapsulated) -> bool:
+        """R14, R22: keep a message unless it is held already; my_aru follows."""
+        seq, store = message.seq, self.store
+        if seq in store or seq <= self.my_aru:
+            return False
+        store[seq] = message
+        aru = self.my_aru
+        if seq == aru + 1:
+            aru = seq
+            while aru + 1 in store:
+                aru += 1
+            self.my_aru = aru
+        return True
+
+    def missing(self, upto: int, limit: int) -> list[int]:
+        """R16: the lowest numbers up to ``upto`` that are not held."""
+        found: list[int] = []
+        store = self.store
+        for seq in range(self.my_aru + 1, upto + 1):
+            if seq not in store:
+                found.append(seq)
+                if len(found) >= limit:
+                    break
+        return found
+
+    def release(self) -> None:
+        """R21: what every member holds and was delivered here is needed by nobody any more."""
+        upto = min(self.safe_bound, self.my_high_delivered)
+        for seq in range(self.released + 1, upto + 1):
+            del self.store[seq]
+        self.released = max(self.released, upto)
+
+
+class Processor(Machine):
+    """The state that the phases share. What a phase may do with it is in the phase's file."""
+
+    def __init__(self, me: NodeId, config: Config) -> None:
+        super().__init__()
+        self.me = me
+        self.config = config
+        self.boot = 0
+        self.phase: Phase = Phase.GATHER
+
+        # Rings. my_ring_id is the ring of the last Commit token accepted, installed or not.
+        start = RingId(0, me)
+        self.my_ring_id = start
+        self.old = Ring(start, (me,), config.max_message)
+        self.new = self.old
+        self.my_new_memb: tuple[NodeId, ...] = (me,)
+        self.my_trans_memb: tuple[NodeId, ...] = (me,)
+        self.my_deliver_memb: tuple[NodeId, ...] = (me,)
+
+        # Membership: candidates and failed grow only, until the next install (R77).
+        self.my_proc_set: frozenset[NodeId] = frozenset((me,))
+        self.my_fail_set: frozenset[NodeId] = frozenset()
+        self.my_last: dict[NodeId, Join] = {}
+        self.max_ring_seq = 0
+        self.tried: set[Sets] = set()
+        self.given_up: set[Sets] = set()
+        self.waiting = False  # consensus reached, the Commit token has not come yet (R44)
+        self.ears = Ears(me)
+        self.shunned: dict[NodeId, tuple[int, int]] = {}  # R95: until when, next interval
+
+        # The token.
+        self.my_token_seq = 0
+        self.last_sent: tuple[NodeId, Token | CommitToken]  # the token as passed on, for R25
+        self.held_token: Token | None = None  # R92
+        self.last_aru_seen = 0
+        self.my_aru_count = 0
+        self.my_rotation_count = 0
+        self.idle_visits = 0
+        self.seen_seqs: deque[int] = deque(maxlen=config.miss_visits + 1)
+        self.answered: frozenset[int] = frozenset()  # R12 ext
+        self.ring_seen_alive = False  # R94: a regular broadcast since the last Announce timer
+
+        # Recovery.
+        self.my_received_flg = False
+        self.received_in: RingId | None = None
+        self.high_ring_delivered = 0
+        self.my_retrans_flg_count = 0
+        self.my_install_seq = 0
+        self.i_set_flg = False
+        self.retrans_message_queue: dict[int, Regular] = {}
+
+        # Sending.
+        self.new_message_queue = Outbox(
+            config.max_queue, config.min_queue, config.max_queue_bytes, config.packing
+        )
+        self.window = config.window_size
+        self.last_token_seq = 0
+        self.last_retrans = 0
+        self.last_visit_us = 0
+
+    @abstractmethod
+    def enter_gather(self, env: Env, cause: Cause) -> None:
+        """R33, F4.5: the way out of every phase."""
+
+    @abstractmethod
+    def merge_join(self, env: Env, join: Join) -> None:
+        """R37-R40: take a Join into my sets, in a phase that does not gather."""
+
+    @property
+    def my_memb(self) -> tuple[NodeId, ...]:
+        """Members of the last installed ring."""
+        return self.old.memb
+
+    @property
+    def sets(self) -> Sets:
+        """My two sets as they travel in a Join."""
+        return tuple(sorted(self.my_proc_set)), tuple(sorted(self.my_fail_set))
+
+    @property
+    def candidates(self) -> tuple[NodeId, ...]:
+        """P of R44: my_proc_set less my_fail_set, ascending, so the representative comes first."""
+        return tuple(sorted(self.my_proc_set - self.my_fail_set))
+
+    @property
+    def ready(self) -> bool:
+        """R79: whether a submission will be accepted."""
+        return self.new_message_queue.ready
+
+    def successor(self, memb: tuple[NodeId, ...]) -> NodeId:
+        """R20: the next processor on the ring: ascending ids, wrapping."""
+        return memb[(memb.index(self.me) + 1) % len(memb)]
+
+    def change_phase(self, env: Env, phase: Phase, rule: str, cause: str) -> None:
+        """The one place where the phase changes, and says why."""
+        env.note(rule, "phase", f"{self.phase} -> {phase} ({cause})")
+        self.phase = phase
+
+    def snapshot(self) -> dict[str, object]:
+        """What a person would ask for."""
+        return {
+            "phase": self.phase.value,
+            "ring_id": str(self.my_ring_id),
+            "old_ring_id": str(self.old.ring_id),
+            "memb": self.my_memb,
+            "proc_set": tuple(sorted(self.my_proc_set)),
+            "fail_set": tuple(sorted(self.my_fail_set)),
+            "my_aru": self.old.my_aru,
+            "my_high_delivered": self.old.my_high_delivered,
+            "my_token_seq": self.my_token_seq,
+            "my_received_flg": self.my_received_flg,
+            "my_rotation_count": self.my_rotation_count,
+            "queued": len(self.new_message_queue),
+            "stored": len(self.old.store | self.new.store),
+            "window": self.window,
+            "token_held": self.held_token is not None,
+            "barred": self.ears.barred_ids(),
+        }

@@ -1,0 +1,139 @@
+"""What a processor does with the regular token (F4.1), in Operational and in Recover alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ringcast.core.env import Env
+from ringcast.core.ids import NodeId
+from ringcast.core.inputs import TimerFired
+from ringcast.protocols.totem_single import flow
+from ringcast.protocols.totem_single.messages import CommitToken, Token
+from ringcast.protocols.totem_single.state import Cause, Processor, Ring, Timer
+
+SendNew = Callable[[Processor, Env, int, int], int]
+"""Number and broadcast up to so many frames above a sequence number; returns how many."""
+
+
+def stale(p: Processor, token: Token | CommitToken) -> bool:
+    """R10: another ring's token, or one I have had; my_token_seq is what I *sent* (G2)."""
+    return token.ring_id != p.my_ring_id or token.token_seq < p.my_token_seq
+
+
+def accept(p: Processor, env: Env, token: Token | CommitToken) -> None:
+    """R11; R93: my_token_seq advances now, so that copies arriving during a hold are refused."""
+    env.cancel_timer(Timer.TOKEN_RETRANSMIT)
+    p.my_token_seq = token.token_seq + 1
+
+
+def visit(p: Processor, env: Env, ring: Ring, token: Token, send_new: SendNew) -> Token | None:
+    """One visit of the token, R11-R19: the token to pass on, or None if it must be dropped."""
+    adapt_window(p, env, token)
+    allowed = flow.allowance(p.config, p.window, token, p.last_token_seq, p.last_retrans)
+    rtr, resent = retransmit(p, env, ring, token.rtr, allowed)  # R12
+    seq = token.seq + send_new(p, env, token.seq, allowed - resent)  # R13
+    aru, aru_id = next_aru(token, ring.my_aru, seq, p.me)  # R14, R15
+    rtr = requests(p, ring, rtr, token.seq)  # R16
+    if failed_to_receive(p, aru, aru_id):  # R17
+        assert aru_id is not None
+        env.note("totem R17", "blame", f"{aru_id} has not received {aru + 1}")
+        p.my_fail_set |= {aru_id}
+        p.enter_gather(env, Cause.FAILED_TO_RECEIVE)
+        return None
+    ring.safe_bound = max(ring.safe_bound, min(p.last_aru_seen, aru))  # R18, before overwriting
+    p.last_aru_seen = aru
+    retrans_round = flow.next_retrans_round(token, p.last_retrans, resent)  # R85
+    p.last_retrans = resent
+    p.last_token_seq = seq
+    return Token(
+        token.ring_id, p.my_token_seq, seq, aru, aru_id, rtr, retrans_round, token.retrans_flg
+    )
+
+
+def retransmit(
+    p: Processor, env: Env, ring: Ring, rtr: tuple[int, ...], allowed: int
+) -> tuple[tuple[int, ...], int]:
+    """R12: send again what others miss, oldest first; the requests left, and how many were met.
+
+    R12 ext: a number I sent again at my last visit and that is wanted once more is left to
+    another holder this time. Where my frames do not reach the one who asks, I would otherwise
+    take the request off the list at every rotation and nobody else would ever answer it.
+    """
+    if not rtr:
+        p.answered = frozenset()
+        return rtr, 0
+    left: list[int] = []
+    sent: list[int] = []
+    others_can = len(ring.memb) > 2
+    for seq in rtr:
+        message = ring.store.get(seq)
+        if message is None or len(sent) >= allowed or (others_can and seq in p.answered):
+            left.append(seq)
+        else:
+            env.broadcast(message)
+            sent.append(seq)
+    p.answered = frozenset(sent)
+    return tuple(left), len(sent)
+
+
+def next_aru(token: Token, my_aru: int, seq: int, me: NodeId) -> tuple[int, NodeId | None]:
+    """R15: lower the token's aru to mine, or raise it if I lowered it or nobody lags."""
+    if my_aru < token.aru or token.aru_id == me or token.aru_id is None:
+        return my_aru, None if my_aru == seq else me
+    return token.aru, token.aru_id
+
+
+def requests(p: Processor, ring: Ring, rtr: tuple[int, ...], seq: int) -> tuple[int, ...]:
+    """R16: add what I miss, lowest first, up to max_requests.
+
+    With miss_visits, only numbers that existed that many visits ago are asked for, because a
+    network that reorders may still bring the younger ones.
+    """
+    seen = p.seen_seqs
+    seen.append(seq)
+    if ring.my_aru >= seq or len(seen) <= p.config.miss_visits:
+        return rtr
+    limit = p.config.max_requests
+    wanted = set(rtr)
+    room = limit - len(rtr)
+    for missing in ring.missing(seen[0], limit + len(rtr)):
+        if room <= 0:
+            break
+        if missing not in wanted:
+            wanted.add(missing)
+            room -= 1
+    return tuple(sorted(wanted))
+
+
+def failed_to_receive(p: Processor, aru: int, aru_id: NodeId | None) -> bool:
+    """R17, G4: the same processor has kept aru at the same value for too many visits."""
+    if aru == p.last_aru_seen and aru_id is not None:
+        p.my_aru_count += 1
+    else:
+        p.my_aru_count = 0
+    return p.my_aru_count > p.config.fail_rcv_const and aru_id != p.me
+
+
+def adapt_window(p: Processor, env: Env, token: Token) -> None:
+    """Let the window follow what the last rotation showed; a fixed one stays as configured."""
+    if p.config.adaptive:
+        if p.seen_seqs:
+            used = token.seq - p.seen_seqs[-1] + token.retrans_round
+            rotation_us = env.now_us - p.last_visit_us
+            p.window = flow.next_window(p.config, p.window, token, used, rotation_us)
+        p.last_visit_us = env.now_us
+
+
+def forward(p: Processor, env: Env, token: Token | CommitToken, memb: tuple[NodeId, ...]) -> None:
+    """R19, R20: pass the token on, remember it for R25, and expect it back."""
+    p.my_rotation_count += 1
+    p.last_sent = (p.successor(memb), token)
+    env.send(*p.last_sent)
+    env.set_timer(Timer.TOKEN_RETRANSMIT, p.config.token_retransmit_us)
+    env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
+
+
+def on_token_retransmit(p: Processor, env: Env, event: TimerFired) -> None:
+    """R25, F4.9: nothing shows that the token moved on; send the identical one again."""
+    env.send(*p.last_sent)
+    env.set_timer(Timer.TOKEN_RETRANSMIT, p.config.token_retransmit_us)
