@@ -6,7 +6,13 @@ from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.totem_single import commit, delivery, hearing
-from ringcast.protocols.totem_single.messages import Announce, CommitToken, Join, Regular
+from ringcast.protocols.totem_single.messages import (
+    MAX_MEMBERS,
+    Announce,
+    CommitToken,
+    Join,
+    Regular,
+)
 from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
 
 
@@ -98,8 +104,11 @@ def merge(p: Processor, env: Env, join: Join) -> bool:
         return False
     if join.window_size != p.config.window_size:
         env.note("totem R90", "window", f"{q} has window_size {join.window_size}")
-    p.my_last[q] = join
     proc_set, fail_set = frozenset(join.proc_set), frozenset(join.fail_set)
+    if len(p.my_proc_set | proc_set) > MAX_MEMBERS:
+        env.drop("totem R4", "more candidates than a ring may have")
+        return False
+    p.my_last[q] = join
     if proc_set <= p.my_proc_set and fail_set <= p.my_fail_set:
         return False  # R37, R38
     before = (p.my_proc_set, p.my_fail_set)
@@ -115,6 +124,9 @@ def merge(p: Processor, env: Env, join: Join) -> bool:
 
 def keep_out(p: Processor, env: Env, src: NodeId) -> bool:
     """R43 ext, R95: whether an outsider is left alone for now, because of a bad link or backoff."""
+    if len(p.my_proc_set) >= MAX_MEMBERS:
+        env.drop("totem R4", "more candidates than a ring may have")
+        return True
     if p.config.mutual:
         p.ears.hear(src)
         if why := p.ears.barred(src):

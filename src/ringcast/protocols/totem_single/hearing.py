@@ -108,8 +108,10 @@ class Ears:
         """Take over the rows of a Join that are newer than those known."""
         for row in join.hearing:
             known = self._rows.get(row.node)
-            if row.node != self.me and (
-                known is None or (known.ring_seq, known.count) < (row.ring_seq, row.count)
+            if (
+                row.node != self.me
+                and row.node in join.proc_set
+                and (known is None or (known.ring_seq, known.count) < (row.ring_seq, row.count))
             ):
                 self._rows[row.node] = row
                 if self.bars:

@@ -64,6 +64,9 @@ class Cause(StrEnum):
     LINK_HEALED = "link healed"
 
 
+STORE_LIMIT = 2**20
+"""Most numbers a ring record spans. Flow control keeps far below; a wild number goes no further."""
+
 Sets = tuple[tuple[NodeId, ...], tuple[NodeId, ...]]
 """A pair (proc_set, fail_set) as it travels in a Join."""
 
@@ -95,7 +98,7 @@ class Ring:
     def put(self, message: Regular | Encapsulated) -> bool:
         """R14, R22: keep a message unless it is held already; my_aru follows."""
         seq, store = message.seq, self.store
-        if seq in store or seq <= self.my_aru:
+        if seq in store or seq <= self.my_aru or seq > self.released + STORE_LIMIT:
             return False
         store[seq] = message
         aru = self.my_aru
