@@ -1,0 +1,9 @@
+"""Checks: properties of a trace, one per file, incremental, each with an explanation.
+
+``suite(claims)`` gives the checks for the properties a protocol claims; feed it every event.
+"""
+
+from ringcast.checks.suite import PROPERTIES, Suite, suite
+from ringcast.checks.verdict import Verdict, Violation
+
+__all__ = ["PROPERTIES", "Suite", "Verdict", "Violation", "suite"]

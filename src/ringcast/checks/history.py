@@ -1,0 +1,398 @@
+"""History: what several properties need to know of a trace, kept up once per event.
+
+The words are the dossier's (totem 1.2). A *ring* is a regular configuration, a *span* is a
+processor's stay in a ring: from its ``conf`` of the ring to its next regular one, so the ring and
+the transitional configuration after it. Each frame of a ring gets an ``index`` 1, 2, … in the
+order in which frames appear in the trace, so that what a processor delivered is one interval
+nearly always, whatever numbers the protocol passed over silently.
+
+Bounded: a ring in which all members are is trimmed behind the slowest of them; a ring that is
+ending is kept whole until it is over (every member has left it, crashed, or gone past it), then
+forgotten. What stays for ever is a few numbers per processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.seqset import SeqSet
+from ringcast.core.trace import (
+    Crashed,
+    Delivered,
+    Installed,
+    Originated,
+    Restarted,
+    TraceEvent,
+)
+
+TRIM_EVERY = 1024
+"""Frames of a ring between two looks at what all members have delivered."""
+
+REMEMBERED = 1024
+"""Configurations whose first ``conf`` is kept before a look at which can go."""
+
+
+class State(IntEnum):
+    """Where a member stands with a ring; from ``LEFT`` on it will never deliver in it again."""
+
+    WAITING = 0
+    OPEN = 1
+    LEFT = 2
+    SKIPPED = 3
+    CRASHED = 4
+    STRAY = 5
+
+
+class Frame:
+    """Messages of one sender that share a place ``(ring, seq)`` in the order.
+
+    Index 0 stands for a frame that was trimmed and now turns up again.
+    """
+
+    __slots__ = (
+        "digests",
+        "first",
+        "incarnation",
+        "index",
+        "level",
+        "marks",
+        "origin_us",
+        "ring",
+        "sender",
+        "seq",
+    )
+
+    def __init__(self, ring: Ring, seq: int, index: int, sender: NodeId, incarnation: int) -> None:
+        self.ring = ring
+        self.seq = seq
+        self.index = index
+        self.sender = sender
+        self.incarnation = incarnation
+        self.origin_us: int | None = None  # None: nobody originated it (so far)
+        self.level = Level.AGREED
+        self.first = 0
+        self.digests: tuple[int, ...] = ()
+        self.marks: dict[str, Any] = {}  # what properties keep with it, by tag
+
+    def __str__(self) -> str:
+        return f"{self.ring.view}:{self.seq}.0"
+
+
+class Span:
+    """The stay of one processor in one ring, and what it delivered there."""
+
+    __slots__ = ("count", "node", "prefix", "regular", "ring", "state", "then", "transitional")
+
+    def __init__(self, ring: Ring, node: NodeId, state: State) -> None:
+        self.ring = ring
+        self.node = node
+        self.state = state
+        self.regular = SeqSet()  # indices delivered in the ring itself
+        self.then: Installed | None = None  # the transitional configuration after it
+        self.transitional = SeqSet()  # indices delivered there
+        self.count = 0  # deliveries in the present configuration of the span
+        self.prefix = 0  # every index up to here was delivered
+
+    def holds(self, index: int) -> bool:
+        """Whether the frame with this index was delivered inside the span."""
+        return index <= self.prefix or index in self.regular or index in self.transitional
+
+    def lacks(self, limit: int) -> int | None:
+        """The lowest index up to ``limit`` that was not delivered, if any."""
+        for index in range(self.prefix + 1, limit + 1):
+            if not self.holds(index):
+                return index
+        return None
+
+
+class Ring:
+    """A regular configuration: its members' spans and the frames originated in it."""
+
+    __slots__ = (
+        "frames",
+        "last_index",
+        "marks",
+        "members",
+        "spans",
+        "trimmed",
+        "trimmed_seq",
+        "view",
+    )
+
+    def __init__(self, view: ViewId, members: tuple[NodeId, ...]) -> None:
+        self.view = view
+        self.members = members
+        self.spans: dict[NodeId, Span] = {}
+        self.frames: dict[int, Frame] = {}  # by seq, in order of appearance
+        self.last_index = 0
+        self.trimmed = 0  # frames up to this index are forgotten: all members delivered them
+        self.trimmed_seq = 0  # the number of the last of them
+        self.marks: dict[str, Any] = {}  # what properties keep with it, by tag
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody can deliver in it any more."""
+        return all(span.state >= State.LEFT for span in self.spans.values())
+
+    def frame(self, index: int) -> Frame | None:
+        """The frame with this index, unless it is forgotten. For explanations: it searches."""
+        return next((f for f in self.frames.values() if f.index == index), None)
+
+    def name(self, index: int) -> str:
+        """The message id of the frame with this index."""
+        return str(self.frame(index) or f"{self.view}, frame {index}")
+
+
+class Node:
+    """What is known of one processor."""
+
+    __slots__ = (
+        "born_seq",
+        "crashes",
+        "current",
+        "id",
+        "incarnation",
+        "last_seq",
+        "left",
+        "previous",
+        "span",
+        "up",
+        "waiting",
+    )
+
+    def __init__(self, id: NodeId) -> None:
+        self.id = id
+        self.up = True
+        self.incarnation = 1
+        self.crashes = 0
+        self.current: Installed | None = None  # the configuration it is in
+        self.previous: Installed | None = None  # the one before, of the same incarnation
+        self.span: Span | None = None
+        self.left: Span | None = None  # the span that its latest conf ended
+        self.last_seq = 0  # largest regular sequence number, over all incarnations
+        self.born_seq = 0  # that of this incarnation's first configuration
+        self.waiting: dict[ViewId, Span] = {}  # rings that count on it and it did not install
+
+
+class History:
+    """Follows a trace. ``node``, ``span``, ``frame`` and ``again`` are about the latest event."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[NodeId, Node] = {}
+        self.rings: dict[ViewId, Ring] = {}
+        self.first_conf: dict[ViewId, Installed] = {}
+        self.earlier: Installed | None = None  # first conf of the latest one's configuration
+        self.node: Node
+        self.span: Span
+        self.frame: Frame
+        self.again = False  # the latest origination or delivery repeats one
+        self.over: list[Ring] = []  # rings that ended with the latest event
+        self.trimmed: Ring | None = None
+        self.forgotten = ViewId(0, 1)  # largest ring forgotten
+        self.broken = False  # a property has been violated by the latest event
+        self.storage_lost = False
+        self.ids_reused = False
+        self.deliveries = 0
+        self.configurations = 0
+        self._remember = REMEMBERED
+        self._update: dict[type, Callable[[Any], None]] = {
+            Originated: self._originated,
+            Delivered: self._delivered,
+            Installed: self._installed,
+            Crashed: self._crashed,
+            Restarted: self._restarted,
+        }
+
+    def update(self, event: TraceEvent) -> None:
+        """Take in the next event of the trace."""
+        act = self._update.get(type(event))
+        if act is not None:
+            act(event)
+
+    def known(self, id: NodeId) -> Node:
+        """The processor, met now or earlier."""
+        node = self.nodes.get(id)
+        if node is None:
+            node = self.nodes[id] = Node(id)
+        return node
+
+    def forgot(self, view: ViewId) -> bool:
+        """Whether a ring that is not known may have been known once."""
+        return view <= self.forgotten
+
+    # messages
+
+    def _place(self, id: NodeId, view: ViewId) -> Span:
+        """The span of processor ``id`` in ring ``view``; a stray one if it never had any."""
+        node = self.node = self.known(id)
+        span = node.span
+        if span is not None and (span.ring.view is view or span.ring.view == view):
+            return span
+        ring = self.rings.get(view) or Ring(view, ())
+        span = ring.spans.get(id)
+        if span is None:
+            span = Span(ring, id, State.STRAY)
+            if ring.members:
+                ring.spans[id] = span
+        return span
+
+    def _new_frame(self, ring: Ring, event: Originated | Delivered, sender: NodeId) -> Frame:
+        if event.seq <= ring.trimmed_seq:  # everybody has had it, so this is a repetition
+            return Frame(ring, event.seq, 0, sender, 0)
+        ring.last_index += 1
+        frame = Frame(ring, event.seq, ring.last_index, sender, self.known(sender).incarnation)
+        frame.level = event.level
+        frame.first = event.first
+        frame.digests = event.digests
+        ring.frames[event.seq] = frame
+        return frame
+
+    def _originated(self, event: Originated) -> None:
+        span = self.span = self._place(event.node, event.ring)
+        ring = span.ring
+        frame = ring.frames.get(event.seq)
+        if frame is None:
+            frame = self._new_frame(ring, event, event.node)
+            if frame.index % TRIM_EVERY == 0:
+                self._trim(ring)
+        self.again = frame.index == 0 or frame.origin_us is not None
+        if not self.again:
+            frame.origin_us = event.t_us
+        self.frame = frame
+
+    def _delivered(self, event: Delivered) -> None:
+        self.deliveries += 1
+        span = self.span = self._place(event.node, event.ring)
+        ring = span.ring
+        frame = ring.frames.get(event.seq)
+        if frame is None:
+            frame = self._new_frame(ring, event, event.sender)
+        self.frame = frame
+        index = frame.index
+        if index == span.prefix + 1:
+            span.prefix = index
+            self.again = False
+        else:
+            self.again = span.holds(index)
+            if index == 0:
+                return
+        (span.regular if span.then is None else span.transitional).add(index)
+        span.count += 1
+
+    def _trim(self, ring: Ring) -> None:
+        """Forget the frames that every member of a running ring has delivered."""
+        running = [s for s in ring.spans.values() if s.state is not State.CRASHED]
+        if any(s.state is not State.OPEN or s.then for s in running):
+            return  # it is ending: explanations may need all of it, and it will be over soon
+        low = min((s.prefix for s in running), default=0)
+        if low > ring.trimmed:
+            gone = [f.seq for f in ring.frames.values() if f.index <= low]
+            for seq in gone:
+                del ring.frames[seq]
+            ring.trimmed, ring.trimmed_seq = low, max(gone, default=ring.trimmed_seq)
+            self.trimmed = ring
+
+    # configurations
+
+    def _installed(self, event: Installed) -> None:
+        self.configurations += 1
+        node = self.node = self.known(event.node)
+        node.previous, node.current, node.left = node.current, event, None
+        self.earlier = self.first_conf.setdefault(event.view, event)
+        if event.transitional:
+            if node.span is not None:
+                node.span.then = event
+                node.span.count = 0
+            return
+        self._leave(node, State.LEFT)
+        self._pass_by(node, event.view)
+        ring = self._ring(event)
+        span = ring.spans.get(node.id)
+        if span is None or span.state is not State.WAITING:
+            # Not a member, or here for the second time: two rings share an id, or will.
+            self.ids_reused = self.ids_reused or self.storage_lost
+            span = ring.spans[node.id] = Span(ring, node.id, State.OPEN)
+        span.state = State.OPEN
+        node.waiting.pop(event.view, None)
+        node.span = span
+        node.last_seq = max(node.last_seq, event.view.seq)
+        if node.previous is None:
+            node.born_seq = event.view.seq
+        if len(self.first_conf) > self._remember:
+            self._forget_confs()
+
+    def _ring(self, event: Installed) -> Ring:
+        """The ring that ``event`` installs, made known with one span for each member."""
+        ring = self.rings.get(event.view)
+        if ring is not None:
+            if ring.members != event.members:
+                self.ids_reused = self.ids_reused or self.storage_lost
+            return ring
+        ring = self.rings[event.view] = Ring(event.view, event.members)
+        for id in event.members:
+            node = self.known(id)
+            if id == event.node or (node.up and node.last_seq < event.view.seq):
+                span = node.waiting[event.view] = Span(ring, id, State.WAITING)
+            elif not node.up or node.born_seq > event.view.seq:
+                span = Span(ring, id, State.CRASHED)
+            else:
+                span = Span(ring, id, State.SKIPPED)
+            ring.spans[id] = span
+        return ring
+
+    def _leave(self, node: Node, state: State) -> None:
+        """End the present span of ``node``."""
+        span = node.span
+        if span is not None:
+            span.state = state
+            node.left, node.span = span, None
+            self._end_if_over(span.ring)
+
+    def _pass_by(self, node: Node, view: ViewId | None) -> None:
+        """Rings that wait for ``node`` do so in vain, once it installs ``view`` or crashes."""
+        # A first conf means that it has crashed between agreeing to the ring and now.
+        state = State.CRASHED if view is None or node.previous is None else State.SKIPPED
+        for old, span in list(node.waiting.items()):
+            if view is None or old < view:
+                span.state = state
+                del node.waiting[old]
+                self._end_if_over(span.ring)
+
+    def _end_if_over(self, ring: Ring) -> None:
+        if ring.over and self.rings.get(ring.view) is ring:
+            del self.rings[ring.view]
+            self.forgotten = max(self.forgotten, ring.view)
+            self.over.append(ring)
+
+    def _forget_confs(self) -> None:
+        """Drop first confs that no processor can repeat without going back in number (M3)."""
+        low = min(node.last_seq for node in self.nodes.values())
+        self.first_conf = {v: e for v, e in self.first_conf.items() if v.seq >= low}
+        self._remember = max(REMEMBERED, 2 * len(self.first_conf))
+
+    # crashes
+
+    def _crashed(self, event: Crashed) -> None:
+        node = self.node = self.known(event.node)
+        self._down(node)
+
+    def _down(self, node: Node) -> None:
+        node.up = False
+        node.crashes += 1
+        node.current = node.previous = node.left = None
+        self._leave(node, State.CRASHED)
+        self._pass_by(node, None)
+
+    def _restarted(self, event: Restarted) -> None:
+        node = self.node = self.known(event.node)
+        if node.current is not None:
+            self._down(node)  # the crash itself is not in the trace
+        node.up = True
+        node.incarnation = event.incarnation
+        node.left = None
+        if not event.storage_kept:
+            self.storage_lost = True
+            node.last_seq = node.born_seq = 0

@@ -1,0 +1,62 @@
+"""D1 integrity: what is delivered was originated before, with the same contents, once.
+
+A ring that is over is forgotten; a delivery out of it is D5's to report.
+"""
+
+from __future__ import annotations
+
+from ringcast.checks.property import Property
+from ringcast.core.trace import Delivered, Originated
+
+
+class Origin(Property):
+    """D1."""
+
+    tag = "D1"
+    title = "integrity"
+
+    def on_originated(self, event: Originated) -> None:
+        """No identifier is given twice."""
+        if self.history.again:
+            frame = self.history.frame
+            self.violate(
+                f"Processor {event.node} originated {frame} at {event.t_us} us, an identifier "
+                f"that processor {frame.sender} had used before (at {frame.origin_us} us).",
+                (frame.sender, event.node),
+                (frame,),
+                event.t_us,
+            )
+
+    def on_delivered(self, event: Delivered) -> None:
+        """The contents are those of the origination."""
+        frame = self.history.frame
+        if frame.origin_us is None:
+            ring = frame.ring
+            if frame.index and (ring.members or not self.history.forgot(ring.view)):
+                self.violate(
+                    f"Processor {event.node} delivered {frame} at {event.t_us} us, "
+                    f"which nobody had originated.",
+                    (event.node,),
+                    (frame,),
+                    event.t_us,
+                )
+        elif (
+            frame.digests != event.digests
+            or frame.sender != event.sender
+            or frame.first != event.first
+            or frame.level != event.level
+        ):
+            self.violate(
+                f"Processor {event.node} delivered {frame} at {event.t_us} us as "
+                f"{_contents(event.sender, event)}, but processor {frame.sender} originated it "
+                f"at {frame.origin_us} us as {_contents(frame.sender, frame)}.",
+                (frame.sender, event.node),
+                (frame,),
+                event.t_us,
+            )
+
+
+def _contents(sender: int, it: object) -> str:
+    level, first, digests = it.level, it.first, it.digests  # type: ignore[attr-defined]
+    sums = " ".join(f"{digest:08x}" for digest in digests)
+    return f"number {first} of {sender}, {level.name.lower()}, checksums {sums}"

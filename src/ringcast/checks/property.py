@@ -1,0 +1,99 @@
+"""Property: what one check looks like.
+
+A property names the events it cares for by defining ``on_<event>`` methods; the suite calls them
+after the shared history has taken the event in. It says ``violate`` at the first event at which
+the violation is certain, and is not called again afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import ClassVar
+
+from ringcast.checks.history import History, Ring
+from ringcast.checks.verdict import Verdict, Violation
+from ringcast.core.ids import NodeId
+
+
+class Void(Enum):
+    """What makes a property unknown for the rest of a trace (totem G38)."""
+
+    NEVER = 0
+    REUSE = 1  # a ring id in use was taken again after stable storage was lost
+    LOSS = 2  # stable storage was lost
+
+
+class Property:
+    """A property of traces; subclasses are found by their ``tag``."""
+
+    tag: ClassVar[str]
+    """The dossier's tag, or one word for a property of every protocol."""
+    title: ClassVar[str]
+    """Names it for people, in a few words."""
+    about_deliveries: ClassVar[bool] = True
+    """Without a single delivery (else: configuration) the answer is unknown."""
+    void: ClassVar[Void] = Void.REUSE
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.violation: Violation | None = None
+        self.undecided = False
+        """An obligation was open when the trace ended, or evidence is missing."""
+
+    def violate(
+        self,
+        explanation: str,
+        nodes: tuple[NodeId, ...],
+        messages: tuple[object, ...],
+        t_us: int,
+    ) -> None:
+        """Report; only the first one counts, and none once the property is void."""
+        if self.violation is None and not self.voided:
+            names = tuple(str(message) for message in messages)
+            self.violation = Violation(self.tag, explanation, nodes, names, t_us)
+            self.history.broken = True
+
+    def owed(
+        self,
+        settled: bool,
+        explanation: str,
+        nodes: tuple[NodeId, ...],
+        messages: tuple[object, ...],
+        t_us: int,
+    ) -> None:
+        """Report an obligation open at the end: a violation only for settled processors."""
+        if settled:
+            self.violate(explanation, nodes, messages, t_us)
+        else:
+            self.undecided = True
+
+    @property
+    def voided(self) -> bool:
+        """Whether the trace can no longer break the property."""
+        if self.void is Void.LOSS:
+            return self.history.storage_lost
+        return self.void is Void.REUSE and self.history.ids_reused
+
+    @property
+    def verdict(self) -> Verdict:
+        """The answer after the end of the trace."""
+        if self.violation is not None:
+            return Verdict.INVALID
+        history = self.history
+        seen = history.deliveries if self.about_deliveries else history.configurations
+        if self.undecided or self.voided or not seen:
+            return Verdict.UNKNOWN
+        return Verdict.VALID
+
+    def ring_over(self, ring: Ring) -> None:
+        """``ring`` has ended and is about to be forgotten."""
+
+    def ring_trimmed(self, ring: Ring) -> None:
+        """Frames of ``ring`` up to index ``ring.trimmed`` are forgotten."""
+
+
+def rings(history: History) -> Iterator[Ring]:
+    """The rings that are not over, in order of their ids."""
+    for view in sorted(history.rings):
+        yield history.rings[view]

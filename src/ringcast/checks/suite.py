@@ -1,0 +1,138 @@
+"""Suite: the checks of one run, fed event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ringcast.checks.agreed import Agreed
+from ringcast.checks.announce import Announce
+from ringcast.checks.evs_order import EvsOrder
+from ringcast.checks.fifo import Fifo
+from ringcast.checks.history import History
+from ringcast.checks.once import Once
+from ringcast.checks.one_at_a_time import OneAtATime
+from ringcast.checks.origin import Origin
+from ringcast.checks.place import Place
+from ringcast.checks.property import Property
+from ringcast.checks.safe_regular import SafeRegular
+from ringcast.checks.safe_transitional import SafeTransitional
+from ringcast.checks.same_change import SameChange
+from ringcast.checks.same_set import SameSet
+from ringcast.checks.transitional_shape import TransitionalShape
+from ringcast.checks.unique_id import UniqueId
+from ringcast.checks.verdict import Verdict, Violation
+from ringcast.core.trace import (
+    Crashed,
+    Delivered,
+    Ended,
+    Faulted,
+    Installed,
+    Noted,
+    Originated,
+    Restarted,
+    Submit,
+    TraceEvent,
+)
+
+PROPERTIES: dict[str, type[Property]] = {
+    kind.tag: kind
+    for kind in (
+        Announce,
+        UniqueId,
+        OneAtATime,
+        TransitionalShape,
+        SameChange,
+        Origin,
+        Once,
+        Place,
+        SameSet,
+        Agreed,
+        SafeRegular,
+        SafeTransitional,
+        EvsOrder,
+        Fifo,
+    )
+}
+"""Every property there is, by tag."""
+
+METHODS = {
+    Submit: "on_submit",
+    Originated: "on_originated",
+    Delivered: "on_delivered",
+    Installed: "on_installed",
+    Crashed: "on_crashed",
+    Restarted: "on_restarted",
+    Noted: "on_noted",
+    Faulted: "on_faulted",
+    Ended: "on_ended",
+}
+
+Handlers = dict[type, list[Callable[[Any], None]]]
+
+
+class Suite:
+    """Feeds one trace to several properties. It never raises on what a trace contains."""
+
+    def __init__(self, properties: Iterable[type[Property]]) -> None:
+        self.history = History()
+        self.properties = [kind(self.history) for kind in properties]
+        self.violations: list[Violation] = []
+        self.ended = False
+        self._handlers: Handlers = {}
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Call only what a property defines, and no property that is already broken."""
+        active = [prop for prop in self.properties if prop.violation is None]
+        self._active = active
+        self._handlers = {
+            kind: [getattr(prop, method) for prop in active if hasattr(prop, method)]
+            for kind, method in METHODS.items()
+        }
+
+    def feed(self, event: TraceEvent) -> None:
+        """Take the next event; what it breaks is added to ``violations``."""
+        history = self.history
+        history.update(event)
+        for handle in self._handlers[type(event)]:
+            handle(event)
+        if history.over or history.trimmed is not None:
+            self._tidy()
+        if history.broken:
+            self._collect()
+        if type(event) is Ended:
+            self.ended = True
+
+    def _tidy(self) -> None:
+        history = self.history
+        for ring in history.over:
+            for prop in self._active:
+                prop.ring_over(ring)
+        history.over.clear()
+        if history.trimmed is not None:
+            for prop in self._active:
+                prop.ring_trimmed(history.trimmed)
+            history.trimmed = None
+
+    def _collect(self) -> None:
+        self.violations += [p.violation for p in self._active if p.violation is not None]
+        self.history.broken = False
+        self._arrange()
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """The answers, by tag; a trace without its end leaves what is not broken unknown."""
+        return {
+            prop.tag: prop.verdict if self.ended or prop.violation is not None else Verdict.UNKNOWN
+            for prop in self.properties
+        }
+
+
+def suite(claims: Iterable[str]) -> Suite:
+    """The checks for these claims. A claim is a tag, or a tag with words after it."""
+    tags = dict.fromkeys(claim.split(maxsplit=1)[0] if claim.strip() else "" for claim in claims)
+    unknown = [tag for tag in tags if tag not in PROPERTIES]
+    if unknown:
+        known = ", ".join(f"{kind.tag} ({kind.title})" for kind in PROPERTIES.values())
+        raise LookupError(f"no check called {', '.join(map(repr, unknown))}; known: {known}")
+    return Suite(PROPERTIES[tag] for tag in tags)

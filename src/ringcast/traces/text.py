@@ -1,0 +1,185 @@
+"""A small text language for traces, so that a whole story fits in a few lines.
+
+A line is ``p<id>:`` and what that processor does next; lines happen in the order written, one
+microsecond per event. A processor starts when it is first named. ``#`` begins a comment.
+
+====================  ============================================================================
+``reg(8,1){1,2}``     installs a regular configuration; ``conf_id`` is the one before
+``tr(10,1){1,2}``     installs a transitional one; ``@3`` after it: with ``seq`` 3 in place of the
+                      last number delivered
+``o5``  ``o5-8``      originates number 5 (5 to 8) on its ring, agreed; ``s``: safe, ``x3``: three
+                      messages in the frame, ``#7``: from its 7th on, ``@(4,1)``: on that ring.
+                      What was not submitted before is submitted now
+``sub3``  ``sub1s``   submits three messages, one safe message
+``d5``  ``d5-8``      delivers number 5 (5 to 8) of its ring; ``@(4,1)``: of that ring, ``/(6,1)``:
+                      says it is in that configuration, ``~``: with other contents
+``down``  ``up``      crashes; restarts, ``up!`` without its stable storage
+``commit(8,1){1,2}``  notes that it forwards the Commit token
+``memb(10,1){1,2}``   notes whose messages it must deliver
+``+500``              lets 500 microseconds pass
+====================  ============================================================================
+
+The last line, ``end`` or ``end{1,2}``, says which processors are settled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.trace import (
+    Crashed,
+    Delivered,
+    Ended,
+    Installed,
+    Noted,
+    Originated,
+    Restarted,
+    Submit,
+    TraceEvent,
+)
+
+VIEW = r"\((\d+),(\d+)\)"
+CONF = re.compile(r"(reg|tr|commit|memb)" + VIEW + r"\{([\d,]+)\}(?:@(\d+))?")
+ORIGINATE = re.compile(r"o(\d+)(?:-(\d+))?(s)?(?:x(\d+))?(?:#(\d+))?(?:@" + VIEW + ")?")
+DELIVER = re.compile(r"d(\d+)(?:-(\d+))?(?:@" + VIEW + ")?(?:/" + VIEW + ")?(~)?")
+SUBMIT = re.compile(r"sub(\d+)(s)?")
+END = re.compile(r"end(?:\{([\d,]+)\})?")
+
+
+def parse(text: str) -> Iterator[TraceEvent]:
+    """The events of a story; ValueError names the line and the word that makes no sense."""
+    story = _Story()
+    for number, line in enumerate(text.splitlines(), 1):
+        line = re.sub(r"#(?!\d).*", "", line).strip()
+        if not line:
+            continue
+        try:
+            yield from story.line(line)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+
+
+class _Actor:
+    """What the writer of a line need not repeat, for one processor."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.incarnation = 1
+        self.submitted = 0  # messages of this incarnation
+        self.originated = 0
+        self.regular: ViewId | None = None
+        self.current: ViewId | None = None
+        self.last = 0  # number last delivered on the ring
+
+
+class _Story:
+    def __init__(self) -> None:
+        self.t_us = 0
+        self.actors: dict[NodeId, _Actor] = {}
+        self.frames: dict[tuple[ViewId, int], Originated] = {}
+
+    def line(self, line: str) -> Iterator[TraceEvent]:
+        if match := END.fullmatch(line):
+            yield Ended(self.t_us + 1, _ids(match[1] or ""))
+            return
+        head, colon, rest = line.partition(":")
+        if not colon or not re.fullmatch(r"p[1-9]\d*", head):
+            raise ValueError(f"{line!r} does not begin with a processor such as 'p1:'")
+        node = int(head[1:])
+        if node not in self.actors:
+            self.actors[node] = _Actor()
+            yield Restarted(*self.at(node), 1)
+        for word in rest.split():
+            yield from self.word(node, self.actors[node], word)
+
+    def at(self, node: NodeId) -> tuple[NodeId, int, int]:
+        """The first three fields of the next event of ``node``."""
+        actor = self.actors[node]
+        actor.n += 1
+        self.t_us += 1
+        return node, actor.n, self.t_us
+
+    def word(self, node: NodeId, actor: _Actor, word: str) -> Iterator[TraceEvent]:
+        if match := CONF.fullmatch(word):
+            yield self.conf(node, actor, match)
+        elif match := ORIGINATE.fullmatch(word):
+            for seq in _range(match):
+                yield from self.originate(node, actor, seq, match)
+        elif match := DELIVER.fullmatch(word):
+            for seq in _range(match):
+                yield self.deliver(node, actor, seq, match)
+        elif match := SUBMIT.fullmatch(word):
+            yield self.submit(node, actor, int(match[1]), Level.SAFE if match[2] else Level.AGREED)
+        elif word == "down":
+            yield Crashed(*self.at(node))
+            self.actors[node] = fresh = _Actor()
+            fresh.n, fresh.incarnation = actor.n, actor.incarnation
+        elif word in ("up", "up!"):
+            actor.incarnation += 1
+            yield Restarted(*self.at(node), actor.incarnation, word == "up")
+        elif re.fullmatch(r"\+\d+", word):
+            self.t_us += int(word)
+        else:
+            raise ValueError(f"{word!r} is no word of the trace language")
+
+    def conf(self, node: NodeId, actor: _Actor, match: re.Match[str]) -> TraceEvent:
+        kind, members = match[1], _ids(match[4])
+        view = ViewId(int(match[2]), int(match[3]))
+        if kind in ("commit", "memb"):
+            what = "commit" if kind == "commit" else "deliver_memb"
+            return Noted(*self.at(node), "story", what, "", view, members)
+        before = actor.current
+        actor.current = view
+        if kind == "tr":
+            ring = actor.regular or view
+            seq = actor.last if match[5] is None else int(match[5])
+            return Installed(*self.at(node), view, members, True, ring, seq, None, before)
+        actor.regular, actor.last = view, 0
+        return Installed(*self.at(node), view, members, False, view, 0, before, before)
+
+    def submit(self, node: NodeId, actor: _Actor, count: int, level: Level) -> Submit:
+        first = actor.submitted + 1
+        actor.submitted += count
+        sizes = (8,) * count
+        return Submit(*self.at(node), actor.incarnation, first, level, sizes)
+
+    def originate(
+        self, node: NodeId, actor: _Actor, seq: int, match: re.Match[str]
+    ) -> Iterator[TraceEvent]:
+        level = Level.SAFE if match[3] else Level.AGREED
+        count = int(match[4] or 1)
+        first = int(match[5] or actor.originated + 1)
+        if first + count - 1 > actor.submitted:
+            yield self.submit(node, actor, first + count - 1 - actor.submitted, level)
+        ring = ViewId(int(match[6]), int(match[7])) if match[6] else actor.regular
+        if ring is None:
+            raise ValueError(f"processor {node} originates before it is in a ring")
+        actor.originated = first + count - 1
+        digests = tuple(node * 1_000_000 + seq * 100 + k for k in range(count))
+        event = Originated(*self.at(node), ring, seq, level, first, digests)
+        self.frames.setdefault((ring, seq), event)
+        yield event
+
+    def deliver(self, node: NodeId, actor: _Actor, seq: int, match: re.Match[str]) -> TraceEvent:
+        ring = ViewId(int(match[3]), int(match[4])) if match[3] else actor.regular
+        view = ViewId(int(match[5]), int(match[6])) if match[5] else actor.current
+        if ring is None or view is None:
+            raise ValueError(f"processor {node} delivers before it is in a ring")
+        if ring == actor.regular:
+            actor.last = seq
+        frame = self.frames.get((ring, seq))
+        if frame is None:
+            return Delivered(*self.at(node), view, ring, seq, node, Level.AGREED, 1, (0,))
+        digests = tuple(d + 1 for d in frame.digests) if match[7] else frame.digests
+        sender, level, first = frame.node, frame.level, frame.first
+        return Delivered(*self.at(node), view, ring, seq, sender, level, first, digests)
+
+
+def _range(match: re.Match[str]) -> range:
+    return range(int(match[1]), int(match[2] or match[1]) + 1)
+
+
+def _ids(text: str) -> tuple[NodeId, ...]:
+    return tuple(int(id) for id in text.split(",") if id)
