@@ -180,7 +180,8 @@ class Node:
 class History:
     """Follows a trace. ``node``, ``span``, ``frame`` and ``again`` are about the latest event."""
 
-    def __init__(self) -> None:
+    def __init__(self, bound_us: int | None = None) -> None:
+        self.bound_us = bound_us  # a ring that has ceased is left within this time (M5)
         self.nodes: dict[NodeId, Node] = {}
         self.rings: dict[ViewId, Ring] = {}
         self.first_conf: dict[ViewId, Installed] = {}

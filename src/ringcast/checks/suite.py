@@ -6,10 +6,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ringcast.checks.agreed import Agreed
+from ringcast.checks.agreement import Agreement
 from ringcast.checks.announce import Announce
+from ringcast.checks.causal import Causal
+from ringcast.checks.causal_in_ring import CausalInRing
+from ringcast.checks.consensus import Consensus
+from ringcast.checks.everyone import Everyone
+from ringcast.checks.evs_graph import EvsGraph
 from ringcast.checks.evs_order import EvsOrder
 from ringcast.checks.fifo import Fifo
+from ringcast.checks.gap_rule import GapRule
 from ringcast.checks.history import History
+from ringcast.checks.integrity import Integrity
+from ringcast.checks.lamport import Lamport
 from ringcast.checks.once import Once
 from ringcast.checks.one_at_a_time import OneAtATime
 from ringcast.checks.origin import Origin
@@ -19,8 +28,14 @@ from ringcast.checks.safe_regular import SafeRegular
 from ringcast.checks.safe_transitional import SafeTransitional
 from ringcast.checks.same_change import SameChange
 from ringcast.checks.same_set import SameSet
+from ringcast.checks.same_start import SameStart
+from ringcast.checks.self_delivery import SelfDelivery
+from ringcast.checks.termination import Termination
+from ringcast.checks.total_order import TotalOrder
 from ringcast.checks.transitional_shape import TransitionalShape
+from ringcast.checks.uniform_agreement import UniformAgreement
 from ringcast.checks.unique_id import UniqueId
+from ringcast.checks.validity import Validity
 from ringcast.checks.verdict import Verdict, Violation
 from ringcast.core.trace import (
     Crashed,
@@ -42,16 +57,31 @@ PROPERTIES: dict[str, type[Property]] = {
         UniqueId,
         OneAtATime,
         TransitionalShape,
+        Termination,
+        SameStart,
         SameChange,
+        Consensus,
         Origin,
         Once,
+        SelfDelivery,
+        Everyone,
         Place,
         SameSet,
+        CausalInRing,
+        Lamport,
         Agreed,
         SafeRegular,
         SafeTransitional,
         EvsOrder,
+        EvsGraph,
+        GapRule,
+        Validity,
+        Agreement,
+        UniformAgreement,
+        Integrity,
+        TotalOrder,
         Fifo,
+        Causal,
     )
 }
 """Every property there is, by tag."""
@@ -74,8 +104,8 @@ Handlers = dict[type, list[Callable[[Any], None]]]
 class Suite:
     """Feeds one trace to several properties. It never raises on what a trace contains."""
 
-    def __init__(self, properties: Iterable[type[Property]]) -> None:
-        self.history = History()
+    def __init__(self, properties: Iterable[type[Property]], bound_us: int | None = None) -> None:
+        self.history = History(bound_us)
         self.properties = [kind(self.history) for kind in properties]
         self.violations: list[Violation] = []
         self.ended = False
@@ -128,11 +158,14 @@ class Suite:
         }
 
 
-def suite(claims: Iterable[str]) -> Suite:
-    """The checks for these claims. A claim is a tag, or a tag with words after it."""
+def suite(claims: Iterable[str], bound_us: int | None = None) -> Suite:
+    """The checks for these claims. A claim is a tag, or a tag with words after it.
+
+    With ``bound_us`` M5 also asks that a ring that has ceased is left within that time.
+    """
     tags = dict.fromkeys(claim.split(maxsplit=1)[0] if claim.strip() else "" for claim in claims)
     unknown = [tag for tag in tags if tag not in PROPERTIES]
     if unknown:
         known = ", ".join(f"{kind.tag} ({kind.title})" for kind in PROPERTIES.values())
         raise LookupError(f"no check called {', '.join(map(repr, unknown))}; known: {known}")
-    return Suite(PROPERTIES[tag] for tag in tags)
+    return Suite((PROPERTIES[tag] for tag in tags), bound_us)

@@ -1,0 +1,52 @@
+"""causal: messages related by causality between submissions keep that order.
+
+m2 depends on m1 if its sender had submitted or delivered m1, or something that depends on m1, when
+it submitted m2. A processor that delivers both delivers m1 first. Unlike D8 this does not look at
+when a protocol numbers a message, so it suits every protocol.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ringcast.checks.history import History
+from ringcast.checks.lamport import Clock, Lamport
+from ringcast.core.ids import NodeId
+from ringcast.core.trace import Crashed, Originated, Submit
+
+INCARNATION = 1 << 48
+"""Messages are numbered per incarnation; this keeps later incarnations above earlier ones."""
+
+
+class Causal(Lamport):
+    """Causal order of submissions."""
+
+    tag = "causal"
+    title = "causal order of submissions"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._waiting: dict[NodeId, deque[tuple[int, Clock]]] = {}  # by number of the last message
+
+    def on_submit(self, event: Submit) -> None:
+        """Keep the submitter's past until the messages get their place."""
+        last = event.first + len(event.sizes) - 1
+        queue = self._waiting.setdefault(event.node, deque())
+        queue.append((last, self.clock(event.node)))
+
+    def on_originated(self, event: Originated) -> None:
+        """The frame depends on what its last message depends on."""
+        if self.history.again:
+            return
+        frame = self.history.frame
+        last = event.first + len(event.digests) - 1
+        queue = self._waiting.get(event.node)
+        while queue and queue[0][0] < last:
+            queue.popleft()
+        clock = queue[0][1] if queue else {}
+        base = frame.incarnation * INCARNATION
+        frame.marks[self.tag] = (base + event.first, base + last, clock)
+
+    def on_crashed(self, event: Crashed) -> None:
+        """What was not numbered is lost."""
+        self._waiting.pop(event.node, None)

@@ -1,0 +1,58 @@
+"""D7 causal(C): within a ring, a message comes after all that its sender knew of.
+
+In C, m2 follows m1 if m2's originator delivered m1 in C before, or originated m1 in C before. A
+processor that delivers m2 has delivered m1 earlier (Th 4.12: it must deliver m1, not only order
+it). Direct predecessors are enough: whoever delivered m1 had delivered those of m1.
+"""
+
+from __future__ import annotations
+
+from ringcast.checks.history import Frame
+from ringcast.checks.property import Property
+from ringcast.core.trace import Delivered, Originated
+
+
+class CausalInRing(Property):
+    """D7."""
+
+    tag = "D7"
+    title = "causal in a configuration"
+
+    def on_originated(self, event: Originated) -> None:
+        """Note what the originator had delivered, and its own message before this one."""
+        history = self.history
+        if history.again or history.span is not history.node.span:
+            return
+        span, frame = history.span, history.frame
+        beyond: tuple[int, ...] = ()
+        if span.count > span.prefix:  # only after a hole, which D9 reports
+            beyond = tuple(i for i in span.regular if i > span.prefix)
+        own: dict[int, int] = frame.ring.marks.setdefault(self.tag, {})
+        frame.marks[self.tag] = (span.prefix, beyond, own.get(event.node, 0))
+        own[event.node] = frame.index
+
+    def on_delivered(self, event: Delivered) -> None:
+        """All of that must have been delivered here too."""
+        history = self.history
+        frame, span = history.frame, history.span
+        mark = frame.marks.get(self.tag)
+        if mark is None:
+            return
+        prefix, beyond, own = mark
+        if prefix <= span.prefix and own <= span.prefix and not beyond:
+            return
+        missing = span.lacks(prefix)
+        if missing is None:
+            missing = next((i for i in (*beyond, own) if not span.holds(i)), None)
+        if missing is not None:
+            self._report(event, frame, frame.ring.name(missing))
+
+    def _report(self, event: Delivered, frame: Frame, before: str) -> None:
+        self.violate(
+            f"Processor {event.node} delivered {frame} in {event.view} at {event.t_us} us without "
+            f"{before}, which its originator, processor {frame.sender}, had delivered or "
+            f"originated before it.",
+            (event.node, frame.sender),
+            (before, frame),
+            event.t_us,
+        )

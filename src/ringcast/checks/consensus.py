@@ -1,0 +1,69 @@
+"""M8 consensus: a ring is installed only after every member agreed to it.
+
+If p installs ring C, every member of C has forwarded C's Commit token with that membership
+(Th 4.2). Protocols note the first forward as ``commit``; without any such note in the trace the
+answer is unknown. The ring a processor starts in needs no Commit token.
+"""
+
+from __future__ import annotations
+
+from ringcast.checks.history import History
+from ringcast.checks.property import Property
+from ringcast.core.ids import NodeId, ViewId
+from ringcast.core.trace import Installed, Noted
+
+KEPT = 256
+"""Rings agreed to before a look at which of them nobody can install any more."""
+
+
+class Consensus(Property):
+    """M8."""
+
+    tag = "M8"
+    title = "consensus"
+    about_deliveries = False
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._agreed: dict[ViewId, dict[NodeId, tuple[NodeId, ...]]] = {}
+        self._noted = False
+        self._keep = KEPT
+
+    def on_noted(self, event: Noted) -> None:
+        """A processor agrees to a ring."""
+        if event.what == "commit" and event.view is not None:
+            self._noted = True
+            self._agreed.setdefault(event.view, {})[event.node] = event.members
+            if len(self._agreed) > self._keep:
+                self._forget()
+
+    def on_installed(self, event: Installed) -> None:
+        """Everybody in the new ring must have agreed to it."""
+        if event.transitional or self.history.node.previous is None:
+            return
+        if not self._noted:
+            self.undecided = True
+            return
+        agreed = self._agreed.get(event.view, {})
+        for member in event.members:
+            theirs = agreed.get(member)
+            if theirs is None or set(theirs) != set(event.members):
+                did = "had forwarded no Commit token" if theirs is None else f"agreed to {theirs}"
+                self.violate(
+                    f"Processor {event.node} installed {event.view} {event.members} at "
+                    f"{event.t_us} us, but processor {member} {did}.",
+                    (event.node, member),
+                    (),
+                    event.t_us,
+                )
+                return
+
+    def _forget(self) -> None:
+        """Drop the rings that all members have gone past."""
+        nodes = self.history.nodes
+        self._agreed = {
+            view: agreed
+            for view, agreed in self._agreed.items()
+            if any(nodes[id].up and nodes[id].last_seq < view.seq for id in agreed if id in nodes)
+        }
+        self._keep = max(KEPT, 2 * len(self._agreed))

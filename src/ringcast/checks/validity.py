@@ -1,0 +1,62 @@
+"""validity: a processor that stays up delivers what it submitted."""
+
+from __future__ import annotations
+
+from ringcast.checks.history import History
+from ringcast.checks.property import Property, Void
+from ringcast.core.ids import NodeId
+from ringcast.core.seqset import SeqSet
+from ringcast.core.trace import Crashed, Delivered, Ended, Submit
+
+
+class Own:
+    """Messages of one incarnation: how many it submitted, which of them it delivered."""
+
+    __slots__ = ("delivered", "submitted")
+
+    def __init__(self) -> None:
+        self.submitted = 0
+        self.delivered = SeqSet()
+
+
+class Validity(Property):
+    """Every submission of a processor that stays up is delivered by it."""
+
+    tag = "validity"
+    title = "own submissions are delivered"
+    void = Void.NEVER
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._own: dict[NodeId, Own] = {}
+
+    def on_submit(self, event: Submit) -> None:
+        """An obligation begins."""
+        own = self._own.setdefault(event.node, Own())
+        own.submitted = event.first + len(event.sizes) - 1
+
+    def on_delivered(self, event: Delivered) -> None:
+        """An obligation is met."""
+        if event.sender == event.node:
+            node = self.history.node
+            own = self._own.get(event.node)
+            if own is not None and self.history.frame.incarnation == node.incarnation:
+                own.delivered.add_range(event.first, event.first + len(event.digests) - 1)
+
+    def on_crashed(self, event: Crashed) -> None:
+        """A crash ends all obligations."""
+        self._own.pop(event.node, None)
+
+    def on_ended(self, event: Ended) -> None:
+        """What is open is unknown, unless the processor is settled."""
+        for node in sorted(self._own):
+            own = self._own[node]
+            for number in own.delivered.missing(1, own.submitted, 1):
+                self.owed(
+                    node in event.settled,
+                    f"Processor {node} submitted its message number {number} and did not deliver "
+                    f"it by the end.",
+                    (node,),
+                    (f"number {number} of {node}",),
+                    event.t_us,
+                )
