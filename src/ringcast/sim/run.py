@@ -3,8 +3,9 @@
 First anything may go wrong, and safety is checked at every step. Then a core of the processors
 is healed, the others stay as broken as they are and cut off from it, and the core must come
 together and make progress within the protocol's own bound (``Sheet.progress_bound_us``): once
-for forming a configuration of exactly the core, and once more for delivering fresh messages of
-every core member, agreed and safe, everywhere in the core.
+for forming a configuration of exactly the core, and from then on between one delivery and the
+next, until fresh messages of every core member, agreed and safe, are delivered everywhere in the
+core. (Submitting has ended by then, and queues are bounded, so that is a bound on the whole.)
 """
 
 from __future__ import annotations
@@ -167,11 +168,14 @@ class Watch:
         """Fresh messages, by sender and number, and who has yet to deliver them."""
         self.core: tuple[NodeId, ...] = ()
         """Whose submissions are fresh; empty in the first stage."""
+        self.last_us = 0
+        """When a processor of the core last delivered."""
 
     def __call__(self, event: TraceEvent) -> None:
         """Take note of one event."""
         match event:
-            case Delivered() if self.awaited:
+            case Delivered() if event.node in self.core:
+                self.last_us = event.t_us
                 for number in range(event.first, event.first + len(event.digests)):
                     missing = self.awaited.get((event.sender, number))
                     if missing is not None:
@@ -279,14 +283,13 @@ def settle(
             return [_no_progress(cluster, core, f"no common configuration {_views(watch, core)}")]
         cluster.run_for(pulse_us)
 
-    watch.core = core
+    watch.core, watch.last_us = core, cluster.now_us
     wanted = [(node, level) for node in core for level in Level]
-    deadline_us = cluster.now_us + bound_us
     while wanted or watch.awaited:
         wanted = [(n, level) for n, level in wanted if not cluster.submit(n, (b"fresh",), level)]
         if cluster.scheduler.halted:
             return []
-        if cluster.now_us >= deadline_us:
+        if cluster.now_us >= watch.last_us + bound_us:
             open_ = [f"p{s}:{k} at {sorted(who)}" for (s, k), who in sorted(watch.awaited.items())]
             refused = [f"p{node} {level.name.lower()}" for node, level in wanted]
             text = f"undelivered {open_[:4]}, not accepted {refused[:4]}, {_views(watch, core)}"

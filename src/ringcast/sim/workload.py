@@ -64,9 +64,11 @@ class Bursts(_Workload, frozen=True, tag="bursts"):
 
 
 class ClosedLoop(_Workload, frozen=True, tag="closed-loop"):
-    """Each sender has ``outstanding`` messages under way and sends again when it delivers one."""
+    """Each sender has ``outstanding`` messages under way; ``think_us`` after it has delivered
+    one it sends the next."""
 
     outstanding: Many = 1
+    think_us: Many = 100
 
 
 class Fill(_Workload, frozen=True, tag="fill"):
@@ -77,10 +79,15 @@ class Fill(_Workload, frozen=True, tag="fill"):
 
 
 class Saturate(_Workload, frozen=True, tag="saturate"):
-    """The send queue is always full."""
+    """The send queue is kept full; ``think_us`` after messages have left it, others follow."""
+
+    think_us: Many = 1_000
 
 
 Workload: TypeAlias = Poisson | Bursts | ClosedLoop | Fill | Saturate
+
+LARGE = 300
+"""Most messages a saturating sender submits at one moment."""
 
 RETRY_US = 10_000
 """How soon a full or absent sender is asked again, when nothing else tells that it is ready."""
@@ -133,13 +140,15 @@ class Load:
         self._cluster.scheduler.at(self._cluster.now_us + self._gap_us(), self._tick, node)
 
     def _top_up(self, node: NodeId) -> None:
-        match self._work:
-            case ClosedLoop(outstanding=bound) | Fill(queue=bound):
-                while self._pending[node] < bound and self._submit(node, 1):
-                    self._pending[node] += 1
-            case _:
-                while self._submit(node, 1):
-                    pass
+        """Submit what is missing. A lone processor delivers at once, so the count is bounded."""
+        bound = LARGE
+        if isinstance(self._work, (ClosedLoop, Fill)):
+            bound = self._work.queue if isinstance(self._work, Fill) else self._work.outstanding
+            bound -= self._pending[node]
+        for _ in range(bound):
+            if not self._submit(node, 1):
+                return
+            self._pending[node] += 1
 
     def _submit(self, node: NodeId, count: int) -> bool:
         if not self._cluster.nodes[node].ready:
@@ -167,13 +176,13 @@ class Load:
                 self._gone(node, len(event.digests))
 
     def _gone(self, node: NodeId, count: int) -> None:
-        """Messages of ``node`` no longer pend; except for Fill, others may follow at once."""
+        """Messages of ``node`` no longer pend; except for Fill, others follow."""
         if node not in self._pending:
             return
         self._pending[node] = max(0, self._pending[node] - count)
-        if type(self._work) is not Fill and node not in self._asked:
+        if isinstance(self._work, (ClosedLoop, Saturate)) and node not in self._asked:
             self._asked.add(node)
-            self._cluster.scheduler.at(self._cluster.now_us, self._ask, node)
+            self._cluster.scheduler.at(self._cluster.now_us + self._work.think_us, self._ask, node)
 
     def _ask(self, node: NodeId) -> None:
         self._asked.discard(node)

@@ -1,0 +1,105 @@
+"""Many seeds over all cores, and the sum of their results."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import islice
+from multiprocessing import get_context
+
+import msgspec
+
+from ringcast.sim.run import Breach, RunResult, RunSpec, run
+from ringcast.sim.swarm import draw
+
+CHUNK = 16
+"""Seeds a worker takes at a time: enough to hide the hand-over, few enough for a smooth bar."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One run of a batch: a drawn one, or a given specification with another seed."""
+
+    seed: int
+    protocol: str = "totem"
+    nodes: int | None = None
+    spec: RunSpec | None = None
+
+    def make(self) -> RunSpec:
+        """The specification to run."""
+        if self.spec is None:
+            return draw(self.seed, self.protocol, self.nodes)
+        return msgspec.structs.replace(self.spec, seed=self.seed)
+
+
+class Summary:
+    """Counts over many runs."""
+
+    def __init__(self) -> None:
+        self.runs = self.events = self.deliveries = self.views = 0
+        self.frames = self.simulated_us = 0
+        self.faults: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.visits: Counter[str] = Counter()
+        self.violations: list[Breach] = []
+        self.unknown: Counter[str] = Counter()
+        """Runs in which a property could not be judged, by property."""
+
+    def add(self, result: RunResult) -> None:
+        """Take one result in."""
+        self.runs += 1
+        self.events += result.events
+        self.deliveries += result.deliveries
+        self.views += result.views
+        self.frames += result.frames
+        self.simulated_us += result.simulated_us
+        self.faults.update(result.faults)
+        self.lost.update(result.lost)
+        self.visits.update(result.visits)
+        self.violations.extend(result.violations)
+        self.unknown.update(name for name, v in result.verdicts.items() if v == "unknown")
+
+
+def run_batch(jobs: Iterable[Job], workers: int | None = None) -> Iterator[RunResult]:
+    """Run every job, yielding results as they come; with one worker, in this process.
+
+    Leaving the iterator early, by an exception or Ctrl-C, ends the workers.
+    """
+    workers = workers or os.cpu_count() or 1
+    if workers == 1:
+        for job in jobs:
+            yield run(job.make())
+        return
+    chunks = _chunks(jobs)
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _ignore_interrupts)
+    pending: set[Future[list[RunResult]]] = set()
+    try:
+        pending.update(pool.submit(_run_chunk, chunk) for chunk in islice(chunks, 2 * workers))
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            pending.update(pool.submit(_run_chunk, chunk) for chunk in islice(chunks, len(done)))
+            for future in done:
+                yield from future.result()
+    except BaseException:
+        for process in list(pool._processes.values()):
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _chunks(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    rest = iter(jobs)
+    while chunk := list(islice(rest, CHUNK)):
+        yield chunk
+
+
+def _run_chunk(jobs: list[Job]) -> list[RunResult]:
+    return [run(job.make()) for job in jobs]
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C goes to the whole terminal group; the parent ends the workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
