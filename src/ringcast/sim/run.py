@@ -167,7 +167,7 @@ class Watch:
         self.awaited: dict[tuple[NodeId, int], set[NodeId]] = {}
         """Fresh messages, by sender and number, and who has yet to deliver them."""
         self.core: tuple[NodeId, ...] = ()
-        """Whose submissions are fresh; empty in the first stage."""
+        """Whose submissions are fresh; nobody's in the first stage."""
         self.last_us = 0
         """When a processor of the core last delivered."""
 
@@ -193,10 +193,18 @@ class Watch:
             case Crashed(node=node) | Restarted(node=node):
                 self.views.pop(node, None)
 
-    def together(self, core: tuple[NodeId, ...]) -> bool:
-        """Whether all of ``core`` are in one configuration that holds nobody else."""
-        found = [self.views.get(node) for node in core]
-        return found[0] is not None and found[0][1] == core and found.count(found[0]) == len(core)
+    def common_view(self) -> ViewId | None:
+        """The configuration of exactly the core that all of the core are in, if there is one."""
+        found = [self.views.get(node) for node in self.core]
+        first = found[0]
+        if first is None or first[1] != self.core or found.count(first) < len(found):
+            return None
+        return first[0]
+
+    def undelivered(self) -> str:
+        """Some fresh messages that are still awaited."""
+        open_ = [f"p{s}:{k} at {sorted(who)}" for (s, k), who in sorted(self.awaited.items())]
+        return f"undelivered {open_[:4]}"
 
 
 def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> RunResult:
@@ -273,27 +281,28 @@ def settle(
 ) -> list[Violation]:
     """The second stage; returns what the core failed to do in time."""
     bound_us = setup.sheet.progress_bound_us(setup.config, len(core))
+    pulse_us = max(1, bound_us // 500)
     heal_core(cluster, core, deaf=Random(f"{seed}/outsiders").random() < 0.7)
     deadline_us = cluster.now_us + bound_us
-    pulse_us = max(1, bound_us // 500)
-    while not watch.together(core):
-        if cluster.scheduler.halted:
-            return []
-        if cluster.now_us >= deadline_us:
-            return [_no_progress(cluster, core, f"no common configuration {_views(watch, core)}")]
-        cluster.run_for(pulse_us)
-
-    watch.core, watch.last_us = core, cluster.now_us
-    wanted = [(node, level) for node in core for level in Level]
-    while wanted or watch.awaited:
-        wanted = [(n, level) for n, level in wanted if not cluster.submit(n, (b"fresh",), level)]
-        if cluster.scheduler.halted:
-            return []
-        if cluster.now_us >= watch.last_us + bound_us:
-            open_ = [f"p{s}:{k} at {sorted(who)}" for (s, k), who in sorted(watch.awaited.items())]
-            refused = [f"p{node} {level.name.lower()}" for node, level in wanted]
-            text = f"undelivered {open_[:4]}, not accepted {refused[:4]}, {_views(watch, core)}"
-            return [_no_progress(cluster, core, text)]
+    watch.core = core
+    view: ViewId | None = None
+    wanted: list[tuple[NodeId, Level]] = []
+    while not cluster.scheduler.halted:
+        if view is None or watch.common_view() != view:
+            # Not together yet, or only as a leftover of earlier days: fresh messages start anew.
+            watch.awaited.clear()
+            view = watch.common_view()
+            wanted = [(node, level) for node in core for level in Level]
+            watch.last_us = cluster.now_us
+            if view is None and cluster.now_us >= deadline_us:
+                return [_no_progress(cluster, watch, "no common configuration")]
+        if view is not None:
+            wanted = [fresh for fresh in wanted if not cluster.submit(fresh[0], (b"",), fresh[1])]
+            if not wanted and not watch.awaited:
+                return []
+            if cluster.now_us >= watch.last_us + bound_us:
+                refused = [f"p{node} {level.name.lower()}" for node, level in wanted]
+                return [_no_progress(cluster, watch, f"refused {refused}, {watch.undelivered()}")]
         cluster.run_for(pulse_us)
     return []
 
@@ -314,14 +323,12 @@ def heal_core(cluster: Cluster, core: tuple[NodeId, ...], deaf: bool) -> None:
         cluster.resume(node)
 
 
-def _views(watch: Watch, core: tuple[NodeId, ...]) -> str:
-    views = [f"p{n} {watch.views[n][0]}{watch.views[n][1]}" for n in core if n in watch.views]
-    return "views: " + (", ".join(views) or "none")
-
-
-def _no_progress(cluster: Cluster, core: tuple[NodeId, ...], text: str) -> Violation:
-    phases = ", ".join(
-        f"p{n} {cluster.machine(n).phase}" if n in cluster.up() else f"p{n} down" for n in core
-    )
-    explanation = f"core {core} at {cluster.now_us} us: {text}; phases: {phases}"
-    return Violation("progress", explanation, core, (), cluster.now_us)
+def _no_progress(cluster: Cluster, watch: Watch, text: str) -> Violation:
+    states = []
+    for node in watch.core:
+        machine = cluster.nodes[node].machine
+        phase = "down" if machine is None else str(machine.phase)
+        view, members = watch.views.get(node, ("no view", ""))
+        states.append(f"p{node} {phase} {view}{members}")
+    explanation = f"core {watch.core} at {cluster.now_us} us: {text}; {', '.join(states)}"
+    return Violation("progress", explanation, watch.core, (), cluster.now_us)

@@ -107,7 +107,7 @@ def draw_network(rng: Random, hop_us: int) -> NetworkModel:
 
 def draw_workload(rng: Random, n: int, unit_us: int) -> tuple[Workload, ...]:
     """One or two kinds of load; now and then none."""
-    most = rng.choice((0, 40, 400, 400, 3000, 30_000))
+    most = rng.choice((0, 40, 400, 400, 3000, 20_000))
     common: dict[str, Any] = {
         "sizes": (Sizes(0, 80, 20.0), Sizes(0, most)),
         "safe": rng.choice((0.0, 0.3, 0.5, 1.0)),
@@ -147,7 +147,7 @@ def _totem(rng: Random, n: int, unit_us: int) -> dict[str, Any]:
         "fail_rcv_const": rng.choice((5, 20, 20, 50)),
         "max_requests": rng.choice((3, 90, 90)),
         "miss_visits": rng.choice((0, 0, 0, 2)),
-        "max_packet": rng.choice((300, 1460, 1460, 9000)),
+        "max_packet": rng.choice((600, 1460, 1460, 9000)),
         "packing": rng.random() < 0.8,
         "max_queue": queue,
         "min_queue": queue * 3 // 4,
