@@ -107,8 +107,9 @@ class LinkOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CpuModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What frames cost a processor. While it works, arriving frames wait in its buffer.
 
-    Sending costs before the frame goes on the wire, so the cost of one frame overlaps the wire
-    time of the frame before it.
+    A broadcast frame is handed to the wire and its cost is paid while it travels, so a burst
+    leaves at the pace of the processor or of the wire, whichever is slower. A unicast frame is
+    handed over when its cost is paid: that is how long a token rests at a processor.
     """
 
     send_us: Cost = 0.0
@@ -116,7 +117,7 @@ class CpuModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     receive_us: Cost = 0.0
     receive_us_per_byte: Cost = 0.0
     unicast_send_us: Cost = 0.0
-    """Cost of a unicast frame (a token) to its sender, whatever its size."""
+    """Cost of a unicast frame (a token) to its sender, before it leaves, whatever its size."""
     unicast_receive_us: Cost = 0.0
     """Cost of a unicast frame to its receiver, whatever its size."""
 

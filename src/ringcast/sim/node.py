@@ -353,8 +353,8 @@ class SimNode:
             self._network.broadcast(frame)
             return
         cost = cpu.send_us + cpu.send_us_per_byte * wire_bytes(frame.message)
-        self._at_us += round(cost)
         self._scheduler.at(self._at_us, self._network.broadcast, frame)
+        self._at_us += round(cost)
 
     def _set_timer(self, effect: SetTimer) -> None:
         delay_us = effect.delay_us
