@@ -26,7 +26,8 @@ class Everyone(Property):
             settled = set(ring.members) <= set(event.settled)
             for span in spans:
                 for frame in ring.frames.values():
-                    if span.state is State.OPEN and not span.holds(frame.index):
+                    originated = frame.origin_us is not None
+                    if originated and span.state is State.OPEN and not span.holds(frame.index):
                         self.owed(
                             settled,
                             f"Processor {frame.sender} originated {frame} at {frame.origin_us} us "

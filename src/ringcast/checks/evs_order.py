@@ -8,7 +8,7 @@ representative (Th 4.18). Identifiers ascend over all incarnations of a processo
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property, Void
+from ringcast.checks.property import Property
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Delivered, Installed
 
@@ -21,7 +21,7 @@ class EvsOrder(Property):
 
     tag = "D12"
     title = "EVS order"
-    void = Void.LOSS
+    needs_storage = True
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -7,7 +7,7 @@ earlier one. Numbers may be missing: a receiver need not have been in every conf
 from __future__ import annotations
 
 from ringcast.checks.history import Frame, History
-from ringcast.checks.property import Property, Void
+from ringcast.checks.property import Property
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered
 
@@ -17,7 +17,6 @@ class Fifo(Property):
 
     tag = "fifo"
     title = "submission order of each sender"
-    void = Void.NEVER
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

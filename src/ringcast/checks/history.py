@@ -65,17 +65,26 @@ class Frame:
         "seq",
     )
 
-    def __init__(self, ring: Ring, seq: int, index: int, sender: NodeId, incarnation: int) -> None:
+    sender: NodeId
+    incarnation: int
+    level: Level
+    first: int
+    digests: tuple[int, ...]
+
+    def __init__(self, ring: Ring, seq: int, index: int) -> None:
         self.ring = ring
         self.seq = seq
         self.index = index
+        self.origin_us: int | None = None  # None: nobody originated it (so far)
+        self.marks: dict[str, Any] = {}  # what properties keep with it, by tag
+
+    def fill(self, event: Originated | Delivered, sender: NodeId, incarnation: int) -> None:
+        """Take over whose it is and what it holds."""
         self.sender = sender
         self.incarnation = incarnation
-        self.origin_us: int | None = None  # None: nobody originated it (so far)
-        self.level = Level.AGREED
-        self.first = 0
-        self.digests: tuple[int, ...] = ()
-        self.marks: dict[str, Any] = {}  # what properties keep with it, by tag
+        self.level = event.level
+        self.first = event.first
+        self.digests = event.digests
 
     def __str__(self) -> str:
         return f"{self.ring.view}:{self.seq}.0"
@@ -241,14 +250,13 @@ class History:
         return span
 
     def _new_frame(self, ring: Ring, event: Originated | Delivered, sender: NodeId) -> Frame:
-        if event.seq <= ring.trimmed_seq:  # everybody has had it, so this is a repetition
-            return Frame(ring, event.seq, 0, sender, 0)
-        ring.last_index += 1
-        frame = Frame(ring, event.seq, ring.last_index, sender, self.known(sender).incarnation)
-        frame.level = event.level
-        frame.first = event.first
-        frame.digests = event.digests
-        ring.frames[event.seq] = frame
+        index = 0  # everybody has had it, so this is a repetition
+        if event.seq > ring.trimmed_seq:
+            index = ring.last_index = ring.last_index + 1
+        frame = Frame(ring, event.seq, index)
+        frame.fill(event, sender, self.known(sender).incarnation)
+        if index:
+            ring.frames[event.seq] = frame
         return frame
 
     def _originated(self, event: Originated) -> None:
@@ -262,6 +270,7 @@ class History:
         self.again = frame.index == 0 or frame.origin_us is not None
         if not self.again:
             frame.origin_us = event.t_us
+            frame.fill(event, event.node, self.node.incarnation)
         self.frame = frame
 
     def _delivered(self, event: Delivered) -> None:

@@ -7,7 +7,7 @@ that was given a second place.
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property, Void
+from ringcast.checks.property import Property
 from ringcast.core.ids import NodeId
 from ringcast.core.seqset import SeqSet
 from ringcast.core.trace import Delivered, Submit
@@ -21,7 +21,6 @@ class Integrity(Property):
 
     tag = "integrity"
     title = "submitted, and delivered once"
-    void = Void.NEVER
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

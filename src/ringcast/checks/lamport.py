@@ -8,7 +8,7 @@ deliveries depend on; a message carries its originator's vector.
 from __future__ import annotations
 
 from ringcast.checks.history import Frame, History
-from ringcast.checks.property import Property, Void
+from ringcast.checks.property import Property
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered, Originated
 
@@ -20,7 +20,6 @@ class Lamport(Property):
 
     tag = "D8"
     title = "Lamport's causal order"
-    void = Void.NEVER
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

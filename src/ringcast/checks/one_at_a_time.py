@@ -7,7 +7,7 @@ Regular sequence numbers rise strictly over all incarnations of a processor.
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property, Void
+from ringcast.checks.property import Property
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Installed
 
@@ -18,7 +18,7 @@ class OneAtATime(Property):
     tag = "M3"
     title = "one at a time"
     about_deliveries = False
-    void = Void.LOSS
+    needs_storage = True
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -8,20 +8,11 @@ the violation is certain, and is not called again afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
 from typing import ClassVar
 
 from ringcast.checks.history import History, Ring
 from ringcast.checks.verdict import Verdict, Violation
 from ringcast.core.ids import NodeId
-
-
-class Void(Enum):
-    """What makes a property unknown for the rest of a trace (totem G38)."""
-
-    NEVER = 0
-    REUSE = 1  # a ring id in use was taken again after stable storage was lost
-    LOSS = 2  # stable storage was lost
 
 
 class Property:
@@ -33,7 +24,9 @@ class Property:
     """Names it for people, in a few words."""
     about_deliveries: ClassVar[bool] = True
     """Without a single delivery (else: configuration) the answer is unknown."""
-    void: ClassVar[Void] = Void.REUSE
+    needs_storage: ClassVar[bool] = False
+    """Lost stable storage leaves it unknown (totem G38); otherwise only a ring id taken again
+    while the first ring of that name is still in use does."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -71,9 +64,8 @@ class Property:
     @property
     def voided(self) -> bool:
         """Whether the trace can no longer break the property."""
-        if self.void is Void.LOSS:
-            return self.history.storage_lost
-        return self.void is Void.REUSE and self.history.ids_reused
+        history = self.history
+        return history.storage_lost if self.needs_storage else history.ids_reused
 
     @property
     def verdict(self) -> Verdict:

@@ -5,7 +5,7 @@ The part of M2 that concerns members alone; it does not rest on identifiers of d
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property, Void
+from ringcast.checks.property import Property
 from ringcast.core.trace import Installed
 
 
@@ -15,7 +15,7 @@ class SameStart(Property):
     tag = "M6"
     title = "same start"
     about_deliveries = False
-    void = Void.LOSS
+    needs_storage = True
 
     def on_installed(self, event: Installed) -> None:
         """Compare with the first ``conf`` of the same configuration."""

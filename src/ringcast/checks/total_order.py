@@ -8,7 +8,7 @@ that place is out of order.
 from __future__ import annotations
 
 from ringcast.checks.history import Frame, History
-from ringcast.checks.property import Property, Void
+from ringcast.checks.property import Property
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered
 
@@ -18,7 +18,6 @@ class TotalOrder(Property):
 
     tag = "total-order"
     title = "one order of shared messages"
-    void = Void.NEVER
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -7,7 +7,7 @@ forgotten: whoever takes it again goes back in number, which M3 reports.
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property, Void
+from ringcast.checks.property import Property
 from ringcast.core.trace import Installed
 
 
@@ -17,7 +17,7 @@ class UniqueId(Property):
     tag = "M2"
     title = "unique id"
     about_deliveries = False
-    void = Void.LOSS
+    needs_storage = True
 
     def on_installed(self, event: Installed) -> None:
         """Compare with the first ``conf`` of the same identifier."""

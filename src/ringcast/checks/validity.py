@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property, Void
+from ringcast.checks.property import Property
 from ringcast.core.ids import NodeId
 from ringcast.core.seqset import SeqSet
 from ringcast.core.trace import Crashed, Delivered, Ended, Submit
@@ -24,7 +24,6 @@ class Validity(Property):
 
     tag = "validity"
     title = "own submissions are delivered"
-    void = Void.NEVER
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

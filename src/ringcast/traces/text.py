@@ -1,7 +1,9 @@
 """A small text language for traces, so that a whole story fits in a few lines.
 
 A line is ``p<id>:`` and what that processor does next; lines happen in the order written, one
-microsecond per event. A processor starts when it is first named. ``#`` begins a comment.
+microsecond per event. A processor starts when it is first named. ``#`` begins a comment. A line
+``ring(8,1){1,2}`` stands for a whole formation as it should be: members that have just started
+install their first ring, all agree, and each goes through its transitional configuration.
 
 ====================  ============================================================================
 ``reg(8,1){1,2}``     installs a regular configuration; ``conf_id`` is the one before
@@ -41,6 +43,7 @@ from ringcast.core.trace import (
 )
 
 VIEW = r"\((\d+),(\d+)\)"
+RING = re.compile(r"ring" + VIEW + r"\{([\d,]+)\}")
 CONF = re.compile(r"(reg|tr|commit|memb)" + VIEW + r"\{([\d,]+)\}(?:@(\d+))?")
 ORIGINATE = re.compile(r"o(\d+)(?:-(\d+))?(s)?(?:x(\d+))?(?:#(\d+))?(?:@" + VIEW + ")?")
 DELIVER = re.compile(r"d(\d+)(?:-(\d+))?(?:@" + VIEW + ")?(?:/" + VIEW + ")?(~)?")
@@ -84,15 +87,37 @@ class _Story:
         if match := END.fullmatch(line):
             yield Ended(self.t_us + 1, _ids(match[1] or ""))
             return
+        if match := RING.fullmatch(line):
+            yield from self.form(int(match[1]), int(match[2]), _ids(match[3]))
+            return
         head, colon, rest = line.partition(":")
         if not colon or not re.fullmatch(r"p[1-9]\d*", head):
             raise ValueError(f"{line!r} does not begin with a processor such as 'p1:'")
         node = int(head[1:])
+        yield from self.start(node)
+        for word in rest.split():
+            yield from self.word(node, self.actors[node], word)
+
+    def start(self, node: NodeId) -> Iterator[TraceEvent]:
         if node not in self.actors:
             self.actors[node] = _Actor()
             yield Restarted(*self.at(node), 1)
-        for word in rest.split():
-            yield from self.word(node, self.actors[node], word)
+
+    def form(self, seq: int, rep: NodeId, members: tuple[NodeId, ...]) -> Iterator[TraceEvent]:
+        """A ring forms by the rules."""
+        text = ",".join(map(str, members))
+        for node in members:
+            yield from self.start(node)
+            actor = self.actors[node]
+            if actor.regular is None:
+                yield from self.word(node, actor, f"reg(4,{node}){{{node}}}")
+            yield from self.word(node, actor, f"commit({seq},{rep}){{{text}}}")
+        old = {node: self.actors[node].regular for node in members}
+        for node in members:
+            together = [other for other in members if old[other] == old[node]]
+            middle = f"({seq - 2},{together[0]}){{{','.join(map(str, together))}}}"
+            for word in (f"memb{middle}", f"tr{middle}", f"reg({seq},{rep}){{{text}}}"):
+                yield from self.word(node, self.actors[node], word)
 
     def at(self, node: NodeId) -> tuple[NodeId, int, int]:
         """The first three fields of the next event of ``node``."""

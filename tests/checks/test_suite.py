@@ -1,0 +1,127 @@
+"""The suite: claims, explanations, early detection, bounded memory, the time bound of M5."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringcast.checks import PROPERTIES, Suite, Verdict, suite
+from ringcast.checks.history import TRIM_EVERY
+from ringcast.core.trace import Ended, Faulted
+from ringcast.traces.text import parse
+
+
+def judge(story: str, *claims: str, bound_us: int | None = None) -> Suite:
+    checks = suite(claims or PROPERTIES, bound_us)
+    for event in parse(story):
+        checks.feed(event)
+    return checks
+
+
+def test_an_unknown_claim_lists_the_known_ones() -> None:
+    with pytest.raises(LookupError, match=r"'M99'; known: M1 \(announce\), M2 \(unique id\)"):
+        suite(["M1", "M99"])
+
+
+def test_an_empty_claim_is_refused() -> None:
+    with pytest.raises(LookupError):
+        suite([""])
+
+
+def test_a_claim_may_carry_words_and_counts_once() -> None:
+    assert list(suite(["M2 unique id", "M2"]).verdicts()) == ["M2"]
+
+
+def test_only_what_is_claimed_is_judged() -> None:
+    checks = judge("ring(8,1){1,2}\np1: o1 d1 d1\nend{1,2}", "M1", "fifo")
+    assert checks.violations == []
+    assert set(checks.verdicts()) == {"M1", "fifo"}
+
+
+def test_an_explanation_names_nodes_messages_and_times() -> None:
+    story = "ring(8,1){1,2}\np1: o1 d1\np2: o2 d2\nend"
+    (violation,) = judge(story, "D9").violations
+    assert violation.nodes == (1, 2)
+    assert violation.messages == ("(8,1):1.0", "(8,1):2.0")
+    assert "(8,1):1.0 at processor 1" in violation.explanation
+    assert "(8,1):2.0 at processor 2" in violation.explanation
+    assert str(violation.t_us) in violation.explanation
+
+
+def test_a_violation_is_seen_at_its_event_and_reported_once() -> None:
+    checks = suite(["D2"])
+    seen = []
+    for event in parse("ring(8,1){1,2}\np1: o1 d1 d1 d1\nend"):
+        checks.feed(event)
+        seen.append(len(checks.violations))
+    assert seen[-4:] == [0, 1, 1, 1]
+    assert checks.verdicts() == {"D2": Verdict.INVALID}
+
+
+STAYS = "ring(8,1){1,2,3}\np1: o1 d1\np3: down\np1: +900 tr(10,1){1,2} +5000\nend"
+
+
+def test_without_a_bound_staying_behind_is_open() -> None:
+    assert judge(STAYS, "M5").verdicts() == {"M5": Verdict.UNKNOWN}
+
+
+def test_within_the_bound_all_leave_a_ring_that_has_ceased() -> None:
+    (violation,) = judge(STAYS, "M5", bound_us=3000).violations
+    assert violation.nodes[0] == 2
+    assert judge(STAYS, "M5", bound_us=10_000).violations == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "late"),
+    [
+        (Faulted(0, 1, 3000, "heal"), False),  # in time, and the end comes within the bound
+        (Faulted(0, 1, 5000, "heal"), True),  # 2 should have left before
+        (Faulted(2, 1, 1000, "pause"), False),
+        (Faulted(1, 1, 1000, "pause"), True),
+    ],
+)
+def test_the_bound_counts_from_the_last_fault_and_not_for_the_paused(
+    fault: Faulted, late: bool
+) -> None:
+    checks = suite(["M5"], 3000)
+    for event in parse(STAYS):
+        if isinstance(event, Ended):
+            checks.feed(fault)
+        checks.feed(event)
+    assert bool(checks.violations) == late
+
+
+def long_run(frames: int) -> str:
+    turn = "p1: o{0}s d{0}\np2: d{0}\np3: d{0}\n"
+    return "ring(8,1){1,2,3}\n" + "".join(turn.format(seq) for seq in range(1, frames + 1))
+
+
+def test_a_running_ring_is_trimmed_behind_the_slowest() -> None:
+    checks = judge(long_run(3 * TRIM_EVERY + 5) + "end{1,2,3}")
+    (ring,) = checks.history.rings.values()
+    assert len(ring.frames) <= TRIM_EVERY + 5
+    assert len(ring.marks["D10"][ring.view].made) <= TRIM_EVERY + 5
+    assert len(ring.marks["D9"][ring.view].order) <= TRIM_EVERY + 5
+    assert checks.violations == []
+    assert set(checks.verdicts().values()) == {Verdict.VALID}
+
+
+@pytest.mark.parametrize(
+    ("word", "broken"),
+    [
+        ("p2: d7", {"D2", "D9", "D12", "D12-graph", "integrity"}),
+        ("p2: o7", {"D1"}),
+        ("p1: o9000 d9000\np2: d9000~", {"D1"}),
+    ],
+)
+def test_what_was_trimmed_still_counts(word: str, broken: set[str]) -> None:
+    checks = judge(long_run(2 * TRIM_EVERY + 5) + word + "\nend")
+    assert {violation.property for violation in checks.violations} == broken
+
+
+def test_rings_and_configurations_that_are_over_are_forgotten() -> None:
+    story = "".join(f"ring({seq},1){{1,2}}\np1: o1 d1\np2: d1\n" for seq in range(8, 12_000, 4))
+    checks = judge(story + "end{1,2}", *(tag for tag in PROPERTIES if tag != "D12-graph"))
+    assert checks.violations == []
+    assert len(checks.history.rings) == 1
+    assert len(checks.history.first_conf) <= 2048
+    assert all(not node.waiting for node in checks.history.nodes.values())

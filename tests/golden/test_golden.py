@@ -1,0 +1,54 @@
+"""Golden traces: small stories in the trace language, with the verdict of every property.
+
+Below ``----`` stand the properties that are ``invalid`` and those that are ``unknown``; all others
+are valid. The same files are meant for every implementation of the checks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ringcast.checks import PROPERTIES, Verdict, suite
+from ringcast.traces.text import parse
+
+STORIES = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+def expected(text: str) -> dict[str, Verdict]:
+    verdicts = dict.fromkeys(PROPERTIES, Verdict.VALID)
+    for line in text.splitlines():
+        verdict, *tags = line.split()
+        for tag in tags:
+            assert tag in PROPERTIES, tag
+            verdicts[tag] = Verdict(verdict)
+    return verdicts
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_verdicts(path: Path) -> None:
+    story, _, answers = path.read_text().partition("----\n")
+    checks = suite(PROPERTIES)
+    for event in parse(story):
+        checks.feed(event)
+    assert checks.verdicts() == expected(answers)
+    broken = {tag for tag, verdict in checks.verdicts().items() if verdict is Verdict.INVALID}
+    assert {violation.property for violation in checks.violations} == broken
+
+
+def test_every_property_is_broken_somewhere() -> None:
+    seen = {
+        tag
+        for path in STORIES
+        for line in path.read_text().partition("----\n")[2].splitlines()
+        if line.startswith("invalid")
+        for tag in line.split()[1:]
+    }
+    assert seen == set(PROPERTIES)
+
+
+def test_every_property_is_valid_somewhere() -> None:
+    valid = [path for path in STORIES if path.stem.startswith("valid_")]
+    answers = [expected(path.read_text().partition("----\n")[2]) for path in valid]
+    assert all(any(a[tag] is Verdict.VALID for a in answers) for tag in PROPERTIES)
