@@ -58,7 +58,14 @@ def sign(p: Processor, env: Env, token: CommitToken) -> None:
 def my_entry(p: Processor) -> Entry:
     """What the others must know of my old ring."""
     old = p.old
-    return Entry(old.ring_id, old.my_aru, p.my_received_flg, old.my_high_delivered, p.received_in)
+    return Entry(
+        old.ring_id,
+        old.memb_crc,
+        old.my_aru,
+        p.my_received_flg,
+        old.my_high_delivered,
+        p.received_in,
+    )
 
 
 def on_regular(p: Processor, env: Env, event: Received) -> None:

@@ -104,8 +104,13 @@ class Ears:
         if self.bars:
             self._mend((self.me, src))
 
-    def learn(self, join: Join) -> None:
-        """Take over the rows of a Join that are newer than those known."""
+    def learn(self, join: Join, memb: tuple[NodeId, ...]) -> None:
+        """Take over the rows of a Join that are newer than those known.
+
+        Its sets also say with whom its sender is, or wants to be.
+        """
+        if self.bars:
+            self.part(join.sender_id, frozenset(join.proc_set).difference(join.fail_set, memb))
         for row in join.hearing:
             known = self._rows.get(row.node)
             if (
@@ -187,10 +192,7 @@ class Ears:
         if src in memb:
             return
         theirs, ours = frozenset(announce.memb), frozenset(memb)
-        for bar in self.bars:
-            if src in bar.others:
-                bar.pairs = {(a, b) for a, b in bar.pairs if a in theirs or b in theirs}
-        self.bars = [bar for bar in self.bars if bar.pairs]
+        self.part(src, theirs)
         if self.barred(src) is None:
             lately = self._heard | self._earlier
             pairs = {
@@ -203,11 +205,25 @@ class Ears:
             if pairs and theirs and not theirs & ours:
                 self.bars.append(Bar(theirs, pairs))
 
+    def part(self, src: NodeId, company: frozenset[NodeId]) -> None:
+        """``src`` is now with ``company``, none of them mine.
+
+        If no end of a bad link is among them, nothing keeps them and me apart any more; whoever
+        they left behind stays barred.
+        """
+        for bar in self.bars:
+            if src in bar.others and not any(company.intersection(pair) for pair in bar.pairs):
+                bar.others -= company
+        self._tidy()
+
     def _mend(self, pair: Pair) -> None:
         for bar in self.bars:
             bar.pairs.discard(pair)
-        if any(not bar.pairs for bar in self.bars):
-            self.bars = [bar for bar in self.bars if bar.pairs]
+        self._tidy()
+
+    def _tidy(self) -> None:
+        if any(not bar.pairs or not bar.others for bar in self.bars):
+            self.bars = [bar for bar in self.bars if bar.pairs and bar.others]
 
 
 def reason(pairs: Iterable[Pair]) -> str:

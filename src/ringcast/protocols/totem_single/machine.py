@@ -125,7 +125,7 @@ class TotemSingle(Processor):
             self.max_ring_seq = max(self.max_ring_seq, message.ring_seq)  # R32
             if self.config.mutual:
                 self.ears.hear(event.src)
-                self.ears.learn(message)
+                self.ears.learn(message, self.my_memb)
         return True
 
     def enter_gather(self, env: Env, cause: Cause) -> None:

@@ -98,9 +98,15 @@ class Join(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one member tells the others about its old ring in the Commit token."""
+    """What one member tells the others about its old ring in the Commit token.
+
+    ``old_memb_crc`` guards against a processor that lost its stable storage and used the number
+    of an earlier ring again (G38 ext): a ring is the same only if its members are, since all of
+    them had to sign, and one that remembers the first would not have signed the second.
+    """
 
     my_old_ring_id: RingId
+    old_memb_crc: Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
     old_ring_my_aru: Seq
     my_received_flg: bool
     my_high_delivered: Seq

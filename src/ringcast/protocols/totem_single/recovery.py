@@ -42,7 +42,8 @@ def begin(p: Processor, entries: tuple[Entry, ...]) -> bool:
     p.seen_seqs.clear()
     p.answered = frozenset()
     by_id = dict(zip(p.my_new_memb, entries, strict=True))
-    mine = {q: e for q, e in by_id.items() if e.my_old_ring_id == p.old.ring_id}
+    old = (p.old.ring_id, p.old.memb_crc)
+    mine = {q: e for q, e in by_id.items() if (e.my_old_ring_id, e.old_memb_crc) == old}
     p.my_trans_memb = tuple(sorted(mine))  # G23: from the same old *ring*
     p.retrans_message_queue = {}
     if all(e.my_received_flg for e in mine.values()):  # R58: keep all from the earlier pass

@@ -27,6 +27,7 @@ def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
 def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
     """R13: give numbers to queued messages, frame by frame, and broadcast them."""
     ring, queue, budget = p.old, p.new_message_queue, p.config.frame_budget
+    shared = len(ring.memb) > 1  # R9 ext: alone there is nobody to send to, and no flow control
     sent = 0
     while sent < allowed and (taken := queue.take(budget)) is not None:
         level, contents, whole = taken
@@ -35,9 +36,9 @@ def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
         ring.put(message)
         if whole:
             env.originate(delivery.batch_of(message, whole))
-        env.broadcast(message)
-    if sent:
-        p.ring_seen_alive = True
+        if shared:
+            env.broadcast(message)
+            p.ring_seen_alive = True
     return sent
 
 

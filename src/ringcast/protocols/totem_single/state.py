@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from enum import StrEnum
+from zlib import crc32
 
 from ringcast.blocks.packing import Assembler, Outbox
 from ringcast.core.env import Env
@@ -77,6 +78,7 @@ class Ring:
     __slots__ = (
         "assembler",
         "memb",
+        "memb_crc",
         "my_aru",
         "my_high_delivered",
         "released",
@@ -88,6 +90,7 @@ class Ring:
     def __init__(self, ring_id: RingId, memb: tuple[NodeId, ...], max_message: int) -> None:
         self.ring_id = ring_id
         self.memb = memb
+        self.memb_crc = crc32(repr(memb).encode())
         self.store: dict[int, Regular | Encapsulated] = {}
         self.my_aru = 0
         self.my_high_delivered = 0
