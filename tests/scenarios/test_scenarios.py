@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from ringcast.sim.scenario import ScenarioError, rewrite_file, run_file, run_text
 from ringcast.sim.scene import COMMANDS
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from random import Random
 from typing import Any
 
 import msgspec
@@ -46,6 +47,7 @@ class Scene:
         self._config: Any = None
         self._loads: list[load.Load] = []
         self._submitted = 0
+        self._chance = Random("0/submit")
 
     def do(self, line: str) -> None:
         """Carry out one command."""
@@ -92,6 +94,7 @@ class Scene:
         spec = msgspec.convert(defaults | nodes | known | {"config": options}, RunSpec)
         setup = prepare(spec)
         sheet, self._config, self._spec = setup.sheet, setup.config, spec
+        self._chance = Random(f"{spec.seed}/submit")
         self._suite = checks = suite(sheet.claims or PROPERTIES)
         tapped = msgspec.structs.replace(sheet, make=self.tap.maker(sheet.make))
         parts = (tapped, setup.config, spec.ids, setup.model, spec.seed)
@@ -142,24 +145,34 @@ class Scene:
     # Messages.
 
     def submit(self, words: list[str]) -> None:
-        """``submit p1 "a" 300B x40 safe``: bodies by name or by size, all of them 40 times."""
+        """``submit p1 "a" 300B x40 safe [within 200ms]``: bodies by name or by size, all of them
+        40 times; now, or at random moments of that time."""
         level = Level.SAFE if "safe" in words else Level.AGREED
+        within_us = self._duration_us(words[-1]) if words[-2:-1] == ["within"] else 0
         nodes = self._nodes([word for word in words if word == "all" or re.match(r"p\d+$", word)])
         times = next((int(word[1:]) for word in words if re.match(r"x\d+$", word)), 1)
         wanted = [word for word in words if word.startswith('"') or _SIZE.match(word)]
         for node in nodes:
             for word in wanted * times:
-                body = self._body(word)
-                self.tap.know(body)
-                if not self.cluster.submit(node, (body,), level):
-                    self.tap.lines.append(f"p{node} refuses")
+                message = (node, self._body(word), level)
+                if within_us:
+                    at_us = self.cluster.now_us + self._chance.randrange(within_us)
+                    self.cluster.scheduler.at(at_us, self._submit_one, message)
+                else:
+                    self._submit_one(message)
+
+    def _submit_one(self, message: tuple[NodeId, bytes, Level]) -> None:
+        node, body, level = message
+        self.tap.know(body)
+        if not self.cluster.submit(node, (body,), level):
+            self.tap.lines.append(f"p{node} refuses")
 
     def _body(self, word: str) -> bytes:
         if word.startswith('"'):
             return word.strip('"').encode()
         self._submitted += 1
         size = int(word[:-1])
-        return b"%d|".__mod__(self._submitted).ljust(size, b".")[:size]
+        return (b"%d|" % self._submitted).ljust(size, b".")[:size]
 
     def load(self, words: list[str]) -> None:
         """``load poisson rate=100 safe=0.5 senders=[1,2]``: a workload; ``load off`` ends all."""

@@ -21,6 +21,9 @@ from ringcast.core.trace import Crashed, Delivered, Installed, Noted, TraceEvent
 KINDS = ("views", "positions", "deliveries", "phases", "drops", "notes", "times")
 """What ``log`` can be asked for."""
 
+MOST_LINES = 5_000
+"""A block that shows more than this was asked for too much; the rest is left out."""
+
 FRAME = "frame"
 """Kind of the notes by which frames come into the trace of a scenario."""
 
@@ -144,11 +147,8 @@ class Tap:
                 self._say(event.node, "phases", event.text)
             case "drop":
                 self._say(event.node, "drops", f"drop: {event.text}")
-            case what:
-                view = f" {event.view}" if event.view else ""
-                members = plain_set(event.members) if event.members else ""
-                text = f": {event.text}" if event.text else ""
-                self._say(event.node, "notes", f"{what}{view}{members if view else ''}{text}")
+            case what if event.text:
+                self._say(event.node, "notes", f"{what}: {event.text}")
 
     def _wanted(self, node: NodeId) -> bool:
         return not self.nodes or node in self.nodes
@@ -160,7 +160,10 @@ class Tap:
     def _line(self, text: str) -> None:
         if "times" in self.kinds:
             text = f"{(self._now_us() - self._mark_us) / 1000:.1f}ms {text}"
-        self.lines.append(text)
+        if len(self.lines) < MOST_LINES:
+            self.lines.append(text)
+        elif len(self.lines) == MOST_LINES:
+            self.lines.append("... and more")
 
 
 class TappedMachine(Machine):
