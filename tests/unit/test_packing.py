@@ -1,0 +1,167 @@
+"""Outbox and Assembler: whatever is put in comes out once, in order, whatever the frames."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringcast.blocks.packing import Assembler, Contents, Outbox
+from ringcast.core.ids import Level
+
+MIB = 2**20
+bodies = st.lists(st.tuples(st.binary(max_size=300), st.sampled_from(Level)), max_size=25)
+budgets = st.integers(16, 200)
+
+
+def outbox(packing: bool = True, high: int = 10_000) -> Outbox:
+    return Outbox(high, high // 2, 64 * MIB, packing)
+
+
+def drain(box: Outbox, budget: int) -> list[tuple[Level, Contents, tuple[bytes, ...]]]:
+    frames = []
+    while (frame := box.take(budget)) is not None:
+        frames.append(frame)
+    return frames
+
+
+@given(bodies, budgets, st.booleans())
+def test_everything_comes_out_once_and_in_order(
+    messages: list[tuple[bytes, Level]], budget: int, packing: bool
+) -> None:
+    box = outbox(packing)
+    for body, level in messages:
+        box.put((body,), level)
+    frames = drain(box, budget)
+    assembler = Assembler(MIB)
+    out: list[tuple[bytes, Level]] = []
+    numbers: list[int] = []
+    for level, contents, whole in frames:
+        assert contents.wire_bytes() - 12 <= budget
+        assert len(msgspec.msgpack.encode(contents)) <= contents.wire_bytes() + 8
+        got = assembler.add(7, contents)
+        assert (got or ()) == whole
+        numbers += range(contents.first, contents.first + len(whole))
+        out += [(body, level) for body in whole]
+    assert out == messages
+    assert numbers == list(range(1, len(messages) + 1))
+    assert len(box) == 0 and assembler.dropped == 0
+
+
+@given(bodies, budgets, st.integers(0, 30), budgets)
+def test_a_rewind_sends_a_cut_message_again_whole(
+    messages: list[tuple[bytes, Level]], budget: int, before: int, later: int
+) -> None:
+    """R99: at a change of ring the receivers forget pieces, and frames may have another size."""
+    box = outbox()
+    for body, level in messages:
+        box.put((body,), level)
+    out: list[bytes] = []
+    for _ in range(before):
+        if (frame := box.take(budget)) is not None:
+            out += frame[2]
+    box.rewind()
+    assembler = Assembler(MIB)
+    for _, contents, _ in drain(box, later):
+        out += assembler.add(7, contents) or ()
+    assert out == [body for body, _ in messages]
+
+
+@given(bodies, budgets)
+def test_frames_are_as_full_as_order_and_level_allow(
+    messages: list[tuple[bytes, Level]], budget: int
+) -> None:
+    """R96: two whole-message frames in a row would not have fit into one, or differ in level."""
+    box = outbox()
+    for body, level in messages:
+        box.put((body,), level)
+    frames = drain(box, budget)
+    for (level, one, _), (next_level, two, _) in itertools.pairwise(frames):
+        if level is next_level and one.last and one.part == 0 and two.last and two.part == 0:
+            first = Contents(1, two.bodies[:1]).wire_bytes() - 12
+            assert one.wire_bytes() - 12 + first > budget
+
+
+def test_sixteen_mebibytes() -> None:
+    body = bytes(range(256)) * (16 * MIB // 256)
+    box = outbox()
+    box.put((body,), Level.SAFE)
+    assembler = Assembler(16 * MIB)
+    frames = drain(box, 1360)
+    results = [assembler.add(1, contents) for _, contents, _ in frames]
+    assert results[:-1] == [None] * (len(frames) - 1)
+    assert results[-1] == (body,)
+    assert len(frames) == -(-len(body) // 1355)
+
+
+def test_a_message_over_the_bound_is_dropped_with_all_its_pieces() -> None:
+    assembler = Assembler(10)
+    pieces = [Contents(1, (bytes(4),), part, part == 3) for part in range(4)]
+    assert [assembler.add(1, piece) for piece in pieces] == [None] * 4
+    assert assembler.dropped
+    assert assembler.add(1, Contents(2, (b"next",))) == (b"next",)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [(1, False), (2, True)],  # the first is missing
+        [(0, False), (2, True)],  # one in between is missing
+        [(0, False), (0, False), (2, True)],  # begun again, then a hole
+    ],
+)
+def test_a_message_with_a_missing_piece_is_dropped_whole(pieces: list[tuple[int, bool]]) -> None:
+    """R73, R99."""
+    assembler = Assembler(MIB)
+    for part, last in pieces:
+        assert assembler.add(1, Contents(1, (b"x",), part, last)) is None
+    assert assembler.dropped
+
+
+def test_senders_do_not_mix() -> None:
+    assembler = Assembler(MIB)
+    for sender in (1, 2):
+        assert assembler.add(sender, Contents(1, (b"%d" % sender,), 0, False)) is None
+    for sender in (1, 2):
+        assert assembler.add(sender, Contents(1, (b"!",), 1, True)) == (b"%d!" % sender,)
+
+
+def test_whole_messages_end_an_assembly() -> None:
+    assembler = Assembler(MIB)
+    assembler.add(1, Contents(1, (b"a",), 0, False))
+    assert assembler.add(1, Contents(1, (b"b",))) == (b"b",)
+    assert assembler.add(1, Contents(1, (b"c",), 1, True)) is None
+
+
+def test_marks_of_back_pressure() -> None:
+    """R79: refuse at the upper mark, accept again at the lower one."""
+    box = Outbox(high=4, low=2, max_bytes=1000, packing=False)
+    box.put((b"a",) * 4, Level.AGREED)
+    assert not box.ready
+    box.take(100)
+    assert not box.ready
+    box.take(100)
+    assert box.ready
+    box.put((b"b",), Level.AGREED)
+    assert box.ready  # three, below the upper mark
+
+
+def test_bytes_are_bounded_too() -> None:
+    box = Outbox(high=100, low=50, max_bytes=1000)
+    box.put((bytes(1000),), Level.AGREED)
+    assert not box.ready
+    drain(box, 100)
+    assert box.ready
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4), st.booleans()), max_size=60))
+def test_memory_is_bounded_whatever_arrives(pieces: list[tuple[int, int, bool]]) -> None:
+    assembler = Assembler(64)
+    for sender, part, last in pieces:
+        assembler.add(sender, Contents(1, (bytes(16),), part, last))
+        held = [sum(map(len, parts)) for parts in assembler._parts.values()]
+        assert all(size <= 64 for size in held)
+        assert assembler._sizes.keys() == assembler._parts.keys()
