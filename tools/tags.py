@@ -70,9 +70,12 @@ def places(path: Path) -> dict[str, list[str]]:
 
 
 def handlers(package: Path) -> dict[str, list[str]]:
-    """Tag to ``module:function`` over a protocol package; the module alone if no function does."""
+    """Tag to ``module:function`` over a protocol package; the module alone if no function does.
+
+    The package's own docstring names all rules at once, which says nothing of any of them.
+    """
     found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted(package.glob("*.py")):
+    for path in sorted(package.glob("[!_]*.py")):
         for tag, names in places(path).items():
             inner = [name for name in names if name]
             found[tag] += [f"{path.stem}:{name}" for name in inner] or [path.stem]

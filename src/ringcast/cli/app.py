@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
 import ringcast
+from ringcast.cli import demo, sim
+from ringcast.cli.options import UNKNOWN
 
-app = typer.Typer(
+
+class App(typer.Typer):
+    """Says in one line what is wrong with the options, and how to learn more."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line of this process and leave with its exit code."""
+        try:
+            code = super().__call__(*args, standalone_mode=False, **kwargs)
+        except Exception as error:
+            message = getattr(error, "format_message", None)  # a usage error, in every Typer
+            if message is None:
+                raise
+            typer.echo(f"ringcast: {message().rstrip('.')}; see ringcast --help", err=True)
+            code = UNKNOWN
+        sys.exit(code)
+
+
+app = App(
     name="ringcast",
     help="Totally ordered group communication: simulate it, break it, check it.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 
@@ -32,6 +52,10 @@ def main(
     ] = False,
 ) -> None:
     """Totally ordered group communication: simulate it, break it, check it."""
+
+
+app.command("sim")(sim.command)
+app.command("demo")(demo.command)
 
 
 @app.command("version")

@@ -1,0 +1,161 @@
+"""What commands print: plain lines, tables, one JSON object, and progress on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table as Grid
+
+from ringcast.checks import PROPERTIES
+from ringcast.core.machine import Discard, Impossible, name
+from ringcast.core.registry import Sheet
+from ringcast.sim.batch import Summary
+from ringcast.sim.run import Breach
+
+T = TypeVar("T")
+
+MOST_SHOWN = 20
+"""Violations printed for people; ``--json`` has them all."""
+
+EVERY = 1_000
+"""Without a terminal, progress is a plain line after this many runs."""
+
+STYLE = {"valid": "green", "invalid": "bold red", "unknown": "yellow"}
+
+
+def console(err: bool = False) -> Console:
+    """Made anew each time, so that it writes where the streams point now."""
+    return Console(stderr=err, highlight=False, soft_wrap=True)
+
+
+def say(markup: str) -> None:
+    """One line for people."""
+    console().print(markup)
+
+
+def as_json(value: object) -> None:
+    """One JSON object for programs."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def ids(members: Iterable[int]) -> str:
+    """Processors as people write them: ``1 2 3``."""
+    return " ".join(str(member) for member in sorted(members))
+
+
+def print_verdicts(verdicts: Mapping[str, str]) -> None:
+    """Each property that was checked, with its verdict."""
+    say("[bold]checked[/bold]")
+    for tag, verdict in verdicts.items():
+        say(f"  [{STYLE[verdict]}]{verdict:<8}[/] {tag:<12} {escape(PROPERTIES[tag].title)}")
+
+
+def print_violations(breaches: Sequence[Breach]) -> None:
+    """What was violated, and the line that repeats it."""
+    for breach in breaches[:MOST_SHOWN]:
+        say(f"[bold red]violated[/] {escape(f'{breach.property}: {breach.explanation}')}")
+        say(f"  repeat: {escape(breach.repeat)}")
+    if len(breaches) > MOST_SHOWN:
+        say(f"  and {len(breaches) - MOST_SHOWN} more; --json lists them all")
+
+
+def print_summary(summary: Summary, verdicts: Mapping[str, str], wall_s: float) -> None:
+    """The last lines of a batch: how much was run, and how it came out."""
+    say(
+        f"{summary.runs} run{'s' * (summary.runs != 1)}, {summary.events} events, {summary.deliveries} deliveries, "
+        f"{summary.views} views, {summary.simulated_us / 1e6:.1f} s simulated in {wall_s:.1f} s"
+    )
+    if summary.faults:
+        kinds = ", ".join(f"{kind} {times}" for kind, times in sorted(summary.faults.items()))
+        say(f"faults: {kinds}")
+    if not verdicts:
+        say("[yellow]unknown[/]: the protocol claims no property")
+    unknown = [tag for tag, verdict in verdicts.items() if verdict == "unknown"]
+    failed = len({breach.seed for breach in summary.violations})
+    if failed:
+        say(f"[bold red]a property was violated[/] in {failed} of {summary.runs}")
+    elif unknown:
+        say(f"[yellow]unknown[/] {', '.join(unknown)}: no run could tell; no violation")
+    else:
+        say("no violation")
+
+
+def progress(things: Iterable[T], total: int, quiet: bool) -> Generator[T, None, None]:
+    """Hands ``things`` on while showing how far it is: a bar on a terminal, else plain lines."""
+    screen = console(err=True)
+    if quiet or not screen.is_terminal:
+        for done, thing in enumerate(things, start=1):
+            yield thing
+            if not quiet and done % EVERY == 0 and done < total:
+                screen.print(f"{done} of {total} runs")
+        return
+    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task("runs", total=total)
+        for thing in things:
+            yield thing
+            bar.advance(task)
+
+
+def coverage(sheet: Sheet, visits: Mapping[str, int]) -> list[dict[str, object]]:
+    """One row a cell: phase, input, what the cell is (with the reason), visits."""
+    table = sheet.make(1, next(iter(sheet.profiles.values()))).table
+    rows: list[dict[str, object]] = []
+    for phase in table.phases:
+        for key in table.keys:
+            cell = table.cells[phase, key]
+            match cell:
+                case Discard(rule, reason):
+                    kind, why = "discard", f"{rule}: {reason}"
+                case Impossible(reason):
+                    kind, why = "impossible", reason
+                case _:
+                    kind, why = "handler", ""
+            rows.append(
+                {
+                    "phase": str(phase),
+                    "input": name(key),
+                    "kind": kind,
+                    "reason": why,
+                    "visits": visits.get(f"{phase}/{name(key)}", 0),
+                }
+            )
+    return rows
+
+
+def print_coverage(rows: list[dict[str, object]]) -> None:
+    """The (phase, input) table with visit counts, and the cells that no run reached."""
+    phases = list(dict.fromkeys(str(row["phase"]) for row in rows))
+    inputs = list(dict.fromkeys(str(row["input"]) for row in rows))
+    at = {(row["phase"], row["input"]): row for row in rows}
+    grid = Grid(title="visits by phase and input", title_justify="left")
+    grid.add_column("input")
+    for phase in phases:
+        grid.add_column(phase, justify="right")
+    for input_ in inputs:
+        grid.add_row(input_, *(_mark(at[phase, input_]) for phase in phases))
+    console().print(grid)
+    for kind in ("impossible", "discard"):
+        reasons = {str(row["reason"]) for row in rows if row["kind"] == kind}
+        for reason in sorted(reasons):
+            cells = [f"{r['phase']}/{r['input']}" for r in rows if r["reason"] == reason]
+            say(f"{kind}: {escape(', '.join(cells))}: {escape(reason)}")
+    missed = [f"{row['phase']}/{row['input']}" for row in rows if unreached(row)]
+    say(f"cells not reached: {', '.join(missed) or 'none'}")
+
+
+def unreached(row: Mapping[str, object]) -> bool:
+    """Whether a cell that can be reached was not."""
+    return row["kind"] != "impossible" and row["visits"] == 0
+
+
+def _mark(row: Mapping[str, object]) -> str:
+    if row["kind"] == "impossible" and row["visits"] == 0:
+        return "impossible"
+    return f"{row['visits']}" + (" discarded" if row["kind"] == "discard" else "")

@@ -1,0 +1,285 @@
+"""``ringcast sim``: a scenario, a run file, a seed, or a range of seeds over all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import msgspec
+import typer
+from msgspec.structs import replace
+
+from ringcast.cli.options import OK, UNKNOWN, VIOLATED, fail, read_text, read_toml, seed_range
+from ringcast.cli.output import (
+    as_json,
+    coverage,
+    print_coverage,
+    print_summary,
+    print_violations,
+    progress,
+    say,
+)
+from ringcast.core.registry import Sheet
+from ringcast.sim import runfile
+from ringcast.sim.batch import CHUNK, Job, Summary, run_batch
+from ringcast.sim.faults import FaultPlan, read_events
+from ringcast.sim.run import RunResult, RunSpec, prepare, run
+from ringcast.sim.scenario import ScenarioError, run_text
+from ringcast.sim.shrink import shrink
+from ringcast.sim.workload import Poisson
+from ringcast.traces import TraceError, TraceWriter
+
+LOAD = (Poisson(rate=200, safe=0.3),)
+"""What the members send if neither a swarm nor a run file says it."""
+
+FEWEST_IN_A_SWARM = 2
+"""A swarm breaks links, so there must be one."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to run for each seed, and how to say one of the runs again."""
+
+    seeds: range
+    job: Callable[[int], Job]
+    sheet: Sheet
+    again: Callable[[int], str] | None = None
+    """The command for one seed; None if the runs know it themselves."""
+
+
+class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file for ``--faults``: ``[[faults]]`` tables and nothing else."""
+
+    faults: FaultPlan
+
+
+def sheet_of(spec: RunSpec) -> Sheet:
+    """The sheet of a specification in which everything can be found."""
+    try:
+        return prepare(spec).sheet
+    except ValueError as error:
+        fail(str(error))
+
+
+def plan_of_file(file: Path, seeds: str | None) -> Plan:
+    """A run file, with its own seed or with those asked for."""
+    try:
+        spec = runfile.load(file)
+    except ValueError as error:
+        fail(str(error))
+    chosen = seed_range(seeds) if seeds else range(spec.seed, spec.seed + 1)
+    again = f"ringcast sim {file} --seeds"
+    return Plan(chosen, lambda n: Job(n, spec=spec), sheet_of(spec), lambda n: f"{again} {n}")
+
+
+def plan_of_swarm(protocol: str, nodes: int | None, seeds: str) -> Plan:
+    """Everything drawn from the seed, but what is given here."""
+    if nodes is not None and nodes < FEWEST_IN_A_SWARM:
+        fail(f"--nodes {nodes} is too few for --faults swarm; it needs {FEWEST_IN_A_SWARM} or more")
+    sheet = sheet_of(RunSpec(protocol=protocol))
+    return Plan(seed_range(seeds), lambda seed: Job(seed, protocol, nodes), sheet)
+
+
+def plan_of_options(protocol: str, nodes: int, seeds: str, faults: str, network: str) -> Plan:
+    """The same group, network and faults for every seed."""
+    plan = () if faults == "none" else read_faults(Path(faults), nodes)
+    spec = RunSpec(
+        protocol=protocol,
+        nodes=nodes,
+        network=network,
+        duration_us=max((fault.at_us for fault in plan), default=0) + 1_000_000,
+        workload=LOAD,
+        faults=plan,
+    )
+    again = (
+        f"ringcast sim --protocol {protocol} --nodes {nodes} --faults {faults} "
+        f"--network {network} --seeds"
+    )
+    chosen = seed_range(seeds)
+    return Plan(chosen, lambda n: Job(n, spec=spec), sheet_of(spec), lambda n: f"{again} {n}")
+
+
+def read_faults(file: Path, nodes: int) -> FaultPlan:
+    """A fault plan in TOML, or an events file of the original simulator."""
+    if file.suffix == ".toml":
+        return read_toml(file, PlanFile).faults
+    text = read_text(file, "--faults takes swarm, none, a .toml fault plan or an events file")
+    try:
+        plan, warnings = read_events(text, range(1, nodes + 1))
+    except ValueError as error:
+        fail(f"{file}: {error}")
+    for warning in warnings:
+        typer.echo(f"{file}: {warning}", err=True)
+    return plan
+
+
+def results(
+    plan: Plan, workers: int | None, folder: Path | None
+) -> Generator[RunResult, None, None]:
+    """The runs as they end; traced ones one after another in this process."""
+    if folder is None:
+        yield from run_batch(map(plan.job, plan.seeds), workers)
+        return
+    for seed in plan.seeds:
+        with TraceWriter(folder, seed) as writer:
+            result = run(plan.job(seed).make(), [writer])
+        yield result
+
+
+def verdicts(sheet: Sheet, summary: Summary) -> dict[str, str]:
+    """Each claim over all runs: invalid if one run broke it, unknown if none could tell."""
+    broken = {breach.property for breach in summary.violations}
+    return {
+        claim: "invalid"
+        if claim in broken
+        else "unknown"
+        if summary.unknown[claim] == summary.runs
+        else "valid"
+        for claim in sheet.claims
+    }
+
+
+def shrink_first(plan: Plan, summary: Summary) -> dict[str, object]:
+    """Reduce the first run that failed and write it down as a run file."""
+    seed = min(breach.seed for breach in summary.violations)
+    shrunk = shrink(plan.job(seed).make())
+    file = Path(f"shrunk-{seed}.toml")
+    file.write_text(runfile.dump(shrunk.spec), "utf-8")
+    return {
+        "file": str(file),
+        "property": shrunk.breach.property,
+        "faults": len(shrunk.spec.faults),
+        "runs": shrunk.runs,
+        "repeat": f"ringcast sim {file}",
+    }
+
+
+def run_scenario(file: Path, json: bool) -> None:
+    """Carry out a scenario file and compare what is seen with what it says."""
+    text = read_text(file, "a scenario file is wanted here")
+    try:
+        result = run_text(text, str(file))
+    except ScenarioError as error:
+        fail(str(error))
+    if json:
+        as_json({"ok": result.ok, "diff": result.diff, "violations": result.violations})
+    else:
+        if result.diff:
+            typer.echo(result.diff)
+        for violation in result.violations:
+            typer.echo(f"violated {violation.property}: {violation.explanation}")
+        typer.echo(f"{file}: {'as written' if result.ok else 'differs from what is written'}")
+    raise typer.Exit(OK if result.ok else VIOLATED)
+
+
+def command(
+    file: Annotated[
+        Path | None, typer.Argument(help="A scenario (.txt) or a run file (.toml).")
+    ] = None,
+    protocol: Annotated[str | None, typer.Option(help="The protocol [default: totem].")] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, max=255, help="Members [default: 3 to 9 in a swarm, else 5]."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="A seed, or a range such as 0..200 [default: 0..100].")
+    ] = None,
+    faults: Annotated[
+        str | None, typer.Option(help="swarm, none, or a file with a plan [default: swarm].")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="A named network; a swarm draws its own [default: lan].")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write the traces as Parquet files into this directory.")
+    ] = None,
+    shrinking: Annotated[
+        bool, typer.Option("--shrink", help="Reduce the first failing run to a small run file.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Processes [default: one a core].")
+    ] = None,
+    covering: Annotated[
+        bool, typer.Option("--coverage", help="Count the visits of each (phase, input) cell.")
+    ] = False,
+) -> None:
+    """Run simulated groups under faults and check every property the protocol claims."""
+    began_s = perf_counter()
+    given: dict[str, object] = {
+        "--protocol": protocol,
+        "--nodes": nodes,
+        "--faults": faults,
+        "--network": network,
+    }
+    if file is not None and file.suffix == ".txt":
+        given |= {"--seeds": seeds, "--trace": trace, "--jobs": jobs}
+        given |= {"--shrink": shrinking or None, "--coverage": covering or None}
+    if file is not None and (
+        excess := [name for name, value in given.items() if value is not None]
+    ):
+        fail(f"{excess[0]} cannot be combined with a file, which says it all: {file}")
+    if trace is not None and jobs is not None:
+        fail("--jobs cannot be combined with --trace, which writes one run after another")
+
+    if file is not None and file.suffix == ".txt":
+        run_scenario(file, json)
+    if file is not None:
+        plan = plan_of_file(file, seeds)
+    elif faults in (None, "swarm"):
+        if network is not None:
+            fail("--network cannot be combined with --faults swarm, which draws the network")
+        plan = plan_of_swarm(protocol or "totem", nodes, seeds or "0..100")
+    else:
+        plan = plan_of_options(
+            protocol or "totem", nodes or 5, seeds or "0..100", faults or "", network or "lan"
+        )
+
+    summary = Summary()
+    total = len(plan.seeds)
+    workers = min(jobs, total) if jobs else 1 if total <= CHUNK else None
+    try:
+        with (
+            closing(results(plan, workers, trace)) as source,
+            closing(progress(source, total, quiet=json or total == 1)) as shown,
+        ):
+            for result in shown:
+                summary.add(result)
+    except (OSError, TraceError) as error:
+        fail(str(error))
+    if plan.again is not None:
+        again = plan.again
+        summary.violations = [replace(b, repeat=again(b.seed)) for b in summary.violations]
+
+    judged = verdicts(plan.sheet, summary)
+    certain = bool(judged) and "unknown" not in judged.values()
+    code = VIOLATED if summary.violations else OK if certain else UNKNOWN
+    report: dict[str, object] = {
+        "protocol": plan.sheet.name,
+        "runs": summary.runs,
+        "events": summary.events,
+        "deliveries": summary.deliveries,
+        "views": summary.views,
+        "frames": summary.frames,
+        "simulated_s": summary.simulated_us / 1e6,
+        "wall_s": round(perf_counter() - began_s, 3),
+        "faults": dict(sorted(summary.faults.items())),
+        "verdicts": judged,
+        "violations": summary.violations,
+    }
+    if shrinking and summary.violations:
+        report["shrunk"] = shrink_first(plan, summary)
+    if covering:
+        report["coverage"] = coverage(plan.sheet, summary.visits)
+    if json:
+        as_json(report)
+        raise typer.Exit(code)
+    if covering:
+        print_coverage(coverage(plan.sheet, summary.visits))
+    print_violations(summary.violations)
+    if isinstance(shrunk := report.get("shrunk"), dict):
+        say(f"shrunk to {shrunk['faults']} faults in {shrunk['runs']} runs: {shrunk['repeat']}")
+    print_summary(summary, judged, perf_counter() - began_s)
+    raise typer.Exit(code)
