@@ -1,0 +1,1 @@
+"""The live world: the same machines over UDP, with asyncio, keys and stable storage."""

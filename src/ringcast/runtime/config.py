@@ -1,0 +1,133 @@
+"""The node's configuration: a TOML file, every setting checked, errors that say what to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
+from ringcast.core.ids import NodeId
+from ringcast.core.registry import Sheet, protocol
+from ringcast.runtime import address
+from ringcast.runtime.address import Address
+from ringcast.runtime.errors import ConfigError
+from ringcast.runtime.wire import OVERHEAD
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One node. Only ``id``, ``bind`` and a way to find the others are needed."""
+
+    id: NodeId
+    """Permanent and unique in the group."""
+    bind: str
+    """Where to listen: ``host:port``."""
+    advertise: str = ""
+    """The address others should use, where it differs from ``bind`` (NAT, containers)."""
+    peers: tuple[str, ...] = ()
+    """The others, as ``id@host:port``; this node itself may be listed too."""
+    seeds: tuple[str, ...] = ()
+    """Or: addresses or DNS names of some running nodes, ``host:port``; the rest is discovered."""
+    multicast: str = ""
+    """A multicast group ``host:port`` for broadcasts; without it they go to each peer."""
+    interface: str = ""
+    """Interface for multicast: its address (IPv4) or name (IPv6)."""
+    key_file: str = ""
+    """Group keys, made by ``ringcast keygen``."""
+    insecure: bool = False
+    """Run without keys beyond loopback. Anybody on the network can then join and disturb."""
+    state_dir: str
+    """Stable storage of this node; each needs its own."""
+    trace_dir: str = ""
+    """Where to record what happens, for ``verify`` and reports; empty: nowhere."""
+    fault_file: str = ""
+    """For tests: a file that says which frames to lose."""
+    receive_buffer: Annotated[int, msgspec.Meta(ge=0)] = 8 * 2**20
+    """Socket receive buffer in bytes (the system may grant less)."""
+    protocol: str = "totem"
+    profile: str = ""
+    """The protocol's profile; empty is its default one."""
+    settings: dict[str, Any] = {}
+    """Settings of the protocol that differ from the profile."""
+
+    @property
+    def sheet(self) -> Sheet:
+        """The protocol."""
+        try:
+            return protocol(self.protocol)
+        except LookupError as error:
+            raise ConfigError(f"protocol: {error}") from None
+
+    @property
+    def protocol_config(self) -> Any:
+        """The protocol's settings, complete."""
+        sheet = self.sheet
+        profile = self.profile or next(iter(sheet.profiles))
+        if profile not in sheet.profiles:
+            known = ", ".join(sheet.profiles)
+            raise ConfigError(f"profile = {profile!r}: {self.protocol} has {known}")
+        try:
+            return msgspec.convert(
+                msgspec.to_builtins(sheet.profiles[profile]) | self.settings, sheet.config
+            )
+        except (msgspec.ValidationError, ValueError) as error:
+            raise ConfigError(f"settings: {error}") from None
+
+    @property
+    def bind_address(self) -> Address:
+        """Where to listen."""
+        return address.parse(self.bind, "bind")
+
+    @property
+    def peer_addresses(self) -> dict[NodeId, Address]:
+        """The others that are listed."""
+        listed = dict(address.parse_peer(text, "peers") for text in self.peers)
+        listed.pop(self.id, None)
+        return listed
+
+    def check(self) -> NodeConfig:
+        """Everything that can be wrong without opening a socket; returns self."""
+        listed = [address.parse_peer(text, "peers")[0] for text in self.peers]
+        if len(set(listed)) != len(listed):
+            raise ConfigError("peers: an id is listed twice")
+        for text in self.seeds:
+            address.parse(text, "seeds")
+        if not self.peers and not self.seeds and not self.multicast:
+            raise ConfigError(
+                "no way to find the others: list them in peers, or give seeds or multicast"
+            )
+        if self.multicast:
+            address.parse(self.multicast, "multicast")
+        if self.advertise:
+            address.parse(self.advertise, "advertise")
+        if not self.key_file and not self.insecure and not self.bind_address.loopback:
+            raise ConfigError(
+                f"bind = {self.bind!r} is not loopback and there is no key_file; make one with "
+                "'ringcast keygen group.key', or say insecure = true if you mean it"
+            )
+        packet = getattr(self.protocol_config, "max_packet", 0)
+        if packet + OVERHEAD > 65507:
+            raise ConfigError(f"settings: max_packet = {packet} does not fit a UDP datagram")
+        return self
+
+
+def load(path: str | Path) -> NodeConfig:
+    """Read a configuration file. Paths in it are relative to the file."""
+    path = Path(path)
+    try:
+        config = msgspec.toml.decode(path.read_bytes(), type=NodeConfig)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    here = path.resolve().parent
+    places = {
+        name: str(here / value)
+        for name in ("key_file", "state_dir", "trace_dir", "fault_file")
+        if (value := getattr(config, name))
+    }
+    try:
+        return msgspec.structs.replace(config, **places).check()
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None

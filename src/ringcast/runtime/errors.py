@@ -1,0 +1,27 @@
+"""What can go wrong around a node, each with what to do about it."""
+
+from __future__ import annotations
+
+
+class RingcastError(Exception):
+    """Base of every error of the live library."""
+
+
+class ConfigError(RingcastError):
+    """The configuration cannot be used; the text names the setting and says what to write."""
+
+
+class KeyFileError(RingcastError):
+    """The key file is missing, readable by others, or not a key file."""
+
+
+class StorageError(RingcastError):
+    """Stable storage cannot be read or written, so the node cannot go on safely."""
+
+
+class TransportError(RingcastError):
+    """A socket cannot be opened: the port is taken or the address is not ours."""
+
+
+class NodeStopped(RingcastError):
+    """The node has ended, by ``close`` or for the reason given."""

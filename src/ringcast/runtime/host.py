@@ -1,0 +1,323 @@
+"""Host: an asyncio shell around one machine.
+
+Frames, timers and submissions go in, one at a time; effects come out and are carried out in
+order. ``Persist`` is on disk before the next effect, so no frame that depends on it can leave
+earlier. Nothing here knows which protocol runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+import msgspec
+
+from ringcast.core.effects import (
+    Batch,
+    Broadcast,
+    CancelTimer,
+    Deliver,
+    InstallView,
+    Note,
+    Originate,
+    Persist,
+    Send,
+    SetTimer,
+    Stop,
+)
+from ringcast.core.env import Env
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.inputs import Input, Message, Received, Started, Submitted, Timer, TimerFired
+from ringcast.core.scribe import Scribe
+from ringcast.runtime import address
+from ringcast.runtime.clock import TICK_US, ActiveClock
+from ringcast.runtime.config import NodeConfig
+from ringcast.runtime.discovery import Hello, PeerBook, Place
+from ringcast.runtime.errors import NodeStopped, RingcastError, StorageError
+from ringcast.runtime.keys import KeyFile
+from ringcast.runtime.shim import Shim
+from ringcast.runtime.store import Store
+from ringcast.runtime.tracelog import TraceLog
+from ringcast.runtime.udp import Udp
+from ringcast.runtime.wire import OVERHEAD, Codec, Lane
+
+HELLO_S = 1.0
+"""How often a node with seeds says where it is."""
+
+
+class Listener(Protocol):
+    """Who hears what the machine has for the application."""
+
+    def on_deliver(self, view: ViewId, batch: Batch) -> None:
+        """Messages in total order."""
+
+    def on_view(self, change: InstallView) -> None:
+        """A change of configuration, at its place in the order."""
+
+    def on_quiet(self) -> None:
+        """Everything at hand has been handled; the time to wake waiting tasks."""
+
+    def on_stop(self, reason: str) -> None:
+        """The node has ended."""
+
+
+class Host:
+    """One live processor."""
+
+    def __init__(self, config: NodeConfig, listener: Listener) -> None:
+        self.config = config.check()
+        self._listener = listener
+        self._keys = KeyFile(Path(config.key_file)) if config.key_file else None
+        self._store = Store(Path(config.state_dir))
+        self._shim: Shim | None = None
+        self._trace: TraceLog | None = None
+        self._scribe: Scribe | None = None
+        self._closed = False
+        self.stopped: str | None = None
+        """Why the machine ended, or None."""
+        settings = config.protocol_config
+        try:
+            largest = getattr(settings, "max_packet", 1400) + OVERHEAD + 4096
+            self._udp = Udp(config.bind_address, config.receive_buffer, largest)
+            if config.multicast:
+                group = address.parse(config.multicast, "multicast")
+                self._udp.join_multicast(group, config.interface, config.receive_buffer)
+        except BaseException:
+            self._store.close()
+            raise
+        # Later incarnations have larger boot numbers even if the clock was set back.
+        self.boot = max(self._store.values.get("boot", 0) + 1, time.time_ns() // 1000)
+        self.machine = config.sheet.make(config.id, settings)
+        self.clock = ActiveClock()
+        self._env = Env(config.id, Random(f"{config.id}/{self.boot}"))
+        messages: tuple[type[msgspec.Struct], ...] = (*config.sheet.messages, Hello)
+        self._codec = Codec(messages, config.id, self.boot, self._keys)
+        public = address.parse(config.advertise, "advertise") if config.advertise else None
+        host, port = public or self._udp.address
+        mine = Place(config.id, self.boot, host, port)
+        self._book = PeerBook(mine, config.peer_addresses)
+        self._deadlines: dict[Timer, int] = {}
+        self._armed_us = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._housekeeping: asyncio.TimerHandle | None = None
+        self._acts: dict[type, Callable[[Any], None]] = {
+            Send: self._send,
+            Broadcast: self._broadcast,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Persist: self._persist,
+            Originate: self._originate,
+            Deliver: self._deliver,
+            InstallView: self._install_view,
+            Stop: self._stop,
+            Note: self._note,
+        }
+
+    # --- life ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open everything and give the machine its first input."""
+        config = self.config
+        stable = {k: v for k, v in self._store.values.items() if k != "boot"}
+        incarnation = self._store.values.get("incarnation", 0) + 1
+        self._store.persist("incarnation", incarnation)
+        self._store.persist("boot", self.boot)
+        if config.fault_file:
+            self._shim = Shim(Path(config.fault_file), f"shim/{config.id}/{self.boot}")
+        if config.trace_dir:
+            self._trace = TraceLog(Path(config.trace_dir), config.id, self.boot)
+            # Numbers of events go on rising over incarnations without being stored.
+            self._scribe = Scribe(config.id, self._trace, incarnation << 40)
+            self._scribe.started(self._wall_us(), incarnation)
+        self._loop = loop = asyncio.get_running_loop()
+        self._udp.connect(self._book.addresses())
+        self._udp.start(
+            loop, self._codec, self._shim, self._wake, self._receive, self._on_hello, self._quiet
+        )
+        self._handle(Started(self.boot, stable))
+        self._keep_house()
+        self._arm(self.clock.now_us() + TICK_US)
+        self._quiet()
+
+    def close(self, reason: str = "closed") -> None:
+        """End the node at once; the others notice by its silence."""
+        if self._closed:
+            return
+        self._closed = True
+        if self.stopped is None:
+            self.stopped = reason
+        for handle in (self._alarm, self._housekeeping):
+            if handle is not None:
+                handle.cancel()
+        self._udp.close()
+        if self._scribe and self._trace:
+            self._scribe.crashed(self._wall_us(), self.stopped)
+            self._trace.close()
+        self._store.close()
+        self._listener.on_stop(self.stopped)
+
+    def _keep_house(self) -> None:
+        """Once a second: keys and faults may have changed on disk, nodes may have appeared."""
+        assert self._loop is not None
+        try:
+            if self._keys and self._keys.reload():
+                self._codec.renew_keys()
+            if self._shim:
+                self._shim.reload()
+        except RingcastError as error:
+            self._codec.refuse(str(error))  # go on with what we have; metrics show it
+        for text in self.config.seeds:
+            hello = self._codec.encode(self._book.hello(wants=True), Lane.BROADCAST)
+            self._udp.send_to(address.parse(text, "seeds"), hello)
+        if self._trace:
+            self._trace.flush()
+        period_s = 0.05 if self._shim else HELLO_S
+        self._housekeeping = self._loop.call_later(period_s, self._keep_house)
+
+    # --- inputs ----------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether the machine accepts a submission now."""
+        return self.stopped is None and self.machine.ready
+
+    def submit(self, bodies: tuple[bytes, ...], level: Level) -> None:
+        """Give messages to the machine; check ``ready`` first."""
+        if self.stopped is not None:
+            raise NodeStopped(f"the node has stopped: {self.stopped}")
+        if self._scribe:
+            self._scribe.submitted(self._wall_us(), bodies, level)
+        self._handle(Submitted(bodies, level))
+
+    def _wake(self) -> None:
+        self.clock.wake()
+
+    def _receive(self, src: NodeId, boot: int, message: Message) -> None:
+        self._handle(Received(src, boot, message))
+
+    def _on_hello(self, hello: Hello) -> None:
+        changed = self._book.learn(hello)
+        if changed:
+            self._udp.connect(self._book.addresses())
+        if hello.wants:
+            answer = self._codec.encode(self._book.hello(wants=False), Lane.BROADCAST)
+            self._udp.unicast(hello.places[0].node, answer)
+
+    def _handle(self, event: Input) -> None:
+        if self.stopped is not None:
+            return
+        env = self._env
+        env.now_us = self.clock.now_us()
+        self.machine.handle(env, event)
+        if env.effects:
+            acts = self._acts
+            for effect in env.take():
+                acts[type(effect)](effect)
+
+    def _quiet(self) -> None:
+        """The batch is done."""
+        if self.stopped is not None and not self._closed:
+            self.close()
+            return
+        self._listener.on_quiet()
+
+    # --- timers ----------------------------------------------------------------------------
+
+    def _arm(self, at_us: int) -> None:
+        """Ask the loop for one wake-up, at the earliest deadline or the next tick."""
+        assert self._loop is not None
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._armed_us = at_us
+        self.clock.expect(at_us)
+        delay_s = max(0, at_us - self.clock.now_us()) / 1e6
+        self._alarm = self._loop.call_later(delay_s, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        now_us = self.clock.wake()
+        due = [(at, str(timer), timer) for timer, at in self._deadlines.items() if at <= now_us]
+        for at, _, timer in sorted(due):
+            if self._deadlines.get(timer) == at:
+                del self._deadlines[timer]
+                self._handle(TimerFired(timer))
+        if self.stopped is None:
+            self._arm(min((self.clock.now_us() + TICK_US, *self._deadlines.values())))
+        self._quiet()
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        at_us = self._env.now_us + effect.delay_us
+        self._deadlines[effect.timer] = at_us
+        if at_us < self._armed_us:
+            self._arm(at_us)
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        self._deadlines.pop(effect.timer, None)
+
+    # --- effects ---------------------------------------------------------------------------
+
+    def _send(self, effect: Send) -> None:
+        if self.stopped is None:
+            self._udp.unicast(effect.to, self._codec.encode(effect.message, Lane.UNICAST))
+
+    def _broadcast(self, effect: Broadcast) -> None:
+        if self.stopped is None:
+            self._udp.broadcast(self._codec.encode(effect.message, Lane.BROADCAST))
+
+    def _persist(self, effect: Persist) -> None:
+        try:
+            self._store.persist(effect.key, effect.value)
+        except StorageError as error:
+            self.stopped = str(error)  # the frames that depend on it never leave
+
+    def _originate(self, effect: Originate) -> None:
+        if self._scribe:
+            self._scribe.originated(self._wall_us(), effect)
+
+    def _deliver(self, effect: Deliver) -> None:
+        if self._scribe:
+            self._scribe.delivered(self._wall_us(), effect)
+        self._listener.on_deliver(effect.view, effect.batch)
+
+    def _install_view(self, effect: InstallView) -> None:
+        if self._scribe:
+            self._scribe.installed(self._wall_us(), effect)
+        self._listener.on_view(effect)
+
+    def _stop(self, effect: Stop) -> None:
+        self.stopped = effect.reason
+
+    def _note(self, effect: Note) -> None:
+        if self._scribe:
+            self._scribe.noted(self._wall_us(), effect)
+
+    @staticmethod
+    def _wall_us() -> int:
+        """Traces of several processes are laid side by side by the wall clock."""
+        return time.time_ns() // 1000
+
+    # --- what an operator asks -------------------------------------------------------------
+
+    def metrics(self) -> dict[str, object]:
+        """Counters and state, for the metrics endpoint and the doctor."""
+        return {
+            "id": self.config.id,
+            "boot": self.boot,
+            "stopped": self.stopped,
+            "frames_sent": self._udp.sent,
+            "frames_received": self._udp.received,
+            "frames_blocked": self._udp.blocked,
+            "send_failures": self._udp.send_failures,
+            "frames_refused": dict(self._codec.refused),
+            "inputs_dropped": dict(self._env.dropped),
+            "frames_lost_on_purpose": self._shim.lost if self._shim else 0,
+            "pauses": self.clock.pauses,
+            "paused_us": self.clock.paused_us,
+            "longest_pause_us": self.clock.longest_us,
+            "peers": {str(n): str(a) for n, a in self._book.addresses().items()},
+            "machine": self.machine.snapshot(),
+        }

@@ -1,0 +1,63 @@
+"""Stable storage: a few integers that survive a crash, on disk before anything depends on them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+
+from ringcast.runtime.errors import StorageError
+
+
+class Store:
+    """One small file, replaced as a whole: written, synced, renamed, directory synced."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "stable.json"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageError(
+                f"another node uses the state directory {directory}; give each its own"
+            ) from None
+        except OSError as error:
+            raise StorageError(f"cannot use the state directory {directory}: {error}") from None
+        self.values = self._load()
+
+    def _load(self) -> dict[str, int]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, int])
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError) as error:
+            raise StorageError(
+                f"{self._path} cannot be read ({error}); restore it, or remove it if this "
+                "processor may be taken for a new one"
+            ) from None
+
+    def persist(self, key: str, value: int) -> None:
+        """Durable when this returns; StorageError, and nothing changed, if it cannot be."""
+        values = {**self.values, key: value}
+        beside = self._path.with_suffix(".new")
+        try:
+            with beside.open("wb") as file:
+                file.write(msgspec.json.encode(values))
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self._path)
+            directory = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        except OSError as error:
+            raise StorageError(f"cannot write {self._path}: {error}") from None
+        self.values = values
+
+    def close(self) -> None:
+        """Let another process use the directory."""
+        os.close(self._lock)

@@ -1,0 +1,215 @@
+"""UDP: one listening socket, drained whenever it is readable; connected sockets to send.
+
+Measured: a callback a datagram (asyncio's DatagramProtocol) costs 5-7 us, a drained socket
+0.9 us. A wake-up therefore reads until the socket is empty, handles broadcasts as they come and
+unicasts (tokens) last: totem R3 wants exactly that, since a token must not overtake the messages
+it speaks of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Callable
+
+from ringcast.core.ids import NodeId
+from ringcast.core.inputs import Message
+from ringcast.runtime.address import Address, resolve
+from ringcast.runtime.discovery import Hello
+from ringcast.runtime.errors import TransportError
+from ringcast.runtime.shim import Shim
+from ringcast.runtime.wire import Codec, Lane
+
+MOST_AT_ONCE = 1024
+"""Datagrams read in one wake-up, so that a flood cannot keep timers and the application waiting."""
+
+SEND_BUFFER = 4 * 2**20
+SO_RCVBUFFORCE = 33
+"""Linux: lets a privileged process have a larger buffer than the system's limit."""
+
+Handler = Callable[[NodeId, int, Message], None]
+"""Called with sender, its boot number, and the message."""
+
+
+class Udp:
+    """The sockets of one node. Addresses may be changed while it runs."""
+
+    def __init__(self, bind: Address, receive_buffer: int, largest: int) -> None:
+        self._largest = largest
+        self._peers: dict[NodeId, socket.socket] = {}
+        self._fanout: list[Callable[[bytes], int]] = []
+        self._multicast: socket.socket | None = None
+        self._group: socket.socket | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._socket = self._listen(bind, receive_buffer)
+        self.sent = self.received = self.send_failures = 0
+        self.blocked = 0
+        """Datagrams not sent because the socket's buffer was full: lost, as on a wire."""
+
+    def _listen(self, bind: Address, receive_buffer: int) -> socket.socket:
+        places = resolve(bind)
+        if not places:
+            raise TransportError(f"bind: {bind.host} is not an address of this machine")
+        family, place = places[0]
+        listening = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            enlarge(listening, receive_buffer)
+            listening.bind(place)
+        except OSError as error:
+            listening.close()
+            raise TransportError(
+                f"cannot listen on {bind}: {error.strerror}; is another node running here, or "
+                "the address not this machine's?"
+            ) from None
+        listening.setblocking(False)
+        return listening
+
+    @property
+    def address(self) -> Address:
+        """Where this node listens (the port is chosen by the system if 0 was asked for)."""
+        host, port = self._socket.getsockname()[:2]
+        return Address(host, port)
+
+    def join_multicast(self, group: Address, interface: str, receive_buffer: int) -> None:
+        """Send broadcasts to a multicast group, and receive those of others."""
+        family, place = resolve(group)[0]
+        self._group = receiving = socket.socket(family, socket.SOCK_DGRAM)
+        self._multicast = sending = socket.socket(family, socket.SOCK_DGRAM)
+        receiving.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        enlarge(receiving, receive_buffer)
+        receiving.bind(place)
+        if family == socket.AF_INET:
+            own = socket.inet_aton(interface or "0.0.0.0")
+            member = socket.inet_aton(place.host) + own
+            receiving.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+            sending.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
+        else:
+            index = socket.if_nametoindex(interface) if interface else 0
+            member = socket.inet_pton(family, place.host) + struct.pack("@I", index)
+            receiving.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, member)
+            sending.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
+        sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        sending.connect(place)
+        for each in (receiving, sending):
+            each.setblocking(False)
+
+    def connect(self, peers: dict[NodeId, Address]) -> None:
+        """Send to these processors from now on; unchanged ones keep their socket."""
+        for node, address in peers.items():
+            places = resolve(address)
+            known = self._peers.get(node)
+            if not places or (known and known.getpeername()[:2] == places[0][1]):
+                continue
+            family, place = places[0]
+            fresh = socket.socket(family, socket.SOCK_DGRAM)
+            fresh.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            fresh.setblocking(False)
+            fresh.connect(place)
+            if known:
+                known.close()
+            self._peers[node] = fresh
+        one = self._multicast
+        self._fanout = [one.send] if one else [p.send for _, p in sorted(self._peers.items())]
+
+    # --- sending ---------------------------------------------------------------------------
+
+    def broadcast(self, datagram: bytes) -> None:
+        """To everybody known, or to the multicast group."""
+        for send in self._fanout:
+            self._send(send, datagram)
+
+    def unicast(self, node: NodeId, datagram: bytes) -> None:
+        """To one processor; one whose address is not known cannot be reached yet."""
+        peer = self._peers.get(node)
+        if peer:
+            self._send(peer.send, datagram)
+
+    def _send(self, send: Callable[[bytes], int], datagram: bytes) -> None:
+        try:
+            send(datagram)
+            self.sent += 1
+        except BlockingIOError:
+            self.blocked += 1
+        except OSError:
+            self.send_failures += 1  # nobody listens there (yet), or the network is down: a loss
+
+    def send_to(self, address: Address, datagram: bytes) -> None:
+        """To an address nobody is known at yet (a seed)."""
+        for family, place in resolve(address):
+            if family == self._socket.family:
+                with contextlib.suppress(OSError):
+                    self._socket.sendto(datagram, place)
+
+    # --- receiving -------------------------------------------------------------------------
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        codec: Codec,
+        shim: Shim | None,
+        before: Callable[[], None],
+        handle: Handler,
+        on_hello: Callable[[Hello], None],
+        after: Callable[[], None],
+    ) -> None:
+        """Call ``handle`` for every frame from now on, between ``before`` and ``after``."""
+        self._loop = loop
+        sockets = [self._socket] if self._group is None else [self._group, self._socket]
+        decode, largest = codec.decode, self._largest
+
+        def drain() -> None:
+            before()
+            tokens: list[tuple[NodeId, int, Message]] = []
+            count = 0
+            for each in sockets:
+                receive = each.recv
+                while count < MOST_AT_ONCE:
+                    try:
+                        datagram = receive(largest)
+                    except BlockingIOError:
+                        break
+                    except OSError:
+                        count += 1  # an ICMP error of an earlier send; that frame is lost anyway
+                        continue
+                    count += 1
+                    frame = decode(datagram)
+                    if frame is None:
+                        continue
+                    src, boot, lane, message = frame
+                    if shim is not None and shim.loses(src):
+                        continue
+                    if lane == Lane.UNICAST:
+                        tokens.append((src, boot, message))
+                    elif type(message) is Hello:
+                        on_hello(message)
+                    else:
+                        handle(src, boot, message)
+            self.received += count
+            for src, boot, message in tokens:
+                handle(src, boot, message)
+            after()
+
+        for each in sockets:
+            loop.add_reader(each, drain)
+
+    def close(self) -> None:
+        """Close every socket."""
+        for each in (self._socket, self._group):
+            if each is not None:
+                if self._loop is not None:
+                    self._loop.remove_reader(each)
+                each.close()
+        for peer in self._peers.values():
+            peer.close()
+        if self._multicast is not None:
+            self._multicast.close()
+
+
+def enlarge(receiving: socket.socket, size: int) -> None:
+    """Ask for a large receive buffer, with privilege if there is any."""
+    try:
+        receiving.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, size)
+    except OSError:
+        receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
