@@ -93,7 +93,17 @@ class Frame:
 class Span:
     """The stay of one processor in one ring, and what it delivered there."""
 
-    __slots__ = ("count", "node", "prefix", "regular", "ring", "state", "then", "transitional")
+    __slots__ = (
+        "count",
+        "highest",
+        "node",
+        "prefix",
+        "regular",
+        "ring",
+        "state",
+        "then",
+        "transitional",
+    )
 
     def __init__(self, ring: Ring, node: NodeId, state: State) -> None:
         self.ring = ring
@@ -104,10 +114,24 @@ class Span:
         self.transitional = SeqSet()  # indices delivered there
         self.count = 0  # deliveries in the present configuration of the span
         self.prefix = 0  # every index up to here was delivered
+        self.highest = 0  # and none above this one
 
     def holds(self, index: int) -> bool:
         """Whether the frame with this index was delivered inside the span."""
-        return index <= self.prefix or index in self.regular or index in self.transitional
+        if index <= self.prefix:
+            return True
+        return index <= self.highest and (index in self.regular or index in self.transitional)
+
+    def add(self, index: int) -> None:
+        """The frame with this index is delivered, in the present configuration."""
+        (self.regular if self.then is None else self.transitional).add(index)
+        self.count += 1
+        if self.prefix == self.highest == index - 1:  # the usual case: the next one
+            self.prefix = self.highest = index
+            return
+        self.highest = max(self.highest, index)
+        while self.prefix < self.highest and self.holds(self.prefix + 1):
+            self.prefix += 1
 
     def lacks(self, limit: int) -> int | None:
         """The lowest index up to ``limit`` that was not delivered, if any."""
@@ -282,15 +306,9 @@ class History:
             frame = self._new_frame(ring, event, event.sender)
         self.frame = frame
         index = frame.index
-        if index == span.prefix + 1:
-            span.prefix = index
-            self.again = False
-        else:
-            self.again = span.holds(index)
-            if index == 0:
-                return
-        (span.regular if span.then is None else span.transitional).add(index)
-        span.count += 1
+        self.again = index <= span.highest and span.holds(index)
+        if index:
+            span.add(index)
 
     def _trim(self, ring: Ring) -> None:
         """Forget the frames that every member of a running ring has delivered."""

@@ -1,0 +1,256 @@
+"""Traces as Parquet: ``<dir>/<table>/<run>.parquet``, one file per table and run.
+
+A writer keeps a bounded number of rows and spills them, a processor at a time, to a file beside
+the final one. Closing it brings the spilled parts into the order of processors and renames the
+result into place, so a file that exists is whole. Numbers are delta-encoded and compressed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ringcast.core.trace import Ended, Faulted, TraceEvent
+from ringcast.traces import schema
+from ringcast.traces.schema import TABLE_OF, TABLES, Kind
+
+BUFFERED = 1 << 16
+"""Rows a writer holds in memory, and rows in a group of a file."""
+
+Row = dict[str, Any]
+
+
+class TraceError(Exception):
+    """A trace that cannot be read; says which file and why."""
+
+
+def _arrow() -> Any:
+    """pyarrow, which is optional."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.parquet
+    except ImportError:
+        raise TraceError(
+            "trace files need pyarrow, which is not installed: pip install 'ringcast[trace]'"
+        ) from None
+    return pyarrow
+
+
+class _Table:
+    """One table of a run while it is written."""
+
+    def __init__(self, folder: Path, name: str, run: int) -> None:
+        self.pa = _arrow()
+        self.schema = schema.arrow_schema(name)
+        self.columns = schema.columns(name)
+        self.path = folder / name / f"{run}.parquet"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.spilled = self.path.with_suffix(".spill")
+        self.part = self.path.with_suffix(".part")
+        self.rows: dict[int, list[Row]] = {}  # by processor
+        self.parts: list[int] = []  # the processor of each part spilled
+        self.writer = self.pa.ipc.new_file(str(self.spilled), self.schema)
+
+    def spill(self) -> None:
+        """Move the rows held in memory to the file beside."""
+        for node in sorted(self.rows):
+            rows = self.rows[node]
+            cells = [
+                self.pa.array([row.get(column.name) for row in rows], field.type)
+                for column, field in zip(self.columns, self.schema, strict=True)
+            ]
+            self.writer.write_batch(self.pa.record_batch(cells, schema=self.schema))
+            self.parts.append(node)
+        self.rows.clear()
+
+    def finish(self) -> None:
+        """Write the sorted file next to the final one."""
+        self.spill()
+        self.writer.close()
+        text = [column.name for column in self.columns if column.kind is Kind.TEXT]
+        delta = [
+            f"{column.name}.list.element" if column.kind is Kind.IDS else column.name
+            for column in self.columns
+            if column.kind in (Kind.INT, Kind.IDS)
+        ]
+        options = {
+            "compression": "zstd",
+            "write_page_checksum": True,
+            "use_dictionary": text,
+            "column_encoding": dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
+        }
+        held: list[Any] = []
+        with (
+            self.pa.ipc.open_file(str(self.spilled)) as reader,
+            self.pa.parquet.ParquetWriter(str(self.part), self.schema, **options) as writer,
+        ):
+            # Sorting is stable, so each processor's parts stay in its own order.
+            for at in sorted(range(len(self.parts)), key=self.parts.__getitem__):
+                held.append(reader.get_batch(at))
+                if sum(batch.num_rows for batch in held) >= BUFFERED:
+                    writer.write_table(self.pa.Table.from_batches(held))
+                    held.clear()
+            if held:
+                writer.write_table(self.pa.Table.from_batches(held))
+        self.spilled.unlink()
+
+    def publish(self) -> None:
+        """Give the file its name."""
+        self.part.replace(self.path)
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self.writer.close()
+        for path in (self.spilled, self.part):
+            path.unlink(missing_ok=True)
+
+
+class TraceWriter:
+    """Writes a run's events as they come: an observer, to be closed or used in ``with``."""
+
+    def __init__(self, folder: Path | str, run: int = 0) -> None:
+        self.run = run
+        self._tables = {name: _Table(Path(folder), name, run) for name in TABLES}
+        self._held = 0
+
+    def __call__(self, event: TraceEvent) -> None:
+        """Take the next event."""
+        rows = schema.rows(event, self.run)
+        table = self._tables[TABLE_OF[type(event)]]
+        table.rows.setdefault(rows[0]["node"], []).extend(rows)
+        self._held += len(rows)
+        if self._held >= BUFFERED:
+            for each in self._tables.values():
+                each.spill()
+            self._held = 0
+
+    def close(self) -> None:
+        """Finish all files; only then do they get their names."""
+        for table in self._tables.values():
+            table.finish()
+        for table in self._tables.values():
+            table.publish()
+
+    def __enter__(self) -> TraceWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            for table in self._tables.values():
+                table.abandon()
+
+
+def runs(folder: Path | str) -> list[int]:
+    """The runs that ``folder`` holds a trace of."""
+    found = (Path(folder) / "fault").glob("*.parquet")
+    return sorted(int(path.stem) for path in found if path.stem.isdigit())
+
+
+def read_trace(folder: Path | str, run: int = 0) -> Iterator[TraceEvent]:
+    """The events of a run: each processor's in its own order, all by (t_us, node, n).
+
+    Reads a group of rows at a time, so a trace may be larger than memory.
+    """
+    return _merge([_File(Path(folder) / name / f"{run}.parquet", name) for name in TABLES])
+
+
+def _merge(files: list[_File]) -> Iterator[TraceEvent]:
+    streams: list[Iterator[TraceEvent]] = []
+    for node in sorted({node for file in files for node in file.nodes()}):
+        own = [file.events(node, world=False) for file in files]
+        streams.append(heapq.merge(*own, key=lambda event: event.n))  # type: ignore[union-attr]
+        # What the world did is numbered by the world, so it is placed by time alone.
+        streams.extend(file.events(node, world=True) for file in files)
+    last: list[TraceEvent] = []
+    for event in heapq.merge(*streams, key=_moment):
+        if isinstance(event, Ended):
+            last.append(event)
+        else:
+            yield event
+    yield from last
+
+
+def _moment(event: TraceEvent) -> tuple[int, int, int]:
+    return (event.t_us, 0, 0) if isinstance(event, Ended) else (event.t_us, event.node, event.n)
+
+
+class _File:
+    """One table of a run: a Parquet file that is surely ours and of this version."""
+
+    def __init__(self, path: Path, table: str) -> None:
+        self.pa = _arrow()
+        self.path = path
+        self.kinds = {kind.__name__: kind for kind in TABLES[table]}
+        if not path.is_file():
+            raise TraceError(f"{path}: no such file; the trace is incomplete or was never finished")
+        try:
+            self.file = self.pa.parquet.ParquetFile(str(path), page_checksum_verification=True)
+        except (self.pa.ArrowException, OSError) as error:
+            raise TraceError(f"{path}: not a whole Parquet file ({error})") from None
+        found = self.file.schema_arrow.metadata or {}
+        wanted = schema.metadata(table)
+        name, version = wanted
+        if found.get(name) != wanted[name]:
+            raise TraceError(f"{path}: not a table {table!r} of a ringcast trace")
+        ours = wanted[version].decode()
+        if found.get(version) != wanted[version]:
+            theirs = found.get(version, b"none").decode(errors="replace")
+            raise TraceError(f"{path}: schema version {theirs}, this ringcast reads {ours}")
+        if not self.file.schema_arrow.equals(schema.arrow_schema(table)):
+            raise TraceError(f"{path}: its columns are not those of schema version {ours}")
+
+    def read(self, group: int, names: list[str] | None = None) -> Any:
+        """A group of rows as an Arrow table."""
+        try:
+            return self.file.read_row_group(group, columns=names)
+        except (self.pa.ArrowException, OSError) as error:
+            raise TraceError(f"{self.path}: damaged ({error})") from None
+
+    def groups(self) -> range:
+        """The numbers of the groups of rows."""
+        return range(self.file.metadata.num_row_groups)
+
+    def nodes(self) -> set[int]:
+        """The processors in this table."""
+        found: set[int] = set()
+        for group in self.groups():
+            found.update(self.read(group, ["node"])["node"].unique().to_pylist())
+        return found
+
+    def rows(self, node: int) -> Iterator[Row]:
+        """The rows of one processor, in order."""
+        at = self.file.schema_arrow.get_field_index("node")
+        for group in self.groups():
+            found = self.file.metadata.row_group(group).column(at).statistics
+            if found.min <= node <= found.max:
+                table = self.read(group)
+                if found.min != found.max:
+                    table = table.filter(self.pa.compute.equal(table["node"], node))
+                yield from table.to_pylist()
+
+    def events(self, node: int, world: bool) -> Iterator[TraceEvent]:
+        """The events of one processor: its own, or what the world did to it."""
+        only = next(iter(self.kinds.values()))
+        if world and len(self.kinds) == 1:
+            return
+        outside = (Faulted.__name__, Ended.__name__)
+        rows = (row for row in self.rows(node) if (row.get("event") in outside) == world)
+        for _, found in groupby(rows, key=lambda row: (row["n"], row["t_us"], row.get("event"))):
+            each = list(found)
+            try:
+                kind = self.kinds[each[0]["event"]] if "event" in each[0] else only
+                yield schema.event(kind, each)
+            except (KeyError, TypeError, ValueError) as error:
+                raise TraceError(f"{self.path}: a row makes no event ({error!r})") from None

@@ -1,0 +1,166 @@
+"""The tables of a trace: columns generated from the events of ``core.trace``.
+
+A table holds one kind of event, one row per message where an event concerns messages, else one
+row per event. Columns are plain: a ``ViewId`` becomes ``<field>_seq`` and ``<field>_rep``, the
+numbers of a frame become ``sequence`` (the sender's own number) and ``index`` (the place in the
+frame), ``digests`` and ``sizes`` become ``digest`` and ``size``. Rows are sorted by run, node and
+n, which is each processor's own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, get_args
+
+import msgspec
+
+from ringcast.core.ids import Level, ViewId
+from ringcast.core.trace import (
+    SCHEMA_VERSION,
+    Crashed,
+    Delivered,
+    Ended,
+    Faulted,
+    Installed,
+    Noted,
+    Originated,
+    Restarted,
+    Submit,
+    TraceEvent,
+)
+
+TABLES: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    "submit": (Submit,),
+    "originate": (Originated,),
+    "deliver": (Delivered,),
+    "view": (Installed,),
+    "fault": (Crashed, Restarted, Faulted, Ended),
+    "note": (Noted,),
+}
+"""Which events go where. A table of several kinds has a column ``event`` with the kind."""
+
+TABLE_OF = {kind: table for table, kinds in TABLES.items() for kind in kinds}
+
+PER_MESSAGE = {"digests": "digest", "sizes": "size"}
+"""Fields that hold one value per message, and the column for one of them."""
+
+
+class Kind(StrEnum):
+    """What a column holds."""
+
+    INT = "int"
+    FLAG = "flag"
+    TEXT = "text"
+    IDS = "ids"
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column of a table."""
+
+    name: str
+    kind: Kind
+    optional: bool = False
+
+
+def _columns_of(field: msgspec.structs.FieldInfo) -> list[Column]:
+    """The columns one field of an event becomes."""
+    name, kind = field.name, field.type
+    if name in PER_MESSAGE:
+        return [Column("index", Kind.INT), Column(PER_MESSAGE[name], Kind.INT)]
+    if name == "first":
+        return [Column("sequence", Kind.INT)]
+    optional = type(None) in get_args(kind)
+    if kind is ViewId or (optional and ViewId in get_args(kind)):
+        return [Column(f"{name}_{part}", Kind.INT, optional) for part in ("seq", "rep")]
+    if kind is str:
+        return [Column(name, Kind.TEXT)]
+    if kind is bool:
+        return [Column(name, Kind.FLAG)]
+    if getattr(kind, "__origin__", None) is tuple:
+        return [Column(name, Kind.IDS)]
+    return [Column(name, Kind.INT)]
+
+
+def columns(table: str) -> list[Column]:
+    """The columns of ``table``, in order."""
+    kinds = TABLES[table]
+    found = {"run": Column("run", Kind.INT)}
+    if len(kinds) > 1:
+        found["event"] = Column("event", Kind.TEXT)
+    found |= {name: Column(name, Kind.INT) for name in ("node", "n", "t_us")}
+    for kind in kinds:
+        for field in msgspec.structs.fields(kind):
+            for column in _columns_of(field):
+                if len(kinds) > 1 and column.name not in found:  # other kinds leave it empty
+                    column = Column(column.name, column.kind, optional=True)
+                found.setdefault(column.name, column)
+    return list(found.values())
+
+
+def arrow_schema(table: str) -> Any:
+    """The Arrow schema of ``table``, with its name and version as metadata."""
+    import pyarrow as pa
+
+    types = {
+        Kind.INT: pa.int64(),
+        Kind.FLAG: pa.bool_(),
+        Kind.TEXT: pa.string(),
+        Kind.IDS: pa.list_(pa.field("element", pa.int64(), nullable=False)),
+    }
+    fields = [pa.field(c.name, types[c.kind], nullable=c.optional) for c in columns(table)]
+    return pa.schema(fields, metadata(table))
+
+
+def metadata(table: str) -> dict[bytes, bytes]:
+    """What marks a file as ours."""
+    return {
+        b"ringcast.table": table.encode(),
+        b"ringcast.schema_version": str(SCHEMA_VERSION).encode(),
+    }
+
+
+def rows(event: TraceEvent, run: int) -> list[dict[str, Any]]:
+    """The rows of one event; the columns of other kinds of event are left out."""
+    kind = type(event)
+    base: dict[str, Any] = {"run": run, "event": kind.__name__, "node": 0, "n": 0}
+    per_message: tuple[str, Sequence[int]] | None = None
+    for name in kind.__struct_fields__:
+        value = getattr(event, name)
+        if name in PER_MESSAGE:
+            per_message = (PER_MESSAGE[name], value)
+        elif isinstance(value, ViewId):
+            base[f"{name}_seq"], base[f"{name}_rep"] = value.seq, value.rep
+        else:
+            base[name] = value
+    if per_message is None:
+        return [base]
+    column, values = per_message
+    if not values:
+        raise ValueError(f"an event without messages cannot be written: {event}")
+    first = base.pop("first")
+    return [
+        {**base, "index": index, "sequence": first + index, column: value}
+        for index, value in enumerate(values)
+    ]
+
+
+def event(kind: type[msgspec.Struct], found: Sequence[dict[str, Any]]) -> TraceEvent:
+    """The event whose rows are ``found``."""
+    row = found[0]
+    values: dict[str, Any] = {}
+    for name in kind.__struct_fields__:
+        if name in PER_MESSAGE:
+            values[name] = tuple([each[PER_MESSAGE[name]] for each in found])
+        elif name == "first":
+            values[name] = row["sequence"]
+        elif f"{name}_seq" in row:
+            seq, rep = row[f"{name}_seq"], row[f"{name}_rep"]
+            values[name] = None if seq is None else ViewId(seq, rep)
+        elif name == "level":
+            values[name] = Level(row[name])
+        elif isinstance(row[name], list):
+            values[name] = tuple(row[name])
+        else:
+            values[name] = row[name]
+    return kind(**values)  # type: ignore[return-value]

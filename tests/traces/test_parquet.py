@@ -1,0 +1,201 @@
+"""Trace files: what is written comes back, in order, and a bad file is named."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ringcast.core.ids import LIMIT, Level, ViewId
+from ringcast.core.trace import (
+    Crashed,
+    Delivered,
+    Ended,
+    Faulted,
+    Installed,
+    Noted,
+    Originated,
+    Restarted,
+    Submit,
+    TraceEvent,
+)
+from ringcast.traces import TraceError, TraceWriter, parquet, read_trace, runs
+from ringcast.traces.schema import TABLES, columns
+from ringcast.traces.text import parse
+
+STORY = """
+ring(8,1){1,2}
+p1: o1sx3 d1
+p2: d1 down up reg(12,2){2}
+end{1}
+"""
+
+node_ids = st.integers(1, 2**32 - 1)
+numbers = st.integers(0, LIMIT)
+views = st.builds(ViewId, numbers, node_ids)
+levels = st.sampled_from(Level)
+members = st.lists(node_ids, max_size=4).map(tuple)
+sums = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=3).map(tuple)
+first = st.integers(1, 2**62)
+maybe = st.none() | views
+
+BODIES: dict[type, tuple[Any, ...]] = {
+    Submit: (numbers, first, levels, sums),
+    Originated: (views, numbers, levels, first, sums),
+    Delivered: (views, views, numbers, node_ids, levels, first, sums),
+    Installed: (views, members, st.booleans(), views, numbers, maybe, maybe),
+    Crashed: (st.text(max_size=5),),
+    Restarted: (numbers, st.booleans()),
+    Noted: (st.text(max_size=5), st.text(max_size=5), st.text(max_size=5), maybe, members),
+}
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> list[TraceEvent]:
+    """Events in the one global order: by time, then processor, then n."""
+    events: list[Any] = []
+    for node in draw(st.sets(st.integers(1, 4), min_size=1)):
+        t_us = 0
+        for n in range(1, draw(st.integers(0, 6)) + 1):
+            t_us += draw(st.integers(0, 3))
+            kind = draw(st.sampled_from(sorted(BODIES, key=lambda k: k.__name__)))
+            events.append(kind(node, n, t_us, *draw(st.tuples(*BODIES[kind]))))
+    for n in range(1, draw(st.integers(0, 2)) + 1):
+        events.append(Faulted(0, n, n, draw(st.text(max_size=5)), draw(st.text(max_size=5))))
+    events.sort(key=lambda e: (e.t_us, e.node, e.n))
+    return [*events, Ended(100, draw(members))]
+
+
+def write(folder: Path, events: list[TraceEvent], run: int = 0) -> None:
+    with TraceWriter(folder, run) as writer:
+        for event in events:
+            writer(event)
+
+
+@settings(max_examples=40, deadline=None)
+@given(events=traces(), buffered=st.sampled_from((1, 5, 1 << 16)))
+def test_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, events: list[TraceEvent], buffered: int
+) -> None:
+    folder = tmp_path_factory.mktemp("trace")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet, "BUFFERED", buffered)
+        write(folder, events, run=7)
+    assert list(read_trace(folder, 7)) == events
+    assert runs(folder) == [7]
+
+
+def test_one_row_per_message_sorted_by_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "BUFFERED", 4)
+    write(tmp_path, list(parse(STORY)))
+    table = pq.read_table(tmp_path / "deliver" / "0.parquet")
+    assert table["node"].to_pylist() == [1, 1, 1, 2, 2, 2]
+    assert table["index"].to_pylist() == [0, 1, 2, 0, 1, 2]
+    assert table["sequence"].to_pylist() == [1, 2, 3, 1, 2, 3]
+    assert table["ring_seq"].to_pylist() == [8] * 6
+
+
+def test_columns_are_plain_and_named_alike() -> None:
+    names = {table: [column.name for column in columns(table)] for table in TABLES}
+    assert names["deliver"] == [
+        *("run", "node", "n", "t_us", "view_seq", "view_rep", "ring_seq", "ring_rep", "seq"),
+        *("sender", "level", "sequence", "index", "digest"),
+    ]
+    assert names["submit"][-1] == "size"
+    assert names["fault"][:2] == ["run", "event"]
+    assert all(row[0] == "run" for row in names.values())
+
+
+def test_several_runs_share_a_folder(tmp_path: Path) -> None:
+    events = list(parse(STORY))
+    for run in (3, 12):
+        write(tmp_path, events, run)
+    assert runs(tmp_path) == [3, 12]
+    assert list(read_trace(tmp_path, 12)) == events
+
+
+def test_an_unfinished_trace_has_no_files(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), TraceWriter(tmp_path) as writer:
+        for event in parse(STORY):
+            writer(event)
+        raise RuntimeError
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert runs(tmp_path) == []
+
+
+def test_an_event_without_messages_is_refused(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path)
+    with pytest.raises(ValueError, match="without messages"):
+        writer(Submit(1, 1, 1, 1, 1, Level.AGREED, ()))
+    writer.close()
+
+
+def damage_missing(path: Path) -> None:
+    path.unlink()
+
+
+def damage_truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def damage_garbage(path: Path) -> None:
+    path.write_bytes(b"not parquet at all")
+
+
+def damage_foreign(path: Path) -> None:
+    pq.write_table(pa.table({"node": [1]}), path)
+
+
+def damage_version(path: Path) -> None:
+    table = pq.read_table(path)
+    meta = {**table.schema.metadata, b"ringcast.schema_version": b"99"}
+    pq.write_table(table.replace_schema_metadata(meta), path)
+
+
+def damage_columns(path: Path) -> None:
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(["digest"]), path)
+
+
+def damage_page(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    column = pq.ParquetFile(path).metadata.row_group(0).column(13)
+    data[column.data_page_offset + column.total_compressed_size - 1] ^= 1  # one bit of a digest
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (damage_missing, "no such file"),
+        (damage_truncated, "not a whole Parquet file"),
+        (damage_garbage, "not a whole Parquet file"),
+        (damage_foreign, "not a table 'deliver'"),
+        (damage_version, "schema version 99, this ringcast reads 1"),
+        (damage_columns, "columns"),
+        (damage_page, "damaged"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path: Path, damage: Any, reason: str) -> None:
+    write(tmp_path, list(parse(STORY)))
+    path = tmp_path / "deliver" / "0.parquet"
+    damage(path)
+    with pytest.raises(TraceError, match=reason) as caught:
+        list(read_trace(tmp_path))
+    assert str(path) in str(caught.value)
+
+
+def test_without_pyarrow_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(TraceError, match=r"ringcast\[trace\]"):
+        TraceWriter(tmp_path)
