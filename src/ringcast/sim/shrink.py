@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -57,10 +58,8 @@ def shrink(spec: RunSpec, budget: int = 1000) -> Shrunk:
     if not violations:
         raise ValueError(f"seed {spec.seed} breaks no property, so there is nothing to shrink")
     search = _Search(replace(spec, swarm=False), violations[0], budget)
-    try:
+    with suppress(_Spent):
         _shrink(search)
-    except _Spent:
-        pass
     return Shrunk(search.best, search.breach, search.runs)
 
 

@@ -117,9 +117,9 @@ def draw_workload(rng: Random, n: int, unit_us: int) -> tuple[Workload, ...]:
     patterns: list[Workload] = [
         Poisson(rate=some * 1_000_000 / unit_us, **common),
         Bursts(messages=rng.choice((2, 8, 40)), every_us=2 * unit_us, **common),
-        ClosedLoop(outstanding=rng.choice((1, 3)), **common),
+        ClosedLoop(outstanding=rng.choice((1, 3)), think_us=unit_us // 20, **common),
         Fill(queue=rng.choice((5, 20)), every_us=unit_us, **common),
-        Saturate(**common),
+        Saturate(think_us=unit_us // 2, **common),
     ]
     chosen = rng.choices(patterns, (6, 3, 1, 3, 1), k=2)
     return tuple(chosen[: rng.choice((0, 1, 1, 1, 1, 2))])

@@ -135,7 +135,7 @@ class Load:
                 self._submit(node, 1)
             case Bursts(messages=messages):
                 self._submit(node, messages)
-            case _:
+            case _ if node not in self._asked:
                 self._top_up(node)
         self._cluster.scheduler.at(self._cluster.now_us + self._gap_us(), self._tick, node)
 
@@ -146,9 +146,10 @@ class Load:
             bound = self._work.queue if isinstance(self._work, Fill) else self._work.outstanding
             bound -= self._pending[node]
         for _ in range(bound):
+            self._pending[node] += 1  # first: the machine may be done with it at once
             if not self._submit(node, 1):
+                self._pending[node] -= 1
                 return
-            self._pending[node] += 1
 
     def _submit(self, node: NodeId, count: int) -> bool:
         if not self._cluster.nodes[node].ready:

@@ -1,0 +1,175 @@
+"""Fault plans as data: TOML, the events file, and what each kind does."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+import pytest
+from toy import SHEET, Config
+
+from ringcast.sim.cluster import Cluster
+from ringcast.sim.faults import (
+    Burst,
+    Crash,
+    Cut,
+    Drift,
+    Drop,
+    Fault,
+    Heal,
+    Link,
+    Loss,
+    Mend,
+    Partition,
+    Pause,
+    Restart,
+    Resume,
+    StorageFail,
+    Torn,
+    inflict,
+    named,
+    read_events,
+    schedule,
+)
+from ringcast.sim.model import BurstTail, Constant, LinkModel, NetworkModel
+
+
+class Plan(msgspec.Struct, forbid_unknown_fields=True):
+    faults: tuple[Fault, ...]
+
+
+EVERY: list[tuple[Fault, str, set[int]]] = [
+    (Partition(0, ((1, 2), (3,))), "partition", {1, 2, 3}),
+    (Heal(0), "heal", set()),
+    (Cut(0, 1, 2), "cut", {1, 2}),
+    (Mend(0, 1, 2), "mend", {1, 2}),
+    (Crash(0, 1), "crash", {1}),
+    (Torn(0, 1), "tear", {1}),
+    (StorageFail(0, 1), "storage fails", {1}),
+    (Restart(0, 3), "restart", {3}),
+    (Restart(0, 3, False), "restart without storage", {3}),
+    (Pause(0, 1), "pause", {1}),
+    (Resume(0, 2), "resume", {2}),
+    (Drift(0, 1, 50), "drift", {1}),
+    (Link(0, 1, 2, LinkModel(loss=0.5)), "link", {1, 2}),
+    (Loss(0, 0.1, 0.2), "loss", set()),
+    (Burst(0, BurstTail()), "burst tail", set()),
+    (Burst(0), "burst tail", set()),
+    (Drop(0, dst=2), "drop", {2}),
+    (Drop(0, delay_us=5), "delay", set()),
+    (Drop(0, src=1, delay_us=5, copy=True), "copy", {1}),
+]
+
+
+def group() -> Cluster:
+    """1 runs, 2 is paused, 3 is down."""
+    cluster = Cluster(SHEET, Config(), (1, 2, 3), NetworkModel(link=LinkModel(delay=Constant())))
+    cluster.start(1, 2)
+    cluster.pause(2)
+    cluster.counts.faults.clear()
+    return cluster
+
+
+@pytest.mark.parametrize(("fault", "kind", "who"), EVERY, ids=lambda x: str(x)[:30])
+def test_each_fault_has_its_effect_and_is_counted(fault: Fault, kind: str, who: set[int]) -> None:
+    cluster = group()
+    inflict(fault, cluster)
+    assert cluster.counts.faults == {kind: 1}
+    assert named(fault) == who
+
+
+def test_every_kind_of_fault_is_tested() -> None:
+    assert {type(fault) for fault, _, _ in EVERY} == set(get_args(Fault))
+
+
+def test_a_plan_happens_at_its_times() -> None:
+    cluster = group()
+    schedule((Restart(500, 3), Crash(200, 1), Heal(500)), cluster)
+    cluster.run_until(199)
+    assert cluster.up() == (1, 2)
+    cluster.run_until(200)
+    assert cluster.up() == (2,)
+    cluster.run_until(500)
+    assert cluster.up() == (2, 3)
+
+
+def test_loss_changes_the_links_of_the_model() -> None:
+    cluster = group()
+    inflict(Loss(0, 0.25, 0.5), cluster)
+    link = cluster.network.model.link
+    assert (link.loss, link.unicast_loss, link.delay) == (0.25, 0.5, Constant())
+
+
+def test_toml_there_and_back() -> None:
+    text = """
+        [[faults]]
+        kind = "partition"
+        at_us = 40000000
+        groups = [[1, 2], [3]]
+
+        [[faults]]
+        kind = "lose_unsynced"
+        at_us = 41000000
+        node = 2
+
+        [[faults]]
+        kind = "link"
+        at_us = 42000000
+        src = 1
+        dst = 3
+        link = {loss = 0.3, delay = {kind = "uniform", low_us = 10, high_us = 20}}
+    """
+    plan = msgspec.toml.decode(text, type=Plan)
+    assert [type(fault) for fault in plan.faults] == [Partition, Torn, Link]
+    assert msgspec.convert(msgspec.to_builtins(plan), Plan) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('kind = "explode"\nat_us = 1', "Invalid value 'explode'"),
+        ('kind = "crash"\nat_us = 1', "missing required field `node`"),
+        ('kind = "crash"\nat_us = -1\nnode = 1', "Expected `int` >= 0"),
+        ('kind = "crash"\nat_us = 1\nnode = 0', "Expected `int` >= 1"),
+        ('kind = "heal"\nat_us = 1\nnode = 1', "unknown field `node`"),
+        ('kind = "loss"\nat_us = 1\nloss = 2.0\nunicast_loss = 0', "<= 1.0"),
+    ],
+)
+def test_bad_toml_says_what_is_wrong_and_where(text: str, message: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.toml.decode("[[faults]]\n" + text, type=Plan)
+    assert message in str(caught.value)
+    assert "$.faults[0]" in str(caught.value)
+
+
+def test_an_events_file_is_read() -> None:
+    text = """
+    # the user's guide: split, then three ways, then heal
+    partition: 40000000 63 (1 2) (3 4 5)
+    partition: 50000000 63 (1) (2,3) (4)
+
+    partition: 60000000 63 (1 2 3 4 5)
+    """
+    plan, warnings = read_events(text, range(1, 6))
+    assert plan == (
+        Partition(40_000_000, ((1, 2), (3, 4, 5))),
+        Partition(50_000_000, ((1,), (2, 3), (4,))),
+        Partition(60_000_000, ((1, 2, 3, 4, 5),)),
+    )
+    assert warnings == ["line 4: not listed, so isolated: [5]"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("partition 5 63 (1)", "line 1: .* is not of the form"),
+        ("partition: soon 63 (1)", "is not of the form"),
+        ("partition: 5 63 1 2", "is not of the form"),
+        ("partition: 5 63 (1) (1 2)", "in two groups"),
+        ("partition: 5 63 (1 9)", "no such processors: \\[9\\]"),
+        ("partition: 5 63 (1)\npartition: 6 64 (1)", "networks"),
+    ],
+)
+def test_a_bad_events_file_says_what_is_wrong(line: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_events(line, (1, 2))

@@ -1,0 +1,162 @@
+"""Runs: the same specification gives the same trace; both stages find what is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from toy import SHEET
+
+from ringcast.core.trace import Ended, Faulted, TraceEvent
+from ringcast.sim import runfile
+from ringcast.sim.faults import Crash, Loss, Pause
+from ringcast.sim.model import LinkModel, LinkOverride, NetworkModel, Uniform
+from ringcast.sim.run import RunSpec, draw_core, prepare, run
+from ringcast.sim.swarm import draw
+from ringcast.sim.workload import Poisson
+
+assert SHEET.name == "toy"
+
+
+def toy(**fields: Any) -> RunSpec:
+    usual: dict[str, Any] = {
+        "protocol": "toy",
+        "nodes": 3,
+        "duration_us": 50_000,
+        "workload": (Poisson(rate=500),),
+        "settle": False,
+    }
+    return RunSpec(**usual | fields)
+
+
+def test_a_run_counts_what_happened() -> None:
+    result = run(toy(network="ideal", faults=(Crash(40_000, 2),)))
+    assert result.violations == ()
+    assert result.simulated_us == 50_000
+    assert result.submitted > 20
+    assert result.deliveries > 2 * result.submitted
+    assert result.views == 3
+    assert result.faults == {"crash": 1}
+    assert result.visits["up/Flood"] == result.handled
+
+
+def test_the_same_specification_gives_the_same_trace() -> None:
+    first, second, other = run(toy(seed=1)), run(toy(seed=1)), run(toy(seed=2))
+    assert first.digest == second.digest
+    assert first.digest != other.digest
+    assert (first.events, first.visits) == (second.events, second.visits)
+
+
+def test_observers_do_not_change_the_trace() -> None:
+    seen: list[TraceEvent] = []
+    watched = run(toy(), [seen.append])
+    assert watched.digest == run(toy()).digest
+    assert len(seen) == watched.events
+    assert isinstance(seen[-1], Ended)
+
+
+DIGESTS = """
+from ringcast.sim.run import run
+from ringcast.sim.swarm import draw
+print([run(draw(seed)).digest for seed in (3, 8, 21)])
+"""
+
+
+def test_the_trace_does_not_depend_on_hashing() -> None:
+    found = set()
+    for hash_seed in ("0", "1", "random"):
+        command = [sys.executable, "-c", DIGESTS]
+        env = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path("src").resolve())}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        found.add(done.stdout)
+    assert found == {f"{[run(draw(seed)).digest for seed in (3, 8, 21)]}\n"}
+
+
+def test_a_defect_stops_the_run_and_names_the_command() -> None:
+    result = run(toy(config={"raise_at": 3}, swarm=True, seed=9))
+    (breach,) = result.violations
+    assert breach.property == "no-crash"
+    assert breach.repeat == "ringcast sim --protocol toy --nodes 3 --seeds 9..10 --faults swarm"
+    assert result.simulated_us < 50_000
+    (breach,) = run(toy(config={"raise_at": 3}), repeat="ringcast sim x.toml").violations
+    assert breach.repeat == "ringcast sim x.toml"
+
+
+def test_a_core_that_comes_together_is_settled() -> None:
+    seen: list[TraceEvent] = []
+    spec = toy(settle=True, network="lossy", faults=(Pause(40_000, 1), Crash(45_000, 2)))
+    spec = next(s for s in variants(spec) if draw_core(s) == (1, 2, 3))
+    result = run(spec, [seen.append])
+    assert result.violations == ()
+    assert seen[-1] == Ended(result.simulated_us, (1, 2, 3))
+    assert "calm" in [event.kind for event in seen if isinstance(event, Faulted)]
+    assert result.faults == {"crash": 1, "pause": 1}  # the healing is no fault
+
+
+def test_a_core_that_does_not_come_together_is_a_violation() -> None:
+    # The toy always believes in the whole group, so it never forms a smaller one.
+    spec = next(s for s in variants(toy(settle=True)) if len(draw_core(s)) == 2)
+    (breach,) = run(spec).violations
+    assert breach.property == "progress"
+    assert breach.nodes == draw_core(spec)
+    assert "no common configuration" in breach.explanation
+
+
+def variants(spec: RunSpec) -> list[RunSpec]:
+    return [replace(spec, seed=seed) for seed in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"protocol": "nothing"}, "no protocol called 'nothing'; known: .*toy"),
+        ({"network": "nowhere"}, "no network called 'nowhere'; known: ideal"),
+        ({"profile": "odd"}, "toy has no profile 'odd'; known: plain"),
+        ({"config": {"speed": 3}}, "config: toy has no setting speed"),
+        ({"config": {"group": "many"}}, "config: Expected `int`"),
+        ({"faults": (Crash(1, 4),)}, "faults\\[0\\]: no such processors: \\[4\\]"),
+        ({"faults": (Loss(1, 0, 0), Crash(60_000, 1))}, "faults\\[1\\]: .* after the end"),
+        ({"workload": (Poisson(rate=1, senders=(7,)),)}, "workload\\[0\\]: no such processors"),
+    ],
+)
+def test_a_bad_specification_says_what_is_wrong(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        prepare(toy(**fields))
+
+
+def test_run_files_there_and_back(tmp_path: Path) -> None:
+    odd = LinkOverride(1, 2, LinkModel(delay=Uniform(1, 2), loss=0.5))
+    for spec in (
+        RunSpec(),
+        toy(config={"beat_us": 7}, network=NetworkModel(links=(odd,), shared=True)),
+        *(draw(seed) for seed in range(40)),
+    ):
+        path = tmp_path / "run.toml"
+        path.write_text(runfile.dump(spec))
+        assert runfile.load(path) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nodes = 0", "run.toml: Expected `int` >= 1"),
+        ("nodes = 5\nnodes = 6", "run.toml: .*"),
+        ("speed = 9", "run.toml: Object contains unknown field `speed`"),
+        ('protocol = "nothing"', "run.toml: no protocol called"),
+        ("[network]\nlink = {loss = 7.0}", r"loss"),
+    ],
+)
+def test_a_bad_run_file_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        runfile.load(path)
+
+
+def test_a_missing_run_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="No such file"):
+        runfile.load(tmp_path / "none.toml")
