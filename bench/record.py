@@ -1,0 +1,56 @@
+"""Where the figures go: JSON beside the machine and the commit they were measured on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def write(name: str, figures: dict[str, Any]) -> Path:
+    """Write ``figures`` to ``results/name.json``."""
+    RESULTS.mkdir(exist_ok=True)
+    machine = {
+        "cores": os.cpu_count(),
+        "architecture": platform.machine(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+    file = RESULTS / f"{name}.json"
+    record = {"commit": commit(), "machine": machine, **figures}
+    file.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+    return file
+
+
+def commit() -> str:
+    """The commit measured, with a plus sign if the sources differ from it."""
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        told = subprocess.run(("git", *words), cwd=here, capture_output=True, text=True)
+        return told.stdout.strip()
+
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + (
+        "+" if git("status", "--porcelain", "--", "../src") else ""
+    )
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median and extremes of repeated measurements."""
+    return {"median": median(values), "least": min(values), "most": max(values)}
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a Markdown table, aligned for a terminal."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    )
