@@ -215,8 +215,8 @@ class Network:
         scheduler = self._scheduler
         now_us = scheduler.now_us
         if self._plain:
-            entry = (now_us + link.delay_us, UNICAST, next(scheduler.ticket), link.hear_unicast)
-            heappush(scheduler.heap, (*entry, frame))
+            at_us, ticket = now_us + link.delay_us, next(scheduler.ticket)
+            heappush(scheduler.heap, (at_us, UNICAST, ticket, link.hear_unicast, frame))
             return
         size = wire_bytes(frame.message) if self._sized else 0
         if self.model.shared:

@@ -50,6 +50,9 @@ from ringcast.sim.storage import Storage, StorageFailed
 DEFECTS = ("impossible input", "broken invariant")
 """A machine that stops with such a reason has found a defect of its own."""
 
+TORN = Stop("torn")
+"""Stands in for the effects that a torn crash prevents."""
+
 
 class SimNode:
     """A processor over all its incarnations."""
@@ -77,6 +80,7 @@ class SimNode:
         self._network = network
         self._recorder = recorder
         self._counts = recorder.counts
+        self._cpu = network.model.cpu
         self._chance = Random(f"{seed}/world/{node}")
         self._n = 0
         self._env = Env(node, self._chance)
@@ -237,7 +241,7 @@ class SimNode:
 
     def _receive(self, frame: Received) -> None:
         self._counts.handled += 1
-        cpu = self._network.model.cpu
+        cpu = self._cpu
         if cpu is None:
             self._handle(frame, 0)
         else:
@@ -246,8 +250,7 @@ class SimNode:
 
     def _receive_unicast(self, frame: Received) -> None:
         self._counts.handled += 1
-        cpu = self._network.model.cpu
-        self._handle(frame, 0 if cpu is None else round(cpu.unicast_receive_us))
+        self._handle(frame, 0 if self._cpu is None else round(self._cpu.unicast_receive_us))
 
     def _timer_due(self, timer: Timer) -> None:
         """Look at a timer. Protocols set timers again far more often than these run out."""
@@ -291,8 +294,10 @@ class SimNode:
         """Let the machine handle one input, after ``work_us`` of work, and do as it says."""
         machine, env, now_us = self.machine, self._env, self._scheduler.now_us
         assert machine is not None
-        self._at_us = at_us = max(self._at_us, now_us) + work_us
-        env.now_us = self.clock_us(at_us) if self._drifts else at_us
+        if self._at_us < now_us:
+            self._at_us = now_us
+        self._at_us += work_us
+        env.now_us = self.clock_us(self._at_us) if self._drifts else self._at_us
         try:
             machine.handle(env, event)
         except Exception as error:
@@ -301,26 +306,26 @@ class SimNode:
             self._break(f"exception: {type(error).__name__}: {error} (handling {where})")
             return
         if env.effects:
-            self._carry_out(env.take())
-        if self._at_us > now_us and self.machine is not None:
+            effects = env.take()
+            if self._network.model.burst_tail is not None:
+                effects = self._network.trim_burst(effects)
+            if self._tear is not None:
+                effects = self._torn(effects)
+            acts = self._acts
+            for effect in effects:
+                acts[type(effect)](effect)
+                if self.machine is None:
+                    return
+        if self._at_us > now_us:
             self._idle = False
             if not self.paused:
                 self._scheduler.at(self._at_us, self._wake)
 
-    def _carry_out(self, effects: list[Effect]) -> None:
-        if self._network.model.burst_tail is not None:
-            effects = self._network.trim_burst(effects)
-        torn = self._tear is not None and any(isinstance(e, self._tear) for e in effects)
-        if torn:
-            effects = effects[: self._chance.randrange(len(effects))]
-        acts = self._acts
-        for effect in effects:
-            acts[type(effect)](effect)
-            if self.machine is None:
-                return
-        if torn:
-            self._counts.faults["torn crash"] += 1
-            self.crash()
+    def _torn(self, effects: list[Effect]) -> list[Effect]:
+        """What is carried out of ``effects`` before the crash that has been waiting for them."""
+        if not any(isinstance(effect, self._tear) for effect in effects):  # type: ignore[arg-type]
+            return effects
+        return [*effects[: self._chance.randrange(len(effects))], TORN]
 
     def _break(self, reason: str) -> None:
         """The machine is defective: say so and end the processor."""
@@ -336,7 +341,7 @@ class SimNode:
 
     def _send(self, effect: Send) -> None:
         frame = Received(self.id, self.boot, effect.message)
-        cpu = self._network.model.cpu
+        cpu = self._cpu
         if cpu is None:
             self._network.send(effect.to, frame)
             return
@@ -348,7 +353,7 @@ class SimNode:
 
     def _broadcast(self, effect: Broadcast) -> None:
         frame = Received(self.id, self.boot, effect.message)
-        cpu = self._network.model.cpu
+        cpu = self._cpu
         if cpu is None:
             self._network.broadcast(frame)
             return
@@ -428,7 +433,10 @@ class SimNode:
         )
 
     def _stop(self, effect: Stop) -> None:
-        if effect.reason.startswith(DEFECTS):
+        if effect is TORN:
+            self._counts.faults["torn crash"] += 1
+            self.crash()
+        elif effect.reason.startswith(DEFECTS):
             self._break(effect.reason)
         else:
             self.crash(effect.reason)
