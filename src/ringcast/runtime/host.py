@@ -48,6 +48,9 @@ from ringcast.runtime.wire import OVERHEAD, Codec, Lane
 HELLO_S = 1.0
 """How often a node with seeds says where it is."""
 
+STALL_S = 0.02
+"""How long a slow node leaves its socket alone; well below any token timeout."""
+
 
 class Listener(Protocol):
     """Who hears what the machine has for the application."""
@@ -77,6 +80,9 @@ class Host:
         self._trace: TraceLog | None = None
         self._scribe: Scribe | None = None
         self._closed = False
+        self.slow = False
+        """Set by a listener that cannot keep up: the socket is read less often, which slows the
+        token and with it the whole ring."""
         self.stopped: str | None = None
         """Why the machine ended, or None."""
         settings = config.protocol_config
@@ -225,6 +231,8 @@ class Host:
             self.close()
             return
         self._listener.on_quiet()
+        if self.slow and self._loop is not None:
+            self._udp.rest(STALL_S)
 
     # --- timers ----------------------------------------------------------------------------
 

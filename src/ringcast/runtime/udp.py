@@ -43,6 +43,9 @@ class Udp:
         self._multicast: socket.socket | None = None
         self._group: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._sockets: list[socket.socket] = []
+        self._drain: Callable[[], None]
+        self._resting: asyncio.TimerHandle | None = None
         self._socket = self._listen(bind, receive_buffer)
         self.sent = self.received = self.send_failures = 0
         self.blocked = 0
@@ -191,11 +194,26 @@ class Udp:
                 handle(src, boot, message)
             after()
 
-        for each in sockets:
-            loop.add_reader(each, drain)
+        self._drain, self._sockets = drain, sockets
+        self._listen_on()
+
+    def _listen_on(self) -> None:
+        assert self._loop is not None
+        self._resting = None
+        for each in self._sockets:
+            self._loop.add_reader(each, self._drain)
+
+    def rest(self, seconds: float) -> None:
+        """Leave what arrives in the socket's buffer for a while."""
+        if self._loop is not None and self._resting is None:
+            for each in self._sockets:
+                self._loop.remove_reader(each)
+            self._resting = self._loop.call_later(seconds, self._listen_on)
 
     def close(self) -> None:
         """Close every socket."""
+        if self._resting is not None:
+            self._resting.cancel()
         for each in (self._socket, self._group):
             if each is not None:
                 if self._loop is not None:

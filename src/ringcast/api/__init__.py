@@ -1,0 +1,1 @@
+"""What a program uses: a node, named groups on its ring, and events in one order."""

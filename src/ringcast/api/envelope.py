@@ -1,0 +1,44 @@
+"""What travels in the ring's messages: bodies for a group, and who is in which group."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+"""A group's name."""
+
+
+class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """Messages for the members of one group."""
+
+    group: Name
+    bodies: tuple[bytes, ...]
+
+
+class Groups(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """All groups the sender is in: its word on a new ring."""
+
+    names: tuple[Name, ...]
+
+
+class Enter(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+    """The sender joins a group."""
+
+    group: Name
+
+
+class Exit(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+    """The sender leaves a group."""
+
+    group: Name
+
+
+Envelope: TypeAlias = Data | Groups | Enter | Exit
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Envelope).decode
+
+OVERHEAD = 16
+"""Bytes of a Data envelope besides the group's name and the bodies."""

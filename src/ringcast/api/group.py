@@ -1,0 +1,170 @@
+"""Group: send into and read from one named group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ringcast.api.envelope import Enter, Exit
+from ringcast.api.events import Batch, Event, EventsLost, Message, Position, View
+from ringcast.api.inbox import Inbox
+from ringcast.api.outgoing import Item
+from ringcast.core.ids import Level, NodeId
+from ringcast.runtime.errors import NodeStopped, RingcastError
+
+if TYPE_CHECKING:
+    from ringcast.api.node import Node
+
+
+class WouldBlock(RingcastError):
+    """``send_nowait`` found no room; await ``send`` instead, or try again later."""
+
+
+class NotJoined(RingcastError):
+    """The group was used outside its ``async with`` block."""
+
+
+class MessageTooLarge(RingcastError):
+    """A body is larger than the ring's ``max_message``."""
+
+
+class Group:
+    """A named group on the node's ring; made by ``node.join(name)``.
+
+    All members see the same messages and views in the same order. One task at a time may read.
+    """
+
+    def __init__(self, node: Node, name: str, soft: int, hard: int) -> None:
+        self.name = name
+        self._node = node
+        self._inbox = Inbox(soft, hard)
+        self._joined = False
+        self._in: asyncio.Future[None] | None = None
+        self._ready: list[Batch | View | EventsLost] = []
+
+    # --- membership ------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Group:
+        await self.join()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.leave()
+
+    async def join(self) -> None:
+        """Become a member; returns when the group's members know."""
+        self._node.register(self)
+        self._in = asyncio.get_running_loop().create_future()
+        self._node.outgoing.say(Enter(self.name))
+        try:
+            await self._in
+        except BaseException:
+            self._node.forget(self)
+            raise
+        self._joined = True
+
+    async def leave(self) -> None:
+        """Leave the group; messages sent before are delivered to the others first."""
+        if self._joined:
+            self._joined = False
+            if self._node.running:
+                self._node.outgoing.put(Item(self.name, Level.AGREED, (), word=Exit(self.name)))
+            self._node.forget(self)
+            self._inbox.close()
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        """The members as of the newest event that has arrived."""
+        return self._node.members(self.name)
+
+    # --- sending ---------------------------------------------------------------------------
+
+    async def send(self, body: bytes, level: Level = Level.AGREED) -> Position:
+        """Broadcast ``body``; its position in the order, once it is delivered here.
+
+        Waits while the ring's window is full. When cancelled, the message may still be sent.
+        """
+        return await self.send_many((body,), level)
+
+    async def send_many(self, bodies: Iterable[bytes], level: Level = Level.AGREED) -> Position:
+        """Broadcast several bodies in this order, packed; the position of the last one."""
+        taken = tuple(bodies)
+        self._check(taken)
+        await self._node.outgoing.room()
+        done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
+        self._node.outgoing.put(Item(self.name, level, taken, done))
+        return await done
+
+    def send_nowait(self, body: bytes, level: Level = Level.AGREED) -> None:
+        """Broadcast ``body`` without waiting for anything; WouldBlock if there is no room."""
+        self._check((body,))
+        self._node.outgoing.check()
+        if self._node.outgoing.full:
+            raise WouldBlock(f"too much is queued for {self.name!r}; await group.send() instead")
+        self._node.outgoing.put(Item(self.name, level, (body,)))
+
+    def _check(self, bodies: tuple[bytes, ...]) -> None:
+        if not self._joined:
+            raise NotJoined(f"not a member of {self.name!r}: use 'async with node.join(...)'")
+        if not bodies:
+            raise ValueError("nothing to send")
+        largest = max(map(len, bodies))
+        if largest > self._node.max_message:
+            raise MessageTooLarge(
+                f"{largest} bytes, but max_message is {self._node.max_message}; send it in "
+                "pieces or raise the setting on every node"
+            )
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self.events()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Messages and views, one by one, until the group is left or the node ends."""
+        async for events in self.batches():
+            for event in events:
+                if type(event) is Batch:
+                    at = event.position
+                    for i, body in enumerate(event.bodies, at.index):
+                        place = Position(at.ring, at.seq, i)
+                        yield Message(event.sender, body, place, event.level)
+                else:
+                    yield event  # type: ignore[misc]
+
+    async def batches(self) -> AsyncIterator[list[Batch | View | EventsLost]]:
+        """All that has arrived, at once: the fast way to read."""
+        while events := await self._inbox.take():
+            self._node.relieved()
+            yield events
+
+    # --- for the node ----------------------------------------------------------------------
+
+    def push(self, event: Batch | View) -> None:
+        """An event in order; the first view that holds us completes ``join``."""
+        self._inbox.push(event)
+        if self._in is not None and type(event) is View and not self._in.done():
+            self._in.set_result(None)
+
+    def wake(self) -> None:
+        """Let the reader run."""
+        self._inbox.wake()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the reader has fallen behind."""
+        return self._inbox.crowded
+
+    def end(self, reason: str) -> None:
+        """The node has ended."""
+        error = NodeStopped(f"the node has stopped: {reason}")
+        if self._in is not None and not self._in.done():
+            self._in.set_exception(error)
+        self._inbox.close(None if reason == "closed" else error)

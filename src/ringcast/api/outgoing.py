@@ -1,0 +1,162 @@
+"""From ``send`` to the ring: bodies wait here, bounded, and leave packed.
+
+What is sent within one turn of the event loop leaves together in as few envelopes as fit a
+frame each, so the ring's per-message work is done once a frame. Nothing waits for more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import msgspec
+
+from ringcast.api import envelope
+from ringcast.api.envelope import Data, Envelope
+from ringcast.api.events import Position
+from ringcast.blocks.packing import item_bytes
+from ringcast.core.ids import Level
+from ringcast.runtime.errors import NodeStopped
+from ringcast.runtime.host import Host
+
+MOST_MESSAGES = 20_000
+MOST_BYTES = 64 * 2**20
+
+
+class Item(msgspec.Struct, gc=False):
+    """Bodies accepted from the application, and who waits for the last one's position."""
+
+    group: str
+    level: Level
+    bodies: tuple[bytes, ...]
+    done: asyncio.Future[Position] | None = None
+    word: Envelope | None = None
+    """A word of our own that must keep its place among the bodies."""
+
+
+class Outgoing:
+    """The queue between the application and the machine."""
+
+    def __init__(self, host: Host, budget: int) -> None:
+        self._host = host
+        self._budget = budget
+        self._items: deque[Item] = deque()
+        self._words: deque[Envelope] = deque()
+        self._messages = self._bytes = 0
+        self._submitted = self._delivered = 0
+        self._waiters: dict[int, list[tuple[int, asyncio.Future[Position]]]] = {}
+        """By submission number: index of the body in its envelope, and who waits for it."""
+        self._room = asyncio.Event()
+        self._room.set()
+        self._scheduled = False
+
+    @property
+    def full(self) -> bool:
+        """Whether the application must wait."""
+        return self._messages >= MOST_MESSAGES or self._bytes >= MOST_BYTES
+
+    async def room(self) -> None:
+        """Wait until there is room."""
+        while self.full:
+            self._room.clear()
+            await self._room.wait()
+        self.check()
+
+    def check(self) -> None:
+        """Raise if nothing can be sent any more."""
+        if self._host.stopped is not None:
+            raise NodeStopped(f"the node has stopped: {self._host.stopped}")
+
+    def put(self, item: Item) -> None:
+        """Accept bodies; they leave at the end of this turn of the loop."""
+        self._items.append(item)
+        self._messages += len(item.bodies)
+        self._bytes += sum(map(len, item.bodies))
+        self._schedule()
+
+    def say(self, word: Envelope) -> None:
+        """Send a word of our own (who is in which group), ahead of what waits here."""
+        self._words.append(word)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """Never flush from within an upcall: the machine's effects are being carried out."""
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Give the machine as much as it takes."""
+        self._scheduled = False
+        while self._host.ready and (self._words or self._items):
+            if self._words:
+                self._submit([self._words.popleft()], Level.AGREED)
+            elif (word := self._items[0].word) is not None:
+                self._items.popleft()
+                self._submit([word], Level.AGREED)
+            else:
+                self._flush_some()
+        if not self.full:
+            self._room.set()
+
+    def _flush_some(self) -> None:
+        """Everything at the head that is for one group at one level, packed."""
+        items = self._items
+        group, level = items[0].group, items[0].level
+        room = self._budget - envelope.OVERHEAD - len(group)
+        frames: list[Envelope] = []
+        bodies: list[bytes] = []
+        left = room
+        first = self._submitted + 1
+        while items and len(frames) < 64:
+            item = items[0]
+            if item.word is not None or item.group != group or item.level is not level:
+                break
+            items.popleft()
+            self._messages -= len(item.bodies)
+            for body in item.bodies:
+                size = item_bytes(body)
+                self._bytes -= len(body)
+                if size > left and bodies:
+                    frames.append(Data(group, tuple(bodies)))
+                    bodies, left = [], room
+                bodies.append(body)
+                left -= size
+            if item.done is not None:
+                waiting = self._waiters.setdefault(first + len(frames), [])
+                waiting.append((len(bodies) - 1, item.done))
+        if bodies:
+            frames.append(Data(group, tuple(bodies)))
+        self._submit(frames, level)
+
+    def _submit(self, envelopes: list[Envelope], level: Level) -> None:
+        self._submitted += len(envelopes)
+        self._host.submit(tuple(map(envelope.encode, envelopes)), level)
+
+    def delivered(self, number: int, position: Position) -> None:
+        """Our submission ``number`` was delivered, its first body at ``position``."""
+        self._delivered = number
+        for index, done in self._waiters.pop(number, ()):
+            if not done.done():
+                at = position.index + index
+                done.set_result(Position(position.ring, position.seq, at))
+
+    def fail(self, error: Exception) -> None:
+        """The node has ended: nobody waits any longer."""
+        for waiting in self._waiters.values():
+            for _, done in waiting:
+                if not done.done():
+                    done.set_exception(error)
+        for item in self._items:
+            if item.done is not None and not item.done.done():
+                item.done.set_exception(error)
+        self._waiters.clear()
+        self._items.clear()
+        self._messages = self._bytes = 0
+        self._room.set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was accepted has been delivered here."""
+        waits = self._words or self._items
+        return not waits and self._delivered == self._submitted
