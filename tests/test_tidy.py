@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,9 +30,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checks": {"core"},
     "traces": {"core"},
     "sim": {"core", "blocks", "protocols", "checks", "traces"},
-    "cli": {"core", "blocks", "protocols", "checks", "traces", "sim", ""},
+    "runtime": {"core", "blocks", "protocols", "checks", "traces"},
+    "api": {"core", "blocks", "protocols", "checks", "traces", "runtime"},
+    "": {"api", "core"},
+    "cli": {"", "core", "blocks", "protocols", "checks", "traces", "sim", "runtime", "api"},
 }
-"""Package to the packages below it; ``""`` is ``ringcast`` itself (the version)."""
+"""Package to the packages below it; ``""`` is ``ringcast`` itself, the public names."""
 
 PURE = {"core", "blocks", "protocols", "checks"}
 """Packages that may read neither clock, network, environment nor a global random source."""
@@ -41,7 +45,9 @@ WORLDLY = {
     "socket", "ssl", "subprocess", "threading", "time", "uuid",
 }  # fmt: skip
 
-LONG: dict[str, str] = {}
+LONG: dict[str, str] = {
+    "src/ringcast/sim/scene.py": "one short method for each command of a scenario",
+}
 """Modules over ``LONGEST`` lines, each with the reason why it is not two."""
 LONGEST = 450
 
@@ -139,8 +145,11 @@ RULES = [f"R{n}" for n in range(1, 101)]
 
 
 def test_every_rule_has_a_handler() -> None:
-    tagged = handlers(SRC / "protocols" / "totem_single")
-    assert not sorted(set(RULES) - tagged.keys(), key=number)
+    """Or a reason in rules-totem.toml why the protocol package is not where it acts."""
+    tagged = handlers(SRC / "protocols" / "totem_single").keys()
+    elsewhere = tomllib.loads((ROOT / "docs" / "rules-totem.toml").read_text("utf-8"))["elsewhere"]
+    assert not sorted(set(RULES) - tagged - elsewhere.keys(), key=number)
+    assert not sorted(elsewhere.keys() & tagged, key=number), "these have a handler now"
 
 
 def test_every_rule_has_a_test() -> None:

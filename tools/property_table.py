@@ -1,26 +1,39 @@
-"""README's table of properties by protocol, from what the protocols' sheets claim."""
+"""Tables of properties, from the checks and from what the protocols' sheets claim."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tags import ROOT
 
 import ringcast.protocols  # noqa: F401  (fills the registry)
+from ringcast.checks import PROPERTIES
 from ringcast.core.registry import protocols
 
 
-def table() -> str:
-    """One row a property, one column a protocol."""
+def claims_table() -> str:
+    """One row a property that is claimed, one column a protocol."""
     sheets = protocols()
-    names = list(dict.fromkeys(claim for sheet in sheets for claim in sheet.claims))
     rows = [
-        "| property | " + " | ".join(sheet.name for sheet in sheets) + " |",
-        "| --- |" + " --- |" * len(sheets),
+        "| property | | " + " | ".join(sheet.name for sheet in sheets) + " |",
+        "| --- | --- |" + " --- |" * len(sheets),
     ]
-    for name in names:
-        cells = ["yes" if name in sheet.claims else "" for sheet in sheets]
-        rows.append(f"| {name} | " + " | ".join(cells) + " |")
+    for tag, kind in PROPERTIES.items():
+        cells = ["yes" if tag in sheet.claims else "" for sheet in sheets]
+        if any(cells):
+            rows.append(f"| {tag} | {kind.title} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def checks_table() -> str:
+    """One row a property that can be checked: what it says, and where."""
+    rows = ["| property | what it says | module |", "| --- | --- | --- |"]
+    for tag, kind in PROPERTIES.items():
+        module = sys.modules[kind.__module__]
+        first = (module.__doc__ or "").strip().splitlines()[0]
+        said = first.partition(": ")[2].rstrip(".")
+        rows.append(f"| {tag} | {said} | `{module.__name__.rpartition('.')[2]}` |")
     return "\n".join(rows)
 
 
@@ -30,5 +43,8 @@ def pages() -> dict[Path, str]:
 
 
 def blocks() -> dict[tuple[Path, str], str]:
-    """The marked block of README.md."""
-    return {(ROOT / "README.md", "properties"): table()}
+    """The marked blocks of README.md and docs/checks.md."""
+    return {
+        (ROOT / "README.md", "properties"): claims_table(),
+        (ROOT / "docs" / "checks.md", "checks"): checks_table(),
+    }

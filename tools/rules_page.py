@@ -31,13 +31,19 @@ def listed(names: list[str]) -> str:
     return f"{shown}<br>and {more} more" if more > 0 else shown
 
 
+def own_first(tag: str, names: list[str]) -> list[str]:
+    """Tests named after the rule before those that touch on it."""
+    return sorted(names, key=lambda name: f"_{tag.lower()}_" not in name)
+
+
 def rules_page() -> str:
     """``docs/rules-totem.md``."""
-    rules: dict[str, str] = tomllib.loads(RULES.read_text(encoding="utf-8"))["rules"]
-    where, shown = handlers(PROTOCOL), tests(*TESTS)
+    data: dict[str, dict[str, str]] = tomllib.loads(RULES.read_text(encoding="utf-8"))
+    where, shown, elsewhere = handlers(PROTOCOL), tests(*TESTS), data["elsewhere"]
     rows = [
-        f"| {tag} | {what} | {listed(where.get(tag, []))} | {listed(shown.get(tag, []))} |"
-        for tag, what in rules.items()
+        f"| {tag} | {what} | {elsewhere.get(tag) or listed(where.get(tag, []))} "
+        f"| {listed(own_first(tag, shown.get(tag, [])))} |"
+        for tag, what in data["rules"].items()
     ]
     return HEAD + "\n".join(rows) + "\n"
 

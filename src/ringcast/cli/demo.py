@@ -179,7 +179,7 @@ def command(
                 "from_s": chapter.began_us / 1e6,
                 "to_s": chapter.ended_us / 1e6,
                 "views": [
-                    {"view": str(view), "members": members, "transitional": tr, "at": who}
+                    {"view": str(view), "members": members, "transitional": tr, "at": sorted(who)}
                     for view, members, tr, who in chapter.views
                 ],
                 "delivered": {str(n): times for n, times in sorted(chapter.delivered.items())},

@@ -23,8 +23,8 @@ T = TypeVar("T")
 MOST_SHOWN = 20
 """Violations printed for people; ``--json`` has them all."""
 
-EVERY = 1_000
-"""Without a terminal, progress is a plain line after this many runs."""
+EVERY = 500
+"""Without a terminal, progress is a plain line after the first run and after each so many."""
 
 STYLE = {"valid": "green", "invalid": "bold red", "unknown": "yellow"}
 
@@ -67,8 +67,9 @@ def print_violations(breaches: Sequence[Breach]) -> None:
 
 def print_summary(summary: Summary, verdicts: Mapping[str, str], wall_s: float) -> None:
     """The last lines of a batch: how much was run, and how it came out."""
+    runs = "1 run" if summary.runs == 1 else f"{summary.runs} runs"
     say(
-        f"{summary.runs} run{'s' * (summary.runs != 1)}, {summary.events} events, {summary.deliveries} deliveries, "
+        f"{runs}, {summary.events} events, {summary.deliveries} deliveries, "
         f"{summary.views} views, {summary.simulated_us / 1e6:.1f} s simulated in {wall_s:.1f} s"
     )
     if summary.faults:
@@ -92,7 +93,7 @@ def progress(things: Iterable[T], total: int, quiet: bool) -> Generator[T, None,
     if quiet or not screen.is_terminal:
         for done, thing in enumerate(things, start=1):
             yield thing
-            if not quiet and done % EVERY == 0 and done < total:
+            if not quiet and (done == 1 or done % EVERY == 0):
                 screen.print(f"{done} of {total} runs")
         return
     columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
