@@ -337,11 +337,14 @@ class History:
             return
         self._leave(node, State.LEFT)
         self._pass_by(node, event.view)
-        ring = self._ring(event)
+        ring = self.rings.get(event.view)
+        if ring is None:
+            ring = self._new_ring(event)
+        elif ring.members != event.members or event.view not in node.waiting:
+            # Another membership, or here for the second time: two rings share an id.
+            self.ids_reused = self.ids_reused or self.storage_lost
         span = ring.spans.get(node.id)
         if span is None or span.state is not State.WAITING:
-            # Not a member, or here for the second time: two rings share an id, or will.
-            self.ids_reused = self.ids_reused or self.storage_lost
             span = ring.spans[node.id] = Span(ring, node.id, State.OPEN)
         span.state = State.OPEN
         node.waiting.pop(event.view, None)
@@ -352,13 +355,8 @@ class History:
         if len(self.first_conf) > self._remember:
             self._forget_confs()
 
-    def _ring(self, event: Installed) -> Ring:
+    def _new_ring(self, event: Installed) -> Ring:
         """The ring that ``event`` installs, made known with one span for each member."""
-        ring = self.rings.get(event.view)
-        if ring is not None:
-            if ring.members != event.members:
-                self.ids_reused = self.ids_reused or self.storage_lost
-            return ring
         ring = self.rings[event.view] = Ring(event.view, event.members)
         for id in event.members:
             node = self.known(id)

@@ -1,7 +1,7 @@
 """A small text language for traces, so that a whole story fits in a few lines.
 
 A line is ``p<id>:`` and what that processor does next; lines happen in the order written, one
-microsecond per event. A processor starts when it is first named. ``#`` begins a comment. A line
+microsecond per event. A processor starts when it is first named. ``# `` begins a comment. A line
 ``ring(8,1){1,2}`` stands for a whole formation as it should be: members that have just started
 install their first ring, all agree, and each goes through its transitional configuration.
 
