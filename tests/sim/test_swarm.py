@@ -1,121 +1,92 @@
-"""The swarm: what a seed draws, many seeds at once, and shrinking one that fails."""
+"""Smoke of the swarm: seeds without a violation, repeatable, that hit every kind of fault."""
 
 from __future__ import annotations
 
-import multiprocessing
-from typing import Any
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from msgspec.structs import replace
-from toy import SHEET
 
-from ringcast.sim.batch import CHUNK, Job, Summary, run_batch
-from ringcast.sim.faults import Crash, Drift, Pause, Restart, Resume
-from ringcast.sim.run import RunSpec, prepare, run
-from ringcast.sim.shrink import minimise, shrink
-from ringcast.sim.swarm import EPISODES, FEWEST, MOST, draw
-from ringcast.sim.workload import Poisson
+from ringcast.sim.batch import Summary
+from ringcast.sim.run import RunResult, run
+from ringcast.sim.runfile import load
+from ringcast.sim.swarm import KINDS, draw
 
-assert SHEET.name == "toy"
+SEEDS = tuple(seed for seed in range(152) if seed not in (24, 35))
+"""Without two that saturate large rings and take as long as all the others."""
 
+CHUNKS = tuple(SEEDS[i : i + 25] for i in range(0, len(SEEDS), 25))
 
-def test_draws_are_legal_repeatable_and_within_bounds() -> None:
-    for seed in range(200):
-        spec = draw(seed)
-        assert spec == draw(seed)
-        assert FEWEST <= spec.nodes <= MOST
-        prepare(spec)
+REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.toml"))
 
+FAULTS = {
+    "burst tail", "copy", "crash", "cut", "delay", "drift", "drop", "heal", "link", "loss",
+    "mend", "partition", "pause", "restart", "restart without storage", "resume", "storage fails",
+    "tear",
+}  # fmt: skip
+"""What the kinds of episodes do to a group, as the cluster counts it."""
 
-def test_naming_the_number_of_processors_drawn_changes_nothing() -> None:
-    for seed in range(50):
-        spec = draw(seed)
-        assert draw(seed, nodes=spec.nodes) == spec
+DIGESTS = "import sys; from ringcast.sim.run import run; from ringcast.sim.swarm import draw\n"
+DIGESTS += "print(*[run(draw(int(seed))).digest for seed in sys.argv[1:]])"
 
 
-def test_a_seed_enables_only_some_kinds_and_all_are_enabled_by_some() -> None:
-    drawn = [{type(fault).__name__ for fault in draw(seed).faults} for seed in range(300)]
-    everything = set().union(*drawn)
-    assert len(everything) > len(EPISODES)
-    assert all(len(kinds) < len(everything) for kinds in drawn)
+def broken(result: RunResult) -> str:
+    """The violations of a run, for a failing test."""
+    return "\n".join(f"{v.property}: {v.explanation}\n  {v.repeat}" for v in result.violations)
 
 
-def test_totem_holds_under_a_small_swarm() -> None:
+@pytest.mark.parametrize("seeds", CHUNKS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_seeds_break_nothing(seeds: tuple[int, ...]) -> None:
     summary = Summary()
-    for seed in range(25):
-        summary.add(run(draw(seed)))
-    assert [breach.repeat for breach in summary.violations] == []
-    assert summary.runs == 25
-    assert summary.deliveries > 1000
+    for seed in seeds:
+        result = run(draw(seed))
+        assert not result.violations, broken(result)
+        summary.add(result)
+    assert summary.deliveries > 0
+    assert summary.views > 0
 
 
-def test_a_batch_over_processes_gives_what_one_process_gives() -> None:
-    jobs = [Job(seed, nodes=3) for seed in range(CHUNK + 4)]
-    alone = {result.seed: result.digest for result in run_batch(jobs, workers=1)}
-    shared = {result.seed: result.digest for result in run_batch(jobs, workers=2)}
-    assert alone == shared
-    assert len(alone) == CHUNK + 4
-    assert not multiprocessing.active_children()
+def test_every_kind_of_fault_is_drawn() -> None:
+    faults = [fault for seed in SEEDS for fault in draw(seed).faults]
+    kinds = Counter(type(fault).__name__ for fault in faults)
+    assert len(KINDS) == 12
+    assert kinds.keys() == {
+        "Burst", "Crash", "Cut", "Drift", "Drop", "Heal", "Link", "Loss", "Mend", "Partition",
+        "Pause", "Restart", "Resume", "StorageFail", "Torn",
+    }  # fmt: skip
 
 
-def test_leaving_a_batch_early_ends_its_workers() -> None:
-    results = run_batch((Job(seed, nodes=3) for seed in range(10_000)), workers=2)
-    next(results)
-    assert multiprocessing.active_children()
-    results.close()  # type: ignore[attr-defined]
-    assert not multiprocessing.active_children()
+def test_every_kind_of_fault_takes_effect() -> None:
+    hit: Counter[str] = Counter()
+    for seed in SEEDS:
+        hit.update(run(draw(seed)).faults)
+        if hit.keys() >= FAULTS:
+            return
+    raise AssertionError(f"never hit: {sorted(FAULTS - hit.keys())}")
 
 
-def test_a_batch_can_repeat_one_specification() -> None:
-    spec = RunSpec(protocol="toy", nodes=3, settle=False, duration_us=5_000)
-    results = run_batch([Job(seed, spec=spec) for seed in (4, 5)], workers=1)
-    assert [result.seed for result in results] == [4, 5]
+@pytest.mark.parametrize("seed", [3, 17, 51])
+def test_a_seed_gives_the_same_trace_twice(seed: int) -> None:
+    assert run(draw(seed)).digest == run(draw(seed)).digest
 
 
-@given(st.lists(st.integers(0, 30), unique=True), st.sets(st.integers(0, 30)))
-def test_minimise_keeps_exactly_what_matters(items: list[int], needed: set[int]) -> None:
-    relevant = needed & set(items)
-    assert set(minimise(items, lambda rest: relevant <= set(rest))) == relevant
-
-
-def test_shrinking_leaves_out_what_does_not_matter() -> None:
-    faults: tuple[Any, ...] = (
-        Drift(0, 1, 50),
-        Pause(1_000, 3),
-        Resume(2_000, 3),
-        Crash(5_000, 2),
-        Restart(6_000, 2),
-        Pause(7_000, 1),
-        Resume(8_000, 1),
+@pytest.mark.parametrize("hash_seed", ["0", "4711"])
+def test_a_seed_gives_the_same_trace_in_another_process(hash_seed: str) -> None:
+    seeds = (3, 17, 51)
+    done = subprocess.run(
+        [sys.executable, "-c", DIGESTS, *map(str, seeds)],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    spec = RunSpec(
-        protocol="toy",
-        nodes=3,
-        duration_us=60_000,
-        config={"raise_at": 3},
-        workload=(Poisson(rate=200, start_us=10_000), Poisson(rate=100, start_us=40_000)),
-        faults=faults,
-        swarm=True,
-    )
-    small = shrink(spec)
-    assert small.breach.property == "no-crash"
-    assert small.spec.faults == ()
-    assert len(small.spec.workload) == 1
-    assert len(small.spec.workload[0].senders) in (1, 2)
-    assert not small.spec.swarm
-    assert run(small.spec).violations == (small.breach,)
+    assert done.stdout.split() == [run(draw(seed)).digest for seed in seeds]
 
 
-def test_shrinking_stops_at_its_budget_and_refuses_what_does_not_fail() -> None:
-    failing = RunSpec(
-        protocol="toy",
-        nodes=3,
-        duration_us=60_000,
-        config={"raise_at": 2},
-        workload=(Poisson(rate=500),),
-    )
-    assert shrink(failing, budget=3).runs == 3
-    with pytest.raises(ValueError, match="breaks no property"):
-        shrink(replace(failing, config={}, settle=False))
+@pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
+def test_bugs_do_not_come_back(path: Path) -> None:
+    result = run(load(path), repeat=f"ringcast sim {path.relative_to(Path(__file__).parents[2])}")
+    assert not result.violations, f"{path.name}\n{broken(result)}"
