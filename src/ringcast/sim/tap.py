@@ -161,7 +161,7 @@ class Tap:
         if "times" in self.kinds:
             text = f"{(self._now_us() - self._mark_us) / 1000:.1f}ms {text}"
         if len(self.lines) < MOST_LINES:
-            self.lines.append(text)
+            self.lines.append(text.rstrip())
         elif len(self.lines) == MOST_LINES:
             self.lines.append("... and more")
 
