@@ -23,7 +23,7 @@ demo: setup ## a simulated group through load, a crash, a partition and a remerg
 test: lint types pytest ## lint, types and the whole test suite
 
 lint: setup ## ruff
-	@$(BIN)/ruff check src tests tools
+	@$(BIN)/ruff check src tests tools bench
 
 types: setup ## mypy, strict
 	@$(BIN)/mypy
@@ -35,7 +35,7 @@ sim: setup ## swarm seeds over all cores (SEEDS=0..1000)
 	@$(BIN)/ringcast sim --seeds $(SEEDS) --faults swarm --coverage
 
 bench: setup ## the simulator's speed, SimPy's beside it
-	@for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
+	@$(BIN)/python bench/run.py
 
 docs: setup ## write the generated pages and tables anew
 	@$(BIN)/python tools/pages.py
