@@ -81,6 +81,7 @@ def test_a_violation_fails_a_scenario_that_shows_what_it_should() -> None:
         ("ring totem n=many\n----\nok\n", "Expected `int`"),
         ("ring totem n=3\nload rain\n----\nok\n", "Invalid value 'rain'"),
         ("ring totem n=3\ninject 1->2 [9]\n----\nok\n", "Invalid value 9"),
+        ("ring totem n=3\nvisit p1\n----\nok\n", "words are missing; it is written ``visit p1 2``"),
         ("ring totem n=3\n", "commands without a line"),
         ("# only words\n", "nothing to do"),
     ],

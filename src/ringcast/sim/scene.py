@@ -1,12 +1,11 @@
 """Scene: the commands of a scenario, carried out on a simulated group.
 
-``COMMANDS`` lists them; the page on scenarios explains each with an example. A command that makes
-no sense raises ``ValueError`` with a sentence for the author of the file.
+``COMMANDS`` lists them, and each one's docstring shows how it is written. A command that makes no
+sense raises ``ValueError`` with a sentence for the author of the file.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
@@ -24,16 +23,21 @@ from ringcast.sim.model import BurstTail, LinkModel
 from ringcast.sim.network import Tamper
 from ringcast.sim.run import RunSpec, prepare
 from ringcast.sim.tap import KINDS, Tap, plain, plain_set
+from ringcast.sim.words import (
+    SIZE,
+    WORD,
+    arrow,
+    duration_us,
+    is_node,
+    members,
+    processors,
+    settings,
+    times,
+)
 from ringcast.sim.workload import Workload
 
 LONGEST_WAIT_US = 120_000_000
 """An ``until`` that is not fulfilled in this simulated time never will be."""
-
-_WORD = re.compile(r'"[^"]*"|\S+')
-_ARROW = re.compile(r"(\*|\d+)->(\*|\d+)$")
-_TIME = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)$")
-_SIZE = re.compile(r"(\d+)B$")
-_UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 
 class Scene:
@@ -51,13 +55,16 @@ class Scene:
 
     def do(self, line: str) -> None:
         """Carry out one command."""
-        name, *words = _WORD.findall(line)
+        name, *words = WORD.findall(line)
         command = COMMANDS.get(name)
         if command is None:
             raise ValueError(f"no command {name!r}; there are {', '.join(sorted(COMMANDS))}")
         if self._cluster is None and name not in ("ring", "log", "frames"):
             raise ValueError("the first command must be 'ring'")
-        command(self, words)
+        try:
+            command(self, words)
+        except IndexError:
+            raise ValueError(f"words are missing; it is written {command.__doc__}") from None
 
     def end(self) -> None:
         """The scenario is over: tell the checks."""
@@ -149,11 +156,10 @@ class Scene:
         40 times; now, or at random moments of that time."""
         level = Level.SAFE if "safe" in words else Level.AGREED
         within_us = self._duration_us(words[-1]) if words[-2:-1] == ["within"] else 0
-        nodes = self._nodes([word for word in words if word == "all" or re.match(r"p\d+$", word)])
-        times = next((int(word[1:]) for word in words if re.match(r"x\d+$", word)), 1)
-        wanted = [word for word in words if word.startswith('"') or _SIZE.match(word)]
+        nodes = self._nodes([word for word in words if is_node(word)])
+        wanted = [word for word in words if word.startswith('"') or SIZE.match(word)]
         for node in nodes:
-            for word in wanted * times:
+            for word in wanted * times(words):
                 message = (node, self._body(word), level)
                 if within_us:
                     at_us = self.cluster.now_us + self._chance.randrange(within_us)
@@ -181,7 +187,7 @@ class Scene:
                 self._loads.pop().stop()
             return
         fields = {"kind": words[0] if words else "", **settings(words[1:])}
-        work = msgspec.convert(fields, Workload)  # type: ignore[call-overload]
+        work = msgspec.convert(fields, Workload)
         self._loads += load.start([work], self.cluster, f"{self._spec.seed}/{len(self._loads)}")
 
     def inject(self, words: list[str]) -> None:
@@ -257,8 +263,8 @@ class Scene:
         for word in words[2:]:
             if word == "always":
                 count = 0
-            elif re.match(r"x\d+$", word):
-                count = int(word[1:])
+            elif word.startswith("x"):
+                count = times([word])
             elif word != "once":
                 delay_us = self._duration_us(word)
         message = "" if words[0] == "*" else words[0]
@@ -336,11 +342,12 @@ class Scene:
 
     def log(self, words: list[str]) -> None:
         """``log views deliveries phases ... [p1 ...]``: the lines wanted from here on."""
-        kinds = [word for word in words if not re.match(r"p\d+$", word)]
+        kinds = [word for word in words if not is_node(word)]
         if strange := [word for word in kinds if word not in (*KINDS, "off")]:
             raise ValueError(f"no log of {strange[0]!r}; there are {', '.join(KINDS)}, off")
         self.tap.kinds = frozenset(kinds) - {"off"}
-        self.tap.nodes = frozenset(int(word[1:]) for word in words if word not in kinds)
+        names = [word for word in words if word not in kinds]
+        self.tap.nodes = frozenset(self._nodes(names) if names else ())
 
     def frames(self, words: list[str]) -> None:
         """``frames Token visit seq aru``: also show these frames when sent; ``frames off``."""
@@ -351,7 +358,7 @@ class Scene:
 
     def show(self, words: list[str]) -> None:
         """``show p1 my_aru phase``: from the machine's snapshot."""
-        names = [word for word in words if re.match(r"p\d+$", word) or word == "all"]
+        names = [word for word in words if is_node(word)]
         fields = [word for word in words if word not in names]
         for node in self._nodes(names):
             if self.cluster.nodes[node].machine is None:
@@ -380,63 +387,15 @@ class Scene:
             text = f"{plain_set(nodes)} delivered {len(order)} messages{whose if order else ''}"
             self.tap.lines.append(text)
 
-    # Words.
-
-    def _nodes(self, words: Iterable[str]) -> tuple[NodeId, ...]:
-        """``p1 p2``; none or ``all`` is everybody."""
-        found: list[NodeId] = []
-        for word in words:
-            if word == "all":
-                return self.cluster.ids
-            if not re.match(r"p\d+$", word) or int(word[1:]) not in self.cluster.ids:
-                raise ValueError(f"no processor {word!r}; there are p1 .. p{self.cluster.ids[-1]}")
-            found.append(int(word[1:]))
-        return tuple(found) or self.cluster.ids
+    def _nodes(self, names: Iterable[str]) -> tuple[NodeId, ...]:
+        return processors(names, self.cluster.ids)
 
     def _arrow(self, word: str) -> tuple[int, int]:
-        found = _ARROW.match(word)
-        if found is None:
-            raise ValueError(f"{word!r} is not of the form 1->2 or *->2")
-        src, dst = (0 if end == "*" else int(end) for end in found.groups())
-        if strangers := {src, dst} - {0, *self.cluster.ids}:
-            raise ValueError(f"no processor {sorted(strangers)[0]}")
-        return src, dst
+        return arrow(word, self.cluster.ids)
 
     def _duration_us(self, word: str) -> int:
-        total = 0
-        for term in word.split("+"):
-            name, _, times = term.partition("*")
-            if found := _TIME.match(name):
-                us = int(float(found[1]) * _UNIT_US[found[2]])
-            elif name == "bound":
-                us = self.cluster.sheet.progress_bound_us(self._config, len(self.cluster.ids))
-            else:
-                us = getattr(self._config, f"{name}_us", None)
-                if us is None:
-                    raise ValueError(f"{name!r} is neither a time such as 50ms nor a timer")
-            total += us * int(times or 1)
-        return total
-
-
-def members(word: str) -> tuple[NodeId, ...]:
-    """``{1,2}``"""
-    if not re.match(r"\{\d+(,\d+)*\}$", word):
-        raise ValueError(f"{word!r} is not of the form {{1,2}}")
-    return tuple(sorted(int(node) for node in word[1:-1].split(",")))
-
-
-def settings(words: Iterable[str]) -> dict[str, Any]:
-    """``key=value`` words; a value that JSON does not know is a string."""
-    found: dict[str, Any] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise ValueError(f"{word!r} is not of the form key=value")
-        try:
-            found[key] = msgspec.json.decode(value)
-        except msgspec.DecodeError:
-            found[key] = value
-    return found
+        bound_us = self.cluster.sheet.progress_bound_us(self._config, len(self.cluster.ids))
+        return duration_us(word, self._config, bound_us)
 
 
 COMMANDS: dict[str, Callable[[Scene, list[str]], None]] = {
