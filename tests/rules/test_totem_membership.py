@@ -87,12 +87,18 @@ def test_r31_any_other_join_leads_to_gather_even_if_nothing_changed(bench: Bench
 
 
 def test_r31_the_sets_are_merged_first(bench: Bench) -> None:
-    """F4.4, R40: a member's fail_set is adopted, a stranger's only outside my ring."""
+    """F4.4, R40: the fail_set of a member is adopted, and a stranger's as far as it is its own."""
     bench.receive(2, bench.join(3, (1, 2, 3, 4), fail=(1,)), src=3)
     assert bench[2].snapshot()["proc_set"] == (1, 2, 3, 4)
     assert bench[2].snapshot()["fail_set"] == (1,)
-    bench.receive(1, bench.join(9, (3, 8, 9), fail=(3, 8)), src=9)
+    bench.receive(1, bench.join(9, (8, 9), fail=(8,)), src=9)
     assert bench[1].snapshot()["fail_set"] == (8,)
+
+
+def test_r30_ext_a_stranger_that_gave_up_a_member_of_mine_is_ignored(bench: Bench) -> None:
+    """R30 ext: it cannot agree with us now; its Join would end the ring for nothing."""
+    assert only_dropped(bench.receive(1, bench.join(9, (3, 8, 9), fail=(3, 8)), src=9))
+    assert bench[1].phase is Phase.OPERATIONAL
 
 
 def test_r32_every_wellformed_join_raises_the_largest_known_number(bench: Bench) -> None:

@@ -50,6 +50,9 @@ def recovering(
     bench.to_gather().to_phase(me, Phase.COMMIT)
     bench.lose()
     before = me - 1 or 3
+    signed = bench[me].my_signature
+    assert signed is not None
+    entries = (*entries[: me - 1], signed, *entries[me:])
     return bench, bench.receive(me, CommitToken(NEW, 3, (1, 2, 3), entries), src=before)
 
 
@@ -128,11 +131,20 @@ def test_r58_flags_of_different_recoveries_are_a_broken_invariant() -> None:
     """G17: equal flags mean equal sets only if they were set in the same recovery."""
     bench = received_then_lost().to_phase(2, Phase.COMMIT)
     bench.lose()
-    token = CommitToken(
-        ViewId(16, 1), 2, (1, 2), (entry(1, 1, done=NEW), entry(1, 1, done=ViewId(8, 2)))
-    )
+    mine = bench[2].my_signature
+    assert mine is not None
+    token = CommitToken(ViewId(16, 1), 2, (1, 2), (entry(1, 1, done=ViewId(8, 2)), mine))
     (reason,) = stops(bench.receive(2, token, src=1))
     assert reason.startswith("broken invariant")
+
+
+def test_r55_ext_a_commit_token_of_an_earlier_life_is_refused() -> None:
+    """G38 ext: after losing its storage a processor may meet what it signed before."""
+    bench = received_then_lost().to_phase(2, Phase.COMMIT)
+    bench.lose()
+    token = CommitToken(ViewId(16, 1), 2, (1, 2), (entry(1, 1), entry(0, 0)))
+    assert only_dropped(bench.receive(2, token, src=1))
+    assert bench[2].phase is Phase.COMMIT
 
 
 def representative(held: Iterable[int] = ()) -> tuple[Bench, list[Effect]]:

@@ -50,7 +50,8 @@ def sign(p: Processor, env: Env, token: CommitToken) -> None:
     """R49: add my entry; the rotation count of this attempt starts here."""
     p.change_phase(env, Phase.COMMIT, "totem R49", f"ring {token.ring_id}")
     p.my_rotation_count = 0
-    entries = (*token.entries, my_entry(p))
+    p.my_signature = my_entry(p)
+    entries = (*token.entries, p.my_signature)
     signed = CommitToken(token.ring_id, p.my_token_seq, token.memb, entries)
     tokens.forward(p, env, signed, token.memb)
 
@@ -81,11 +82,17 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
 
 
 def on_commit_token(p: Processor, env: Env, event: Received) -> None:
-    """R55, G2: the second rotation; a copy of the first must not pass, entries would be missing."""
+    """R55, G2: the second rotation; a copy of the first must not pass, entries would be missing.
+
+    G38 ext: nor one that an earlier life of mine signed, before it lost its storage.
+    """
     token = event.message
     assert isinstance(token, CommitToken)
     if tokens.stale(p, token) or token.memb_index != len(token.memb):
         env.drop("totem R55", "a Commit token that does not fit")
+        return
+    if token.memb != p.my_new_memb or token.entries[token.memb.index(p.me)] != p.my_signature:
+        env.drop("totem R55", "a Commit token I did not sign")
         return
     recovery.enter(p, env, token)
 

@@ -147,7 +147,11 @@ def on_announce(p: Processor, env: Env, event: Received) -> None:
 
 
 def on_join(p: Processor, env: Env, event: Received) -> None:
-    """R30, R31, G10: ignore what is late or excludes me; any other Join ends this ring."""
+    """R30, R31, G10: ignore what is late or excludes me; any other Join ends this ring.
+
+    R30 ext: an outsider that has given up a member of my ring cannot agree with us before it
+    has a ring of its own; its Join would end ours for nothing, and again and again.
+    """
     join = event.message
     assert isinstance(join, Join)
     if p.me in join.fail_set:
@@ -155,6 +159,9 @@ def on_join(p: Processor, env: Env, event: Received) -> None:
         return
     if join.sender_id in p.my_proc_set and join.ring_seq < p.my_ring_id.seq:
         env.drop("totem R30", "a late Join")
+        return
+    if join.sender_id not in p.my_memb and not p.my_proc_set.isdisjoint(join.fail_set):
+        env.drop("totem R30", "an outsider's Join that excludes a member of mine")
         return
     if gather.keep_out(p, env, join.sender_id):
         return

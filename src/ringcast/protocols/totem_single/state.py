@@ -20,6 +20,7 @@ from ringcast.protocols.totem_single.hearing import Ears
 from ringcast.protocols.totem_single.messages import (
     CommitToken,
     Encapsulated,
+    Entry,
     Join,
     Regular,
     RingId,
@@ -162,6 +163,7 @@ class Processor(Machine):
         self.shunned: dict[NodeId, tuple[int, int]] = {}  # R95: until when, next interval
 
         # The token.
+        self.my_signature: Entry | None = None  # my entry in the Commit token (R49)
         self.my_token_seq = 0
         self.last_sent: tuple[NodeId, Token | CommitToken]  # the token as passed on, for R25
         self.held_token: Token | None = None  # R92
