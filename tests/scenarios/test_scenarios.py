@@ -99,5 +99,13 @@ def test_what_never_happens_is_a_line_of_the_output() -> None:
 
 
 def test_every_command_says_how_it_is_written() -> None:
+    page = (FOLDER.parents[1] / "docs" / "scenarios.md").read_text("utf-8")
     for name, command in COMMANDS.items():
         assert f"``{name}" in (command.__doc__ or ""), name
+        assert f"`{name}" in page, name
+
+
+def test_the_example_of_the_page_is_true() -> None:
+    page = (FOLDER.parents[1] / "docs" / "scenarios.md").read_text("utf-8")
+    result = run_text(page.split("```\n")[1])
+    assert result.ok, result.diff
