@@ -51,8 +51,6 @@ class Latency(msgspec.Struct, frozen=True):
     """From submission to delivery, averaged over the processors, the sender among them."""
     last: float
     """From submission to delivery at the last processor."""
-    theory: float
-    """What ``mean`` should be for agreed delivery by polling theory (``agreed_by_theory``)."""
 
 
 class Outage(msgspec.Struct, frozen=True):
@@ -157,29 +155,7 @@ def latency(rate: float, seconds: float, nodes: int = 5, safe: bool = False) -> 
         rotation=fmean(rotations) / 1e3,
         mean=fmean(fmean(times) for times in whole) / 1e3,
         last=fmean(max(times) for times in whole) / 1e3,
-        theory=agreed_by_theory(cluster, rate, rotations),
     )
-
-
-def agreed_by_theory(cluster: Cluster, rate: float, rotations: list[int]) -> float:
-    """Mean agreed latency in ms, if each visit serves what is queued when the token arrives.
-
-    That is a polling system with gated service. With the mean residual rotation
-    ``R = E[T^2] / 2E[T]`` and a processor's own load ``rho``, a message waits ``(1 + rho) R`` for
-    the medium. The others have it a wire and a receive time later, its sender after the rest of
-    its visit (``rho R`` more messages, and the token), because it delivers last (totem R21).
-    """
-    model, nodes = cluster.network.model, len(cluster.ids)
-    assert model.cpu is not None
-    size = 1000 + 64 + 15
-    send_us = model.cpu.send_us + model.cpu.send_us_per_byte * size
-    receive_us = model.cpu.receive_us + model.cpu.receive_us_per_byte * size
-    wire_us = (size + model.overhead_bytes) * 8e6 / model.link.bandwidth_bps
-    residual_us = fmean(t * t for t in rotations) / (2 * fmean(rotations))
-    rho = rate / nodes * send_us / 1e6
-    others_us = (1 + rho) * residual_us + wire_us + receive_us
-    own_us = (1 + 2 * rho) * residual_us + send_us + model.cpu.unicast_send_us
-    return ((nodes - 1) * others_us + own_us) / nodes / 1e3
 
 
 def token_loss(seed: int, resend: bool) -> Outage:
