@@ -25,10 +25,10 @@ MINUTE_US = 60_000_000
 def held(thing: object) -> int:
     """Elements of all containers that can be reached from a machine."""
     seen: set[int] = set()
-    todo: list[object] = [thing]
+    waiting: list[object] = [thing]
     total = 0
-    while todo:
-        one = todo.pop()
+    while waiting:
+        one = waiting.pop()
         if isinstance(one, str | bytes | int | float | type | None) or id(one) in seen:
             continue
         seen.add(id(one))
@@ -42,7 +42,7 @@ def held(thing: object) -> int:
             names = [*getattr(one, "__dict__", ()), *getattr(type(one), "__slots__", ())]
             parts = [getattr(one, name) for name in names if hasattr(one, name)]
         total += len(parts)
-        todo += parts
+        waiting += parts
     return total
 
 
