@@ -29,19 +29,10 @@ from ringcast.core.effects import (
     Stop,
 )
 from ringcast.core.env import Env
-from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.ids import Level, NodeId
 from ringcast.core.inputs import Input, Received, Started, Submitted, Timer, TimerFired
 from ringcast.core.machine import Machine, name
-from ringcast.core.trace import (
-    Crashed,
-    Delivered,
-    Installed,
-    Noted,
-    Originated,
-    Restarted,
-    Submit,
-    digests,
-)
+from ringcast.core.scribe import Scribe
 from ringcast.sim.network import Network, wire_bytes
 from ringcast.sim.record import Recorder
 from ringcast.sim.scheduler import TIMER, Scheduler
@@ -82,11 +73,9 @@ class SimNode:
         self._counts = recorder.counts
         self._cpu = network.model.cpu
         self._chance = Random(f"{seed}/world/{node}")
-        self._n = 0
+        self._scribe = Scribe(node, recorder.emit)
         self._env = Env(node, self._chance)
         self.boot = 0
-        self._submitted = 0
-        self._view: ViewId | None = None
         self._idle = False
         self._at_us = 0
         """When the effect being carried out happens; later than now while work takes time."""
@@ -125,13 +114,9 @@ class SimNode:
         self.machine = self._make()
         self._env = Env(self.id, Random(f"{self._seed}/node/{self.id}/{self.incarnation}"))
         self.boot = self._chance.getrandbits(32)
-        self._submitted = 0
-        self._view = None
         self._idle = True
         self._at_us = max(self._at_us, self._scheduler.now_us)
-        self._n += 1
-        kept = storage_kept
-        self._emit(Restarted(self.id, self._n, self._at_us, self.incarnation, kept))
+        self._scribe.started(self._at_us, self.incarnation, storage_kept)
         self._handle(Started(self.boot, self.storage.read()), 0)
         return True
 
@@ -149,8 +134,7 @@ class SimNode:
         self._deadlines.clear()
         self._armed.clear()
         self._at_us = max(self._at_us, self._scheduler.now_us)
-        self._n += 1
-        self._emit(Crashed(self.id, self._n, self._at_us, reason))
+        self._scribe.crashed(self._at_us, reason)
         return True
 
     def pause(self) -> bool:
@@ -204,13 +188,8 @@ class SimNode:
         if not self.ready:
             return False
         if self._recorder.observers:
-            sizes = tuple([len(body) for body in bodies])
             at_us = max(self._at_us, self._scheduler.now_us)
-            self._n += 1
-            self._emit(
-                Submit(self.id, self._n, at_us, self.incarnation, self._submitted + 1, level, sizes)
-            )
-        self._submitted += len(bodies)
+            self._scribe.submitted(at_us, bodies, level)
         self._counts.submitted += len(bodies)
         self._handle(Submitted(bodies, level), 0)
         return True
@@ -336,9 +315,6 @@ class SimNode:
         self._scheduler.halted = True
         self.crash(reason)
 
-    def _emit(self, event: Any) -> None:
-        self._recorder.emit(event)
-
     def _send(self, effect: Send) -> None:
         frame = Received(self.id, self.boot, effect.message)
         cpu = self._cpu
@@ -387,50 +363,17 @@ class SimNode:
             self.crash(str(failure))
 
     def _originate(self, effect: Originate) -> None:
-        self._n += 1
         if self._recorder.observers:
-            batch = effect.batch
-            head = (self.id, self._n, self._at_us, batch.ring, batch.seq, batch.level, batch.first)
-            self._emit(Originated(*head, digests(batch)))
+            self._scribe.originated(self._at_us, effect)
 
     def _deliver(self, effect: Deliver) -> None:
-        batch = effect.batch
-        self._n += 1
-        self._counts.deliveries += len(batch.bodies)
+        self._counts.deliveries += len(effect.batch.bodies)
         if self._recorder.observers:
-            self._emit(
-                Delivered(
-                    self.id,
-                    self._n,
-                    self._at_us,
-                    effect.view,
-                    batch.ring,
-                    batch.seq,
-                    batch.sender,
-                    batch.level,
-                    batch.first,
-                    digests(batch),
-                )
-            )
+            self._scribe.delivered(self._at_us, effect)
 
     def _install_view(self, effect: InstallView) -> None:
-        self._n += 1
         self._counts.views += 1
-        prev, self._view = self._view, effect.view
-        self._emit(
-            Installed(
-                self.id,
-                self._n,
-                self._at_us,
-                effect.view,
-                effect.members,
-                effect.transitional,
-                effect.ring,
-                effect.seq,
-                effect.conf_id,
-                prev,
-            )
-        )
+        self._scribe.installed(self._at_us, effect)
 
     def _stop(self, effect: Stop) -> None:
         if effect is TORN:
@@ -442,7 +385,5 @@ class SimNode:
             self.crash(effect.reason)
 
     def _note(self, effect: Note) -> None:
-        self._n += 1
         if self._recorder.observers:
-            head = (self.id, self._n, self._at_us, effect.rule, effect.what, effect.text)
-            self._emit(Noted(*head, effect.view, effect.members))
+            self._scribe.noted(self._at_us, effect)
