@@ -49,7 +49,7 @@ LONG: dict[str, str] = {}
 """Modules over ``LONGEST`` lines, each with the reason why it is not two."""
 LONGEST = 450
 
-LEFT_OVER = re.compile(r"\b(TODO|FIXME|XXX)\b|fig\. ?\?", re.IGNORECASE)
+LEFT_OVER = re.compile(r"\b(TODO|FIXME|XXX)\b|[Ff]ig\. ?\?")
 
 
 def package_of(path: Path) -> str:
