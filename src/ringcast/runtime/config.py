@@ -17,7 +17,7 @@ from ringcast.runtime.wire import OVERHEAD
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One node. Only ``id``, ``bind`` and a way to find the others are needed."""
+    """One node. Only ``id``, ``bind``, ``state_dir`` and a way to find the others are needed."""
 
     id: NodeId
     """Permanent and unique in the group."""
@@ -77,7 +77,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def bind_address(self) -> Address:
         """Where to listen."""
-        return address.parse(self.bind, "bind")
+        return address.parse(self.bind, "bind", least_port=0)
 
     @property
     def peer_addresses(self) -> dict[NodeId, Address]:
@@ -88,6 +88,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def check(self) -> NodeConfig:
         """Everything that can be wrong without opening a socket; returns self."""
+        bind = self.bind_address
+        if not self.state_dir:
+            raise ConfigError("state_dir: name a directory of this node's own")
         listed = [address.parse_peer(text, "peers")[0] for text in self.peers]
         if len(set(listed)) != len(listed):
             raise ConfigError("peers: an id is listed twice")
@@ -101,7 +104,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             address.parse(self.multicast, "multicast")
         if self.advertise:
             address.parse(self.advertise, "advertise")
-        if not self.key_file and not self.insecure and not self.bind_address.loopback:
+        elif (self.seeds or self.multicast) and bind.ip is not None and bind.ip.is_unspecified:
+            raise ConfigError(
+                f"bind = {self.bind!r} says nothing that others could send to; give the address "
+                "they should use in advertise"
+            )
+        if not self.key_file and not self.insecure and not bind.loopback:
             raise ConfigError(
                 f"bind = {self.bind!r} is not loopback and there is no key_file; make one with "
                 "'ringcast keygen group.key', or say insecure = true if you mean it"

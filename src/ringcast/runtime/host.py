@@ -8,6 +8,7 @@ earlier. Nothing here knows which protocol runs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,13 +44,13 @@ from ringcast.runtime.shim import Shim
 from ringcast.runtime.store import Store
 from ringcast.runtime.tracelog import TraceLog
 from ringcast.runtime.udp import Udp
-from ringcast.runtime.wire import OVERHEAD, Codec, Lane
+from ringcast.runtime.wire import Codec, Lane
 
 HELLO_S = 1.0
 """How often a node with seeds says where it is."""
 
-STALL_S = 0.02
-"""How long a slow node leaves its socket alone; well below any token timeout."""
+STALL_SHARE = 0.5
+"""How much of the token timeout all members together may stall for readers that are behind."""
 
 
 class Listener(Protocol):
@@ -75,7 +76,6 @@ class Host:
         self.config = config.check()
         self._listener = listener
         self._keys = KeyFile(Path(config.key_file)) if config.key_file else None
-        self._store = Store(Path(config.state_dir))
         self._shim: Shim | None = None
         self._trace: TraceLog | None = None
         self._scribe: Scribe | None = None
@@ -86,15 +86,17 @@ class Host:
         self.stopped: str | None = None
         """Why the machine ended, or None."""
         settings = config.protocol_config
-        try:
-            largest = getattr(settings, "max_packet", 1400) + OVERHEAD + 4096
-            self._udp = Udp(config.bind_address, config.receive_buffer, largest)
+        self._patience_us: int = getattr(settings, "token_loss_us", 100_000)
+        self._stall_s = 0.0
+        with contextlib.ExitStack() as undo:
+            self._store = Store(Path(config.state_dir))
+            undo.callback(self._store.close)
+            self._udp = Udp(config.bind_address, config.receive_buffer)
+            undo.callback(self._udp.close)
             if config.multicast:
                 group = address.parse(config.multicast, "multicast")
                 self._udp.join_multicast(group, config.interface, config.receive_buffer)
-        except BaseException:
-            self._store.close()
-            raise
+            undo.pop_all()  # all is well: nothing to undo
         # Later incarnations have larger boot numbers even if the clock was set back.
         self.boot = max(self._store.values.get("boot", 0) + 1, time.time_ns() // 1000)
         self.machine = config.sheet.make(config.id, settings)
@@ -127,7 +129,7 @@ class Host:
     # --- life ------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open everything and give the machine its first input."""
+        """Open everything and give the machine its first input; call ``close`` if it fails."""
         config = self.config
         stable = {k: v for k, v in self._store.values.items() if k != "boot"}
         incarnation = self._store.values.get("incarnation", 0) + 1
@@ -141,13 +143,14 @@ class Host:
             self._scribe = Scribe(config.id, self._trace, incarnation << 40)
             self._scribe.started(self._wall_us(), incarnation)
         self._loop = loop = asyncio.get_running_loop()
-        self._udp.connect(self._book.addresses())
+        self._keep_house()
         self._udp.start(
             loop, self._codec, self._shim, self._wake, self._receive, self._on_hello, self._quiet
         )
         self._handle(Started(self.boot, stable))
-        self._keep_house()
-        self._arm(self.clock.now_us() + TICK_US)
+        if self.stopped is not None:
+            raise NodeStopped(f"the node could not start: {self.stopped}")
+        self._arm_next()
         self._quiet()
 
     def close(self, reason: str = "closed") -> None:
@@ -177,9 +180,14 @@ class Host:
                 self._shim.reload()
         except RingcastError as error:
             self._codec.refuse(str(error))  # go on with what we have; metrics show it
-        for text in self.config.seeds:
+        self._udp.connect(self._book.addresses())  # a name may have moved, a route appeared
+        if self.config.seeds:
             hello = self._codec.encode(self._book.hello(wants=True), Lane.BROADCAST)
-            self._udp.send_to(address.parse(text, "seeds"), hello)
+            for text in self.config.seeds:
+                self._udp.send_to(address.parse(text, "seeds"), hello)
+        if self.config.multicast:  # tokens are unicast, so addresses must be known here too
+            hello = self._codec.encode(self._book.hello(wants=False), Lane.BROADCAST)
+            self._udp.broadcast(hello)
         if self._trace:
             self._trace.flush()
         period_s = 0.05 if self._shim else HELLO_S
@@ -207,8 +215,7 @@ class Host:
         self._handle(Received(src, boot, message))
 
     def _on_hello(self, hello: Hello) -> None:
-        changed = self._book.learn(hello)
-        if changed:
+        if self._book.learn(hello):
             self._udp.connect(self._book.addresses())
         if hello.wants:
             answer = self._codec.encode(self._book.hello(wants=False), Lane.BROADCAST)
@@ -219,11 +226,20 @@ class Host:
             return
         env = self._env
         env.now_us = self.clock.now_us()
-        self.machine.handle(env, event)
-        if env.effects:
-            acts = self._acts
-            for effect in env.take():
-                acts[type(effect)](effect)
+        try:
+            self.machine.handle(env, event)
+            if env.effects:
+                acts = self._acts
+                for effect in env.take():
+                    acts[type(effect)](effect)
+                    if self.stopped is not None:
+                        return  # what follows depends on what failed
+        except Exception as error:
+            # A defect of ours: this processor must not go on with half a step done.
+            self.stopped = f"a defect: {error!r}"
+            assert self._loop is not None
+            self._loop.call_soon(self.close)
+            raise
 
     def _quiet(self) -> None:
         """The batch is done."""
@@ -231,13 +247,17 @@ class Host:
             self.close()
             return
         self._listener.on_quiet()
-        if self.slow and self._loop is not None:
-            self._udp.rest(STALL_S)
+        if self.slow:
+            self._udp.rest(self._stall_s)
 
     # --- timers ----------------------------------------------------------------------------
 
+    def _arm_next(self) -> None:
+        """At the earliest deadline, or the next tick."""
+        self._arm(min((self.clock.now_us() + TICK_US, *self._deadlines.values())))
+
     def _arm(self, at_us: int) -> None:
-        """Ask the loop for one wake-up, at the earliest deadline or the next tick."""
+        """Ask the loop for one wake-up."""
         assert self._loop is not None
         if self._alarm is not None:
             self._alarm.cancel()
@@ -254,7 +274,7 @@ class Host:
                 del self._deadlines[timer]
                 self._handle(TimerFired(timer))
         if self.stopped is None:
-            self._arm(min((self.clock.now_us() + TICK_US, *self._deadlines.values())))
+            self._arm_next()
         self._quiet()
 
     def _set_timer(self, effect: SetTimer) -> None:
@@ -269,18 +289,16 @@ class Host:
     # --- effects ---------------------------------------------------------------------------
 
     def _send(self, effect: Send) -> None:
-        if self.stopped is None:
-            self._udp.unicast(effect.to, self._codec.encode(effect.message, Lane.UNICAST))
+        self._udp.unicast(effect.to, self._codec.encode(effect.message, Lane.UNICAST))
 
     def _broadcast(self, effect: Broadcast) -> None:
-        if self.stopped is None:
-            self._udp.broadcast(self._codec.encode(effect.message, Lane.BROADCAST))
+        self._udp.broadcast(self._codec.encode(effect.message, Lane.BROADCAST))
 
     def _persist(self, effect: Persist) -> None:
         try:
             self._store.persist(effect.key, effect.value)
         except StorageError as error:
-            self.stopped = str(error)  # the frames that depend on it never leave
+            self.stopped = str(error)  # what depends on it never happens
 
     def _originate(self, effect: Originate) -> None:
         if self._scribe:
@@ -294,6 +312,7 @@ class Host:
     def _install_view(self, effect: InstallView) -> None:
         if self._scribe:
             self._scribe.installed(self._wall_us(), effect)
+        self._stall_s = STALL_SHARE * self._patience_us / len(effect.members) / 1e6
         self._listener.on_view(effect)
 
     def _stop(self, effect: Stop) -> None:
@@ -323,6 +342,7 @@ class Host:
             "frames_refused": dict(self._codec.refused),
             "inputs_dropped": dict(self._env.dropped),
             "frames_lost_on_purpose": self._shim.lost if self._shim else 0,
+            "trace_failed": self._trace.failed if self._trace else "",
             "pauses": self.clock.pauses,
             "paused_us": self.clock.paused_us,
             "longest_pause_us": self.clock.longest_us,

@@ -96,7 +96,9 @@ def write(path: Path, keys: dict[int, bytes]) -> None:
 
 def add(keys: dict[int, bytes]) -> dict[int, bytes]:
     """First step of a rotation: a new key at the end, accepted but not yet used."""
-    free = next(i for i in range(1, 256) if i not in keys)
+    free = next((i for i in range(1, 256) if i not in keys), None)
+    if free is None:
+        raise KeyFileError("all 255 key ids are taken; retire the old keys first")
     return {**keys, free: secrets.token_bytes(KEY_BYTES)}
 
 

@@ -19,14 +19,18 @@ class Store:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StorageError(
-                f"another node uses the state directory {directory}; give each its own"
-            ) from None
         except OSError as error:
             raise StorageError(f"cannot use the state directory {directory}: {error}") from None
-        self.values = self._load()
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.values = self._load()
+        except BaseException as error:
+            os.close(self._lock)
+            if isinstance(error, BlockingIOError):
+                raise StorageError(
+                    f"another node uses the state directory {directory}; give each its own"
+                ) from None
+            raise
 
     def _load(self) -> dict[str, int]:
         try:

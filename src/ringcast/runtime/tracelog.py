@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ringcast.core.trace import TraceEvent
+from ringcast.runtime.errors import StorageError
 
 FLUSH_BYTES = 1 << 16
 
@@ -27,6 +28,8 @@ class TraceLog:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._encode = msgspec.msgpack.Encoder().encode
         self._buffer = bytearray()
+        self.failed = ""
+        """Why nothing more is recorded: the disk is full, say. The node itself goes on."""
 
     def __call__(self, event: TraceEvent) -> None:
         """Take one event."""
@@ -38,9 +41,12 @@ class TraceLog:
 
     def flush(self) -> None:
         """Hand what is buffered to the kernel."""
-        if self._buffer:
-            os.write(self._file, self._buffer)
-            self._buffer.clear()
+        try:
+            while self._buffer and not self.failed:
+                del self._buffer[: os.write(self._file, self._buffer)]
+        except OSError as error:
+            self.failed = str(error)  # the file ends in a torn record, as after a crash
+        self._buffer.clear()
 
     def close(self) -> None:
         """Flush and close."""
@@ -57,5 +63,8 @@ def read(path: Path) -> Iterator[TraceEvent]:
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
         if end > len(data):
             return
-        yield decode(data[at + 4 : end])
+        try:
+            yield decode(data[at + 4 : end])
+        except msgspec.DecodeError as error:
+            raise StorageError(f"{path} is damaged at byte {at}: {error}") from None
         at = end

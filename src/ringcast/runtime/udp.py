@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Message
-from ringcast.runtime.address import Address, resolve
+from ringcast.runtime.address import Address, Names, resolve
 from ringcast.runtime.discovery import Hello
 from ringcast.runtime.errors import TransportError
 from ringcast.runtime.shim import Shim
@@ -24,6 +24,9 @@ from ringcast.runtime.wire import Codec, Lane
 
 MOST_AT_ONCE = 1024
 """Datagrams read in one wake-up, so that a flood cannot keep timers and the application waiting."""
+
+LARGEST = 2**16
+"""Any datagram is read whole: a Join of many members may be larger than a frame of messages."""
 
 SEND_BUFFER = 4 * 2**20
 SO_RCVBUFFORCE = 33
@@ -36,8 +39,8 @@ Handler = Callable[[NodeId, int, Message], None]
 class Udp:
     """The sockets of one node. Addresses may be changed while it runs."""
 
-    def __init__(self, bind: Address, receive_buffer: int, largest: int) -> None:
-        self._largest = largest
+    def __init__(self, bind: Address, receive_buffer: int) -> None:
+        self._names = Names()
         self._peers: dict[NodeId, socket.socket] = {}
         self._fanout: list[Callable[[bytes], int]] = []
         self._multicast: socket.socket | None = None
@@ -77,39 +80,56 @@ class Udp:
 
     def join_multicast(self, group: Address, interface: str, receive_buffer: int) -> None:
         """Send broadcasts to a multicast group, and receive those of others."""
+        try:
+            self._join(group, interface, receive_buffer)
+        except (OSError, IndexError) as error:
+            raise TransportError(
+                f"cannot use multicast {group} on interface {interface or 'any'!r}: {error}; the "
+                "interface is given by its address for IPv4, by its name for IPv6"
+            ) from None
+
+    def _join(self, group: Address, interface: str, receive_buffer: int) -> None:
         family, place = resolve(group)[0]
         self._group = receiving = socket.socket(family, socket.SOCK_DGRAM)
         self._multicast = sending = socket.socket(family, socket.SOCK_DGRAM)
         receiving.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         enlarge(receiving, receive_buffer)
-        receiving.bind(place)
+        sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         if family == socket.AF_INET:
             own = socket.inet_aton(interface or "0.0.0.0")
             member = socket.inet_aton(place.host) + own
+            receiving.bind(place)
             receiving.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
             sending.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
+            sending.connect(place)
         else:
             index = socket.if_nametoindex(interface) if interface else 0
             member = socket.inet_pton(family, place.host) + struct.pack("@I", index)
+            receiving.bind((*place, 0, index))  # a group of link scope exists once a link
             receiving.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, member)
             sending.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
-        sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        sending.connect(place)
+            sending.connect((*place, 0, index))
         for each in (receiving, sending):
             each.setblocking(False)
 
     def connect(self, peers: dict[NodeId, Address]) -> None:
         """Send to these processors from now on; unchanged ones keep their socket."""
+        mine = self._socket.family
         for node, address in peers.items():
-            places = resolve(address)
+            places = self._names.resolve(address)
             known = self._peers.get(node)
-            if not places or (known and known.getpeername()[:2] == places[0][1]):
+            if not places or (known and known.getpeername()[:2] in [at for _, at in places]):
                 continue
-            family, place = places[0]
+            family, place = next((each for each in places if each[0] == mine), places[0])
             fresh = socket.socket(family, socket.SOCK_DGRAM)
             fresh.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
             fresh.setblocking(False)
-            fresh.connect(place)
+            try:
+                fresh.connect(place)
+            except OSError:  # no route there now; the next call tries again
+                fresh.close()
+                self.send_failures += 1
+                continue
             if known:
                 known.close()
             self._peers[node] = fresh
@@ -140,7 +160,7 @@ class Udp:
 
     def send_to(self, address: Address, datagram: bytes) -> None:
         """To an address nobody is known at yet (a seed)."""
-        for family, place in resolve(address):
+        for family, place in self._names.resolve(address):
             if family == self._socket.family:
                 with contextlib.suppress(OSError):
                     self._socket.sendto(datagram, place)
@@ -160,7 +180,7 @@ class Udp:
         """Call ``handle`` for every frame from now on, between ``before`` and ``after``."""
         self._loop = loop
         sockets = [self._socket] if self._group is None else [self._group, self._socket]
-        decode, largest = codec.decode, self._largest
+        decode = codec.decode
 
         def drain() -> None:
             before()
@@ -170,7 +190,7 @@ class Udp:
                 receive = each.recv
                 while count < MOST_AT_ONCE:
                     try:
-                        datagram = receive(largest)
+                        datagram = receive(LARGEST)
                     except BlockingIOError:
                         break
                     except OSError:

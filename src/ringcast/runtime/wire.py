@@ -82,6 +82,9 @@ class Codec:
             return self.refuse("too short")
         if magic != MAGIC or kind >> 4 != VERSION or src == 0:
             return self.refuse("not a ringcast frame of this version")
+        if src == self._src and boot < self._boot:
+            # Replayed or late. Passed on, it would look like somebody else with our id.
+            return self.refuse("frame of an earlier incarnation")
         if self._opener:
             header = datagram[: HEADER.size]
             opened = self._opener.open(key_id, src, boot, counter, datagram[HEADER.size :], header)
@@ -94,7 +97,7 @@ class Codec:
             payload = datagram[HEADER.size :]
         try:
             return src, boot, kind & 15, self._decode(payload)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return self.refuse("malformed")
 
     def refuse(self, reason: str) -> tuple[int, int, int, Message] | None:

@@ -1,0 +1,123 @@
+"""The configuration file: what is wrong is named, with what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ringcast.runtime.config import NodeConfig, load
+from ringcast.runtime.errors import ConfigError
+
+FINE: dict[str, Any] = {
+    "id": 1,
+    "bind": "127.0.0.1:5405",
+    "peers": ["1@127.0.0.1:5405", "2@127.0.0.1:5406"],
+    "state_dir": "state",
+}
+
+
+def config(**changes: object) -> NodeConfig:
+    settings = {k: v for k, v in (FINE | changes).items() if v is not None}
+    return msgspec.convert(settings, NodeConfig)
+
+
+def test_the_example_is_fine_and_needs_no_more() -> None:
+    fine = config().check()
+    assert fine.peer_addresses == {2: ("127.0.0.1", 5406)}
+    assert fine.protocol_config.token_loss_us == 300_000
+    assert config(profile="measured", settings={"window_size": 7}).protocol_config.window_size == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"bind": "5405"}, "bind = '5405': write host:port"),
+        ({"bind": "5405", "key_file": "k"}, "bind = '5405': write host:port"),
+        ({"state_dir": ""}, "state_dir: name a directory"),
+        ({"peers": ["2"]}, "peers: '2': write id@host:port"),
+        ({"peers": ["2@h"]}, "peers = 'h': write host:port"),
+        ({"peers": ["2@h:1", "2@g:1"]}, "peers: an id is listed twice"),
+        ({"peers": []}, "no way to find the others: list them in peers"),
+        ({"peers": [], "seeds": ["seed"]}, "seeds = 'seed': write host:port"),
+        ({"multicast": "239.1.1.1"}, "multicast = '239.1.1.1': write host:port"),
+        ({"advertise": "me"}, "advertise = 'me': write host:port"),
+        ({"bind": "10.0.0.1:1"}, "not loopback and there is no key_file; make one with"),
+        ({"bind": "10.0.0.1:1"}, "say insecure = true if you mean it"),
+        (
+            {"bind": "0.0.0.0:1", "insecure": True, "seeds": ["seed:1"]},
+            "says nothing that others could send to; give the address they should use in advert",
+        ),
+        ({"protocol": "paxos"}, "protocol: no protocol called 'paxos'; known: "),
+        ({"profile": "fast"}, "profile = 'fast': totem has lan, measured, appendix"),
+        ({"settings": {"windowsize": 1}}, "settings: Object contains unknown field `windowsize`"),
+        ({"settings": {"window_size": "1"}}, "settings: Expected `int`"),
+        ({"settings": {"join_us": 10**9}}, "settings: join_us = 1000000000 must be below"),
+        ({"settings": {"max_packet": 65500}}, "max_packet = 65500 does not fit a UDP datagram"),
+    ],
+)
+def test_every_mistake_is_explained(changes: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(**changes).check()
+    assert complaint in str(caught.value)
+
+
+def test_without_keys_only_loopback_unless_said_out_loud() -> None:
+    config(bind="[::1]:5405").check()
+    config(bind="localhost:5405").check()
+    config(bind="0.0.0.0:5405", insecure=True).check()
+    config(bind="0.0.0.0:5405", key_file="group.key").check()
+    config(bind="0.0.0.0:1", key_file="k", seeds=["s:1"], advertise="n1.example:1").check()
+
+
+def test_a_file_and_its_paths(tmp_path: Path) -> None:
+    path = tmp_path / "conf" / "node.toml"
+    path.parent.mkdir()
+    path.write_text(
+        """
+        id = 3
+        bind = "127.0.0.1:0"
+        seeds = ["localhost:5405"]
+        key_file = "group.key"
+        state_dir = "/var/lib/ringcast"
+        trace_dir = "../trace"
+        [settings]
+        token_loss_us = 100_000
+        """
+    )
+    read = load(path)
+    assert read.key_file == str(path.parent / "group.key")
+    assert read.state_dir == "/var/lib/ringcast"
+    assert Path(read.trace_dir).resolve() == tmp_path / "trace"
+    assert read.fault_file == ""
+    assert read.protocol_config.token_loss_us == 100_000
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("id = ", "Invalid"),
+        ("id = 0", "Expected `int` >= 1 - at `$.id`"),
+        ("id = 1", "missing required field `bind`"),
+        ('id = 1\nbind = "h:1"', "missing required field `state_dir`"),
+        ('id = 1\nbind = "h:1"\nstate_dir = "s"\nbindd = 1', "unknown field `bindd`"),
+        ('id = 1\nbind = "127.0.0.1:1"\nstate_dir = "s"', "no way to find the others"),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert complaint in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*No such file"):
+        load(tmp_path / "none.toml")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="binary: "):
+        load(tmp_path / "binary")
