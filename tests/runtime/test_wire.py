@@ -85,6 +85,7 @@ def test_refusals_are_counted_by_reason() -> None:
             good + b"x",
             HEADER.pack(MAGIC, VERSION << 4, 0, 1, 5, 1) + msgspec.msgpack.encode([99]),
             HEADER.pack(MAGIC, VERSION << 4, 0, 1, 5, 1) + b"\x91" * 60_000,
+            codec().encode(SAMPLES[-1], Lane.BROADCAST).replace(b"::1", b":\xff1"),
         ],
     }
     for datagrams in bad.values():

@@ -26,6 +26,9 @@ HEADER = struct.Struct("!HBBIQQ")
 
 OVERHEAD = HEADER.size + TAG_BYTES
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises on bytes that are no message: of a wrong form, text or depth."""
+
 
 class Lane(IntEnum):
     """How a message was sent, which decides the order in which a drained socket is served."""
@@ -97,7 +100,7 @@ class Codec:
             payload = datagram[HEADER.size :]
         try:
             return src, boot, kind & 15, self._decode(payload)
-        except (msgspec.DecodeError, RecursionError):
+        except UNREADABLE:
             return self.refuse("malformed")
 
     def refuse(self, reason: str) -> tuple[int, int, int, Message] | None:

@@ -1,0 +1,505 @@
+"""The shell around a machine: effects in order, persist before send, timers, ways to end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from ringcast.core.effects import Batch, InstallView
+from ringcast.core.env import Env
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.inputs import Received, Started, Submitted
+from ringcast.core.machine import Machine, Table
+from ringcast.core.registry import Sheet, register
+from ringcast.core.trace import Crashed, Delivered, Installed, Noted, Restarted, Submit
+from ringcast.runtime import clock, keys, tracelog
+from ringcast.runtime.config import NodeConfig
+from ringcast.runtime.errors import (
+    KeyFileError,
+    NodeStopped,
+    StorageError,
+    TransportError,
+)
+from ringcast.runtime.host import Host
+
+VIEW = ViewId(4, 1)
+
+
+class Phase(StrEnum):
+    UP = "up"
+
+
+class Bell(StrEnum):
+    FIRST = "first"
+    SECOND = "second"
+
+
+class Word(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    text: str
+
+
+class Settings(msgspec.Struct, frozen=True):
+    pass
+
+
+class Puppet(Machine):
+    """Does what the body of a submission says, or what a bell was set to do."""
+
+    table: ClassVar[Table]
+
+    def __init__(self, node: NodeId, config: Settings) -> None:
+        super().__init__()
+        self.phase = Phase.UP
+        self.heard: list[tuple[int, str]] = []
+        self.on_bell: dict[str, str] = {}
+        self.started: Started | None = None
+
+    def start(self, env: Env, event: Started) -> None:
+        self.started = event
+        env.persist("starts", event.stable.get("starts", 0) + 1)
+        env.install_view(InstallView(VIEW, (env.me,), False, VIEW, 0, None))
+
+    def admit(self, env: Env, event: Received) -> bool:
+        return True
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    def snapshot(self) -> dict[str, object]:
+        return {"heard": len(self.heard)}
+
+    def on_word(self, env: Env, event: Received) -> None:
+        assert isinstance(event.message, Word)
+        self.heard.append((event.src, event.message.text))
+
+    def on_submitted(self, env: Env, event: Submitted) -> None:
+        for body in event.bodies:
+            self.obey(env, body.decode())
+
+    def ring_first(self, env: Env, event: object) -> None:
+        self.obey(env, self.on_bell.get("first", ""))
+
+    def ring_second(self, env: Env, event: object) -> None:
+        self.obey(env, self.on_bell.get("second", ""))
+
+    def obey(self, env: Env, orders: str) -> None:
+        for order in filter(None, orders.split(";")):
+            verb, _, rest = order.partition(" ")
+            match verb:
+                case "send":
+                    env.send(2, Word(rest))
+                case "broadcast":
+                    env.broadcast(Word(rest))
+                case "persist":
+                    env.persist("value", int(rest))
+                case "deliver":
+                    env.deliver(VIEW, Batch(VIEW, 1, env.me, Level.AGREED, 1, (rest.encode(),)))
+                case "set":
+                    bell, delay = rest.split()
+                    env.set_timer(Bell(bell), int(delay))
+                case "cancel":
+                    env.cancel_timer(Bell(rest))
+                case "stop":
+                    env.stop(rest)
+                case "raise":
+                    raise RuntimeError(rest)
+                case "note":
+                    env.note("puppet R1", "said", rest)
+
+
+Puppet.table = Table(
+    Phase,
+    (Word,),
+    Bell,
+    {
+        (Phase.UP, Submitted): Puppet.on_submitted,
+        (Phase.UP, Word): Puppet.on_word,
+        (Phase.UP, Bell.FIRST): Puppet.ring_first,
+        (Phase.UP, Bell.SECOND): Puppet.ring_second,
+    },
+)
+
+register(
+    Sheet("puppet", "none", Settings, Puppet, (), {"plain": Settings()}, (Word,), lambda c, n: 1)
+)
+
+
+class Ear:
+    """A listener that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.changed = asyncio.Event()
+
+    def on_deliver(self, view: ViewId, batch: Batch) -> None:
+        self.log.append(f"deliver {batch.bodies[0].decode()}")
+
+    def on_view(self, change: InstallView) -> None:
+        self.log.append(f"view {change.members}")
+
+    def on_quiet(self) -> None:
+        self.changed.set()
+
+    def on_stop(self, reason: str) -> None:
+        self.log.append(f"stop {reason}")
+        self.changed.set()
+
+    async def until(self, met: Callable[[], object]) -> None:
+        async with asyncio.timeout(10):
+            while not met():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+Story = Callable[[], Awaitable[None]]
+
+
+class Stage:
+    """Hosts in one directory; two of them know each other."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.hosts: list[Host] = []
+
+    def host(self, node: int, **settings: Any) -> tuple[Host, Ear, Puppet]:
+        ear = Ear()
+        config = NodeConfig(
+            id=node,
+            bind="127.0.0.1:0",
+            peers=settings.pop("peers", ("9@127.0.0.1:9",)),
+            state_dir=str(self.root / f"state{node}"),
+            protocol="puppet",
+            **settings,
+        )
+        host = Host(config, ear)
+        self.hosts.append(host)
+        assert isinstance(host.machine, Puppet)
+        return host, ear, host.machine
+
+    async def pair(self, **settings: Any) -> tuple[Host, Ear, Puppet]:
+        """Host 2 running, and host 1, not yet started, that knows it."""
+        two, self.ear2, self.puppet2 = self.host(2, **settings)
+        await two.start()
+        return self.host(1, peers=(f"2@{two._udp.address}",), **settings)
+
+    def play(self, story: Callable[[Stage], Awaitable[None]]) -> None:
+        async def main() -> None:
+            try:
+                await story(self)
+            finally:
+                for host in self.hosts:
+                    host.close()
+
+        asyncio.run(main())
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def submit(host: Host, orders: str) -> None:
+    host.submit((orders.encode(),), Level.AGREED)
+
+
+def test_effects_are_carried_out_in_order(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(stage: Stage) -> None:
+        host, _, _ = await stage.pair()
+        await host.start()
+        done: list[str] = []
+
+        def spy(owner: object, name: str, label: str) -> None:
+            real = getattr(owner, name)
+
+            def called(*args: object) -> object:
+                done.append(label)
+                return real(*args)
+
+            monkeypatch.setattr(owner, name, called)
+
+        spy(host._store, "persist", "persist")
+        spy(host._udp, "broadcast", "broadcast")
+        spy(host._udp, "unicast", "send")
+        spy(host._listener, "on_deliver", "deliver")
+        submit(host, "send a;persist 1;broadcast b;deliver c;persist 2;send d")
+        assert done == ["send", "persist", "broadcast", "deliver", "persist", "send"]
+        await stage.ear2.until(lambda: len(stage.puppet2.heard) == 3)
+        assert stage.puppet2.heard == [(1, "b"), (1, "a"), (1, "d")]  # unicasts last
+
+    stage.play(story)
+
+
+def test_what_depends_on_a_failed_write_never_happens(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        host, ear, _ = await stage.pair()
+        await host.start()
+        submit(host, "send before")
+
+        def fails(key: str, value: int) -> None:
+            raise StorageError("cannot write stable.json: disk full")
+
+        monkeypatch.setattr(host._store, "persist", fails)
+        submit(host, "broadcast before;persist 1;broadcast after;send after;deliver after")
+        assert host.stopped == "cannot write stable.json: disk full"
+        assert not host.ready
+        with pytest.raises(NodeStopped, match="disk full"):
+            submit(host, "send after")
+        await ear.until(lambda: ear.log[-1] == "stop cannot write stable.json: disk full")
+        await stage.ear2.until(lambda: len(stage.puppet2.heard) >= 2)
+        assert [text for _, text in stage.puppet2.heard] == ["before", "before"]
+        assert "deliver after" not in ear.log
+
+    stage.play(story)
+
+
+def test_storage_that_fails_at_the_start(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(stage: Stage) -> None:
+        host, ear, _ = stage.host(1)
+        real = host._store.persist
+
+        def fails(key: str, value: int) -> None:
+            if key == "starts":
+                raise StorageError("disk full")
+            real(key, value)
+
+        monkeypatch.setattr(host._store, "persist", fails)
+        with pytest.raises(NodeStopped, match="the node could not start: disk full"):
+            await host.start()
+        host.close()
+        assert ear.log == ["stop disk full"]  # and no view, which came after the write
+
+    stage.play(story)
+
+
+def test_timers(stage: Stage) -> None:
+    async def story(stage: Stage) -> None:
+        host, ear, puppet = stage.host(1)
+        await host.start()
+        puppet.on_bell = {
+            "first": "deliver first;set second 1000;cancel first",
+            "second": "deliver second",
+        }
+        submit(host, "set second 2000;set first 1000;set second 60000000;cancel second")
+        await ear.until(lambda: "deliver second" in ear.log)
+        assert ear.log == ["view (1,)", "deliver first", "deliver second"]
+        puppet.on_bell = {"first": "deliver again;set second 20000", "second": "deliver end"}
+        submit(host, "set first 60000000;set first 5000")  # setting again replaces
+        await ear.until(lambda: ear.log[-1] == "deliver end")
+        assert ear.log[3:] == ["deliver again", "deliver end"]
+
+    stage.play(story)
+
+
+def test_timers_due_together_fire_in_the_order_of_their_deadlines(stage: Stage) -> None:
+    async def story(stage: Stage) -> None:
+        host, ear, puppet = stage.host(1)
+        await host.start()
+        puppet.on_bell = {"first": "deliver first;cancel second", "second": "deliver second"}
+        submit(host, "set second 1001;set first 1000")
+        deadline = host.clock.now_us() + 3000
+        while host.clock.now_us() < deadline:
+            pass  # keep the loop busy until both are due
+        await ear.until(lambda: "deliver first" in ear.log)
+        await ear.until(lambda: not host._deadlines)
+        assert ear.log == ["view (1,)", "deliver first"]
+
+    stage.play(story)
+
+
+def test_stop_and_close(stage: Stage) -> None:
+    async def story(stage: Stage) -> None:
+        host, ear, _ = stage.host(1)
+        await host.start()
+        submit(host, "deliver a;stop broken invariant;deliver b")
+        await ear.until(lambda: len(ear.log) > 2)
+        host.close("too late")
+        assert ear.log == ["view (1,)", "deliver a", "stop broken invariant"]
+        assert host.metrics()["stopped"] == "broken invariant"
+        other, ear2, _ = stage.host(2)
+        await other.start()
+        other.close()
+        other.close()
+        assert ear2.log == ["view (2,)", "stop closed"]
+
+    stage.play(story)
+
+
+@pytest.mark.parametrize("orders", ["raise it", "set first 1"])
+def test_a_defect_stops_the_node_and_is_reported(stage: Stage, orders: str) -> None:
+    async def story(stage: Stage) -> None:
+        reported: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, c: reported.append(c))
+        host, ear, puppet = stage.host(1)
+        await host.start()
+        puppet.on_bell = {"first": "raise it"}
+        asyncio.get_running_loop().call_soon(submit, host, orders)
+        await ear.until(lambda: len(ear.log) > 1)
+        assert ear.log[-1] == "stop a defect: RuntimeError('it')"
+        assert [type(context["exception"]) for context in reported] == [RuntimeError]
+
+    stage.play(story)
+
+
+def test_incarnations_are_numbered_and_storage_is_kept(stage: Stage) -> None:
+    async def story(stage: Stage) -> None:
+        boots = []
+        for count in (1, 2, 3):
+            host, _, puppet = stage.host(1, trace_dir=str(stage.root / "trace"))
+            await host.start()
+            assert puppet.started is not None
+            assert puppet.started.stable.get("starts", 0) == count - 1
+            boots.append(puppet.started.boot)
+            submit(host, "note hello;deliver x")
+            host.close()
+        assert boots == sorted(set(boots))
+        traces = sorted((stage.root / "trace").iterdir())
+        events = [event for path in traces for event in tracelog.read(path)]
+        kinds = [Restarted, Installed, Submit, Noted, Delivered, Crashed]
+        assert [type(event) for event in events] == kinds * 3
+        numbers = [event.n for event in events]  # type: ignore[union-attr]
+        assert numbers == sorted(numbers)
+
+    stage.play(story)
+
+
+def test_a_clock_set_back_does_not_turn_back_boots(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        first, _, _ = stage.host(1)
+        await first.start()
+        first.close()
+        monkeypatch.setattr("ringcast.runtime.host.time.time_ns", lambda: 1_000_000)
+        again, _, _ = stage.host(1)
+        assert again.boot == first.boot + 1
+
+    stage.play(story)
+
+
+def test_seeds_lead_to_everybody(stage: Stage) -> None:
+    """Two hosts know only a third; they learn of each other through it."""
+
+    async def story(stage: Stage) -> None:
+        seed, _, _ = stage.host(3)
+        await seed.start()
+        where = str(seed._udp.address)
+        others = [stage.host(n, peers=(), seeds=(where,)) for n in (1, 2)]
+        for host, _, _ in others:
+            await host.start()
+        (one, ear, _), (two, _, puppet) = others
+        await ear.until(lambda: "2" in one.metrics()["peers"])  # type: ignore[operator]
+        submit(one, "send hello")
+        await others[1][1].until(lambda: puppet.heard == [(1, "hello")])
+        assert "1" in two.metrics()["peers"]  # type: ignore[operator]
+
+    stage.play(story)
+
+
+def test_multicast_alone_is_enough_to_be_found(stage: Stage) -> None:
+    async def story(stage: Stage) -> None:
+        together = {"peers": (), "multicast": "239.255.77.2:5477", "interface": "127.0.0.1"}
+        one, ear, _ = stage.host(1, **together)
+        await one.start()
+        two, ear2, puppet = stage.host(2, **together)
+        await two.start()
+        await ear.until(lambda: "2" in one.metrics()["peers"])  # type: ignore[operator]
+        submit(one, "send token;broadcast data")
+        await ear2.until(lambda: len(puppet.heard) == 2)
+
+    stage.play(story)
+
+
+def test_new_keys_are_picked_up_while_running(stage: Stage) -> None:
+    path = stage.root / "group.key"
+    keys.write(path, keys.add({}))
+
+    async def story(stage: Stage) -> None:
+        host, _, _ = await stage.pair(key_file=str(path))
+        await host.start()
+        submit(host, "send one")
+        await stage.ear2.until(lambda: len(stage.puppet2.heard) == 1)
+        keys.write(path, keys.promote(keys.add(keys.parse(path.read_text(), path))))
+        for each in stage.hosts:
+            each._keep_house()
+        submit(host, "send two")
+        await stage.ear2.until(lambda: len(stage.puppet2.heard) == 2)
+        path.write_text("broken\n")
+        host._keep_house()  # goes on with the keys it has, and says so
+        refused = host.metrics()["frames_refused"]
+        assert isinstance(refused, dict)
+        assert any("line 1" in reason for reason in refused)
+        submit(host, "send three")
+        await stage.ear2.until(lambda: len(stage.puppet2.heard) == 3)
+
+    stage.play(story)
+
+
+def test_a_wrong_key_shuts_out(stage: Stage, tmp_path: Path) -> None:
+    keys.write(tmp_path / "a.key", keys.add({}))
+    keys.write(tmp_path / "b.key", keys.add({}))
+
+    async def story(stage: Stage) -> None:
+        inside, ear, puppet = stage.host(2, key_file=str(tmp_path / "a.key"))
+        await inside.start()
+        peers = (f"2@{inside._udp.address}",)
+        outside, _, _ = stage.host(1, peers=peers, key_file=str(tmp_path / "b.key"))
+        await outside.start()
+        submit(outside, "send x")
+        await ear.until(lambda: inside.metrics()["frames_refused"])
+        assert inside.metrics()["frames_refused"] == {"not sealed by this group": 1}
+        assert puppet.heard == []
+
+    stage.play(story)
+
+
+def test_nothing_stays_open_when_opening_fails(stage: Stage, tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        first, _, _ = stage.host(1)
+        taken = str(first._udp.address)
+        ear = Ear()
+        base = NodeConfig(
+            id=2,
+            bind=taken,
+            peers=("9@127.0.0.1:9",),
+            state_dir=str(tmp_path / "s"),
+            protocol="puppet",
+        )
+        with pytest.raises(TransportError, match="Address already in use"):
+            Host(base, ear)
+        free = msgspec.structs.replace(base, bind="127.0.0.1:0")
+        with pytest.raises(TransportError, match="cannot use multicast"):
+            Host(msgspec.structs.replace(free, multicast="127.0.0.1:1"), ear)
+        with pytest.raises(KeyFileError):
+            Host(msgspec.structs.replace(free, key_file=str(tmp_path / "none")), ear)
+        Host(free, ear).close()  # the state directory is free again
+
+    stage.play(story)
+
+
+def test_pauses_are_in_the_metrics_and_do_not_ring_bells(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        host, ear, puppet = stage.host(1)
+        await host.start()
+        puppet.on_bell = {"first": "deliver rang"}
+        submit(host, "set first 500000")
+        before, real = host.clock.now_us(), time.monotonic_ns
+        monkeypatch.setattr(clock, "monotonic_ns", lambda: real() + 10_000_000_000)
+        await ear.until(lambda: host.clock.longest_us > 9_000_000)
+        assert host.metrics()["pauses"] == host.clock.pauses
+        assert "deliver rang" not in ear.log
+        assert host.clock.now_us() - before < 5_000_000
+        await ear.until(lambda: "deliver rang" in ear.log)
+
+    stage.play(story)

@@ -1,0 +1,263 @@
+"""Clock, addresses, names, peer book, fault shim and trace log."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import time
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from ringcast.core.ids import Level, ViewId
+from ringcast.core.trace import Crashed, Installed, Submit, TraceEvent
+from ringcast.runtime import address, clock, tracelog
+from ringcast.runtime.address import Address, Names, parse, parse_peer, resolve
+from ringcast.runtime.clock import PAUSE_US, ActiveClock
+from ringcast.runtime.discovery import MOST, Hello, PeerBook, Place
+from ringcast.runtime.errors import ConfigError, StorageError
+from ringcast.runtime.shim import Shim
+from ringcast.runtime.tracelog import FLUSH_BYTES, TraceLog
+
+# --- clock ---------------------------------------------------------------------------------
+
+
+class FakeTime:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.us = 1_000_000
+        monkeypatch.setattr(clock, "monotonic_ns", lambda: self.us * 1000)
+
+
+def test_active_time_leaves_out_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, active = FakeTime(monkeypatch), ActiveClock()
+    start = active.now_us()
+    active.expect(start + 10_000)
+    world.us += 10_000 + PAUSE_US  # late, but no more than a busy machine is
+    assert active.wake() == start + 10_000 + PAUSE_US
+    assert active.pauses == 0
+    asked = active.now_us() + 10_000
+    active.expect(asked)
+    world.us += 10_000 + 5_000_000  # stopped for five seconds
+    assert active.wake() == asked
+    assert active.now_us() == asked
+    assert (active.pauses, active.paused_us, active.longest_us) == (1, 5_000_000, 5_000_000)
+
+
+def test_a_pause_is_taken_off_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame and a timer may both notice the same pause."""
+    world, active = FakeTime(monkeypatch), ActiveClock()
+    active.expect(active.now_us() + 1000)
+    world.us += 200_000
+    now = active.wake()
+    assert active.wake() == now
+    assert active.pauses == 1
+    active.expect(now + 1000)
+    world.us += 500
+    assert active.wake() == now + 500  # woken by a frame, before the time asked for
+
+
+# --- addresses -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("127.0.0.1:5405", "127.0.0.1", 5405),
+        ("[::1]:1", "::1", 1),
+        ("[fe80::1%eth0]:65535", "fe80::1%eth0", 65535),
+        ("node-1.example:5405", "node-1.example", 5405),
+    ],
+)
+def test_addresses_are_read_and_written_alike(text: str, host: str, port: int) -> None:
+    assert parse(text, "bind") == (host, port)
+    assert str(parse(text, "bind")) == text
+    assert parse_peer(f"7@{text}", "peers") == (7, (host, port))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5405", "host:", ":5405", "host:port", "host:-1", "host:65536", "::1:5405",
+             "[]:1", "[::1:1", "host:0"],
+)  # fmt: skip
+def test_other_texts_are_not_addresses(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"seeds = .* write host:port"):
+        parse(text, "seeds")
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:1", "0@h:1", "x@h:1", "-1@h:1", "4294967296@h:1"])
+def test_a_peer_has_an_id(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"peers: .* write id@host:port"):
+        parse_peer(text, "peers")
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True),
+     ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("localhost.example", False)],
+)  # fmt: skip
+def test_loopback(host: str, loopback: bool) -> None:
+    assert Address(host, 1).loopback is loopback
+
+
+def test_resolving() -> None:
+    assert resolve(Address("127.0.0.1", 7)) == [(socket.AF_INET, ("127.0.0.1", 7))]
+    assert resolve(Address("::1", 7)) == [(socket.AF_INET6, ("::1", 7))]
+    assert resolve(Address("a" * 64 + ".example", 7)) == []
+    assert resolve(Address("nul\0byte", 7)) == []
+
+
+def test_names_never_wait_for_a_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: dict[str, list[tuple[socket.AddressFamily, Address]]] = {}
+    slow, asked = Event(), Event()
+
+    def server(name: Address) -> list[tuple[socket.AddressFamily, Address]]:
+        asked.set()
+        if name.host == "slow":
+            assert slow.wait(10)
+        return answers.get(name.host, [])
+
+    monkeypatch.setattr(address, "resolve", server)
+    names = Names()
+    here = [(socket.AF_INET, Address("10.0.0.1", 1))]
+    answers["quick"] = answers["slow"] = here
+    assert names.resolve(Address("quick", 1)) == here
+    assert names.resolve(Address("slow", 1)) == []  # comes back though there is no answer yet
+    slow.set()
+    deadline = time.monotonic() + 10
+    while names.resolve(Address("slow", 1)) != here:
+        assert time.monotonic() < deadline
+    answers.clear()  # the server forgets, or is down: the last answer stands
+    asked.clear()
+    names.resolve(Address("quick", 1))
+    assert asked.wait(10)
+    assert names.resolve(Address("quick", 1)) == here
+
+
+# --- discovery -----------------------------------------------------------------------------
+
+
+def place(node: int, boot: int, port: int = 1) -> Place:
+    return Place(node, boot, "127.0.0.1", port)
+
+
+def test_later_incarnations_win() -> None:
+    book = PeerBook(place(1, 5), {2: Address("127.0.0.1", 20)})
+    assert book.learn(Hello((place(2, 7, 21),), False)) == [2]
+    assert book.learn(Hello((place(2, 6, 22),), False)) == []
+    assert book.learn(Hello((place(2, 8, 21),), False)) == []  # the same place
+    assert book.addresses() == {2: ("127.0.0.1", 21)}
+
+
+def test_nobody_else_says_where_i_am() -> None:
+    book = PeerBook(place(1, 5, 10), {})
+    assert book.learn(Hello((place(1, 99, 66),), False)) == []
+    assert book.hello(wants=True) == Hello((place(1, 5, 10),), True)
+
+
+def test_what_is_known_spreads_and_is_bounded() -> None:
+    book = PeerBook(place(1, 5), {3: Address("h", 30)})
+    book.learn(Hello(tuple(place(n, 1) for n in range(2, MOST + 1)), True))
+    book.learn(Hello((place(10_000, 1), place(10_001, 1)), True))
+    assert len(book.addresses()) == MOST
+    assert list(book.addresses()) == sorted(book.addresses())
+    told = book.hello(wants=False)
+    assert told.places[0] == place(1, 5)
+    assert len(told.places) == MOST
+
+
+# --- faults on purpose ---------------------------------------------------------------------
+
+
+def test_the_shim_follows_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "faults.json"
+    shim = Shim(path, "seed")
+    assert not any(shim.loses(2) for _ in range(100))
+    path.write_text('{"deaf_to": [2]}')
+    shim.reload()
+    assert shim.loses(2)
+    assert not shim.loses(3)
+    path.write_text('{"loss": 0.5}')
+    os.utime(path, ns=(1, 1))
+    shim.reload()
+    shim.lost = 0
+    lost = sum(shim.loses(2) for _ in range(1000))
+    assert 400 < lost < 600
+    assert shim.lost == lost
+    path.unlink()
+    shim.reload()
+    assert not any(shim.loses(2) for _ in range(100))
+
+
+@pytest.mark.parametrize("text", ["{", '{"los": 1}', '{"loss": "much"}', '{"deaf_to": [0]}'])
+def test_a_bad_fault_file_is_explained(tmp_path: Path, text: str) -> None:
+    (tmp_path / "f").write_text(text)
+    with pytest.raises(ConfigError, match="fault_file"):
+        Shim(tmp_path / "f", "seed")
+
+
+# --- trace log -----------------------------------------------------------------------------
+
+EVENTS: list[TraceEvent] = [
+    *(Submit(1, n, n, 1, n, Level.SAFE, (n, 0)) for n in range(1, 4)),
+    Installed(1, 4, 4, ViewId(8, 1), (1, 2), False, ViewId(8, 1), 0, ViewId(6, 1), None),
+    Crashed(1, 5, 5, "closed"),
+]
+
+
+def test_a_trace_is_read_back(tmp_path: Path) -> None:
+    log = TraceLog(tmp_path / "t", 1, 77)
+    for event in EVENTS:
+        log(event)
+    log.close()
+    assert list(tracelog.read(tmp_path / "t" / "1-77.trace")) == EVENTS
+
+
+def test_a_torn_tail_is_left_out(tmp_path: Path) -> None:
+    log = TraceLog(tmp_path, 1, 77)
+    for event in EVENTS:
+        log(event)
+    log.close()
+    path = tmp_path / "1-77.trace"
+    whole = path.read_bytes()
+    for cut in range(len(whole) - 10, len(whole)):
+        path.write_bytes(whole[:cut])
+        assert list(tracelog.read(path)) == EVENTS[:4]
+
+
+def test_damage_in_the_middle_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x.trace").write_bytes((3).to_bytes(4, "big") + b"abc" + bytes(20))
+    with pytest.raises(StorageError, match="damaged at byte 0"):
+        list(tracelog.read(tmp_path / "x.trace"))
+
+
+def test_much_is_flushed_without_being_asked(tmp_path: Path) -> None:
+    log = TraceLog(tmp_path, 1, 77)
+    event = Submit(1, 1, 1, 1, 1, Level.AGREED, (0,) * 1000)
+    for _ in range(FLUSH_BYTES // 500):
+        log(event)
+    assert (tmp_path / "1-77.trace").stat().st_size >= FLUSH_BYTES
+    log.close()
+
+
+def test_a_full_disk_ends_the_trace_not_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = TraceLog(tmp_path, 1, 77)
+    real, calls = os.write, []
+
+    def full(descriptor: int, data: bytearray) -> int:
+        calls.append(len(data))
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, bytes(data[: len(data) - 3]))
+
+    log(EVENTS[0])
+    log(EVENTS[1])
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        log.flush()
+    assert "No space" in log.failed
+    log(EVENTS[2])  # goes nowhere: behind a torn record it could not be read
+    log.close()
+    assert list(tracelog.read(tmp_path / "1-77.trace")) == EVENTS[:1]
