@@ -2,16 +2,24 @@
 
 On a new ring every node first says which groups it is in. When all have spoken, at one and the
 same place in the order, each group's view is known and given out; what was delivered until then
-waits. If the ring breaks before that, the view is made of those who spoke.
+waits. If the ring breaks before that, the view is made of those who spoke. A node that had not
+is in no group of that ring, and its groups are told what they missed.
+
+Joining and leaving a group are messages themselves, so they have their place in the order too.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Protocol
 
 from ringcast.api.envelope import Data, Enter, Envelope, Exit, Groups
 from ringcast.api.events import Batch, Position, View
+from ringcast.core.effects import InstallView
 from ringcast.core.ids import Level, NodeId, ViewId
+
+BEHIND_ALL = 2**31
+"""Index of a transitional view: behind every message of the frame it follows."""
 
 
 class Sink(Protocol):
@@ -20,14 +28,19 @@ class Sink(Protocol):
     def push(self, event: Batch | View) -> None:
         """Take one event."""
 
+    def lost(self, count: int) -> None:
+        """Messages of the group went by that cannot be given to this member."""
+
 
 class Directory:
     """The groups of all members of the ring, and the local groups' events."""
 
     def __init__(self, me: NodeId) -> None:
         self._me = me
-        self.sinks: dict[str, Sink] = {}
-        """Groups this node has asked to join."""
+        self._sinks: dict[str, Sink] = {}
+        """Groups this node is in, as of the last message of its own."""
+        self._entering: dict[str, deque[Sink]] = {}
+        """Who waits for the node's own Enter to come back, oldest first."""
         self._spoken: dict[NodeId, set[str]] = {}
         self._ring = ViewId(0, me)
         self._members: tuple[NodeId, ...] = ()
@@ -38,14 +51,22 @@ class Directory:
         """The group's members as of the last event given out."""
         return tuple(sorted(q for q, groups in self._spoken.items() if group in groups))
 
-    def on_view(self, view: ViewId, members: tuple[NodeId, ...], transitional: bool) -> None:
+    def enter(self, group: str, sink: Sink) -> None:
+        """An Enter is on its way; from its place in the order on, events go to ``sink``."""
+        self._entering.setdefault(group, deque()).append(sink)
+
+    def word(self) -> Groups:
+        """What this node has to say on the present ring."""
+        return Groups(self._ring, tuple(sorted(self._sinks)))
+
+    def on_view(self, change: InstallView) -> None:
         """The ring changes."""
-        if transitional:
+        if change.transitional:
             self._give_out()
-            self._spoken = {q: g for q, g in self._spoken.items() if q in members}
-            self._tell(view, transitional=True)
+            self._spoken = {q: g for q, g in self._spoken.items() if q in change.members}
+            self._tell_all(Position(change.ring, change.seq, BEHIND_ALL), True, change.view)
         else:
-            self._ring, self._members = view, members
+            self._ring, self._members = change.view, change.members
             self._spoken = {}
             self._open = False
 
@@ -54,9 +75,11 @@ class Directory:
     ) -> None:
         """A message of the ring, at its place in the order."""
         if type(envelope) is Groups:
-            self._spoken[sender] = set(envelope.names)
-            if len(self._spoken) == len(self._members):
-                self._give_out()
+            # A word that was meant for an earlier ring, or comes after this one broke, is late.
+            if envelope.ring == self._ring and not self._open:
+                self._spoken[sender] = set(envelope.names)
+                if len(self._spoken) == len(self._members):
+                    self._give_out()
         elif self._open:
             self._act(sender, level, position, envelope)
         else:
@@ -67,36 +90,37 @@ class Directory:
         if self._open:
             return
         self._open = True
-        self._tell(self._ring, transitional=False)
+        self._tell_all(Position(self._ring, 0), False, self._ring)
         waiting, self._waiting = self._waiting, []
         for item in waiting:
             self._act(*item)
 
-    def _tell(self, view: ViewId, transitional: bool) -> None:
-        for group in sorted(self._spoken.get(self._me, ())):
-            self._push(group, View(self.members(group), transitional, view))
-
     def _act(self, sender: NodeId, level: Level, position: Position, envelope: Envelope) -> None:
         match envelope:
             case Data(group, bodies):
+                sink = self._sinks.get(group)
+                if sink is None:
+                    return
                 if group in self._spoken.get(self._me, ()):
-                    self._push(group, Batch(sender, bodies, position, level))
+                    sink.push(Batch(sender, bodies, position, level))
+                else:
+                    sink.lost(len(bodies))
             case Enter(group):
-                groups = self._spoken.setdefault(sender, set())
-                if group not in groups:  # else the sender's Groups said so already
-                    groups.add(group)
-                    self._tell_one(group)
+                if sender == self._me:
+                    self._sinks[group] = self._entering[group].popleft()
+                self._spoken.setdefault(sender, set()).add(group)
+                self._tell(group, position, False, self._ring)
             case Exit(group):
-                groups = self._spoken.get(sender, set())
-                if group in groups:
-                    groups.discard(group)
-                    self._tell_one(group)
+                if sender == self._me:
+                    self._sinks.pop(group, None)
+                self._spoken.get(sender, set()).discard(group)
+                self._tell(group, position, False, self._ring)
 
-    def _tell_one(self, group: str) -> None:
-        if group in self._spoken.get(self._me, ()):
-            self._push(group, View(self.members(group), False, self._ring))
+    def _tell_all(self, position: Position, transitional: bool, ring: ViewId) -> None:
+        for group in sorted(self._sinks):
+            self._tell(group, position, transitional, ring)
 
-    def _push(self, group: str, event: Batch | View) -> None:
-        sink = self.sinks.get(group)
-        if sink is not None:
-            sink.push(event)
+    def _tell(self, group: str, position: Position, transitional: bool, ring: ViewId) -> None:
+        sink = self._sinks.get(group)
+        if sink is not None and group in self._spoken.get(self._me, ()):
+            sink.push(View(self.members(group), transitional, ring, position))

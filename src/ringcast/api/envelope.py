@@ -6,6 +6,8 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from ringcast.core.ids import ViewId
+
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 """A group's name."""
 
@@ -18,8 +20,9 @@ class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
 
 
 class Groups(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
-    """All groups the sender is in: its word on a new ring."""
+    """All groups the sender is in when ``ring`` begins: its word on a new ring."""
 
+    ring: ViewId
     names: tuple[Name, ...]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from ringcast.core.ids import Level, NodeId, ViewId
@@ -31,16 +33,25 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive messages of one sender; message ``i`` has the index ``position.index + i``."""
+    """Consecutive messages of one sender; message ``i`` has the index ``position.index + i``.
+
+    Iterating gives the messages one by one.
+    """
 
     sender: NodeId
     bodies: tuple[bytes, ...]
     position: Position
     level: Level
 
+    def __iter__(self) -> Iterator[Message]:
+        at = self.position
+        for index, body in enumerate(self.bodies, at.index):
+            place = Position(at.ring, at.seq, index)
+            yield Message(self.sender, body, place, self.level)
+
 
 class View(msgspec.Struct, frozen=True, gc=False):
-    """The members of the group from here on.
+    """The members of the group from here on, ascending.
 
     A transitional view comes before a regular one when the ring changes: it names the members
     that go on together from the old ring, and safe messages delivered in it are known to be
@@ -50,13 +61,17 @@ class View(msgspec.Struct, frozen=True, gc=False):
     members: tuple[NodeId, ...]
     transitional: bool
     ring: ViewId
+    """The configuration of the ring the view belongs to."""
+    position: Position
+    """The view's own place in the order: a fencing token for what is derived from a view."""
 
 
 class EventsLost(msgspec.Struct, frozen=True, gc=False):
     """The reader fell so far behind that ``count`` events were dropped here.
 
     The group's state can no longer be built from its messages alone: take a fresh copy from
-    another member, as after joining. Nothing is ever dropped without this event.
+    another member, as after joining. If views are among them, the newest one is given again
+    right after this event. Nothing is ever dropped without this event.
     """
 
     count: int

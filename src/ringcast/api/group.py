@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ringcast.api.envelope import Enter, Exit
 from ringcast.api.events import Batch, Event, EventsLost, Message, Position, View
 from ringcast.api.inbox import Inbox
 from ringcast.api.outgoing import Item
@@ -42,7 +42,8 @@ class Group:
         self._inbox = Inbox(soft, hard)
         self._joined = False
         self._in: asyncio.Future[None] | None = None
-        self._ready: list[Batch | View | EventsLost] = []
+        self._ready: deque[Event] = deque()
+        """Taken from the inbox, not yet read: a reader may stop in the middle of a batch."""
 
     # --- membership ------------------------------------------------------------------------
 
@@ -59,24 +60,23 @@ class Group:
         await self.leave()
 
     async def join(self) -> None:
-        """Become a member; returns when the group's members know."""
-        self._node.register(self)
+        """Become a member; returns when the group's members know. A group is joined once."""
+        if self._in is not None:
+            raise RingcastError(f"{self.name!r} was joined before: call node.join() again")
         self._in = asyncio.get_running_loop().create_future()
-        self._node.outgoing.say(Enter(self.name))
+        self._node.enter(self)
+        self._joined = True
         try:
             await self._in
         except BaseException:
-            self._node.forget(self)
+            await self.leave()
             raise
-        self._joined = True
 
     async def leave(self) -> None:
-        """Leave the group; messages sent before are delivered to the others first."""
+        """Leave the group; what was sent before is delivered to the others first."""
         if self._joined:
             self._joined = False
-            if self._node.running:
-                self._node.outgoing.put(Item(self.name, Level.AGREED, (), word=Exit(self.name)))
-            self._node.forget(self)
+            self._node.exit(self)
             self._inbox.close()
 
     @property
@@ -129,20 +129,25 @@ class Group:
 
     async def events(self) -> AsyncIterator[Event]:
         """Messages and views, one by one, until the group is left or the node ends."""
-        async for events in self.batches():
+        while True:
+            while self._ready:
+                yield self._ready.popleft()
+            events = await self._inbox.take()
+            if not events:
+                return
             for event in events:
                 if type(event) is Batch:
-                    at = event.position
-                    for i, body in enumerate(event.bodies, at.index):
-                        place = Position(at.ring, at.seq, i)
-                        yield Message(event.sender, body, place, event.level)
+                    self._ready.extend(event)
                 else:
-                    yield event  # type: ignore[misc]
+                    self._ready.append(event)  # type: ignore[arg-type]
 
     async def batches(self) -> AsyncIterator[list[Batch | View | EventsLost]]:
         """All that has arrived, at once: the fast way to read."""
+        if self._ready:
+            rest = [alone(event) for event in self._ready]
+            self._ready.clear()
+            yield rest
         while events := await self._inbox.take():
-            self._node.relieved()
             yield events
 
     # --- for the node ----------------------------------------------------------------------
@@ -150,12 +155,12 @@ class Group:
     def push(self, event: Batch | View) -> None:
         """An event in order; the first view that holds us completes ``join``."""
         self._inbox.push(event)
-        if self._in is not None and type(event) is View and not self._in.done():
+        if type(event) is View and self._in is not None and not self._in.done():
             self._in.set_result(None)
 
-    def wake(self) -> None:
-        """Let the reader run."""
-        self._inbox.wake()
+    def lost(self, count: int) -> None:
+        """Messages went by while the node could not be counted as a member."""
+        self._inbox.lost(count)
 
     @property
     def crowded(self) -> bool:
@@ -168,3 +173,10 @@ class Group:
         if self._in is not None and not self._in.done():
             self._in.set_exception(error)
         self._inbox.close(None if reason == "closed" else error)
+
+
+def alone(event: Event) -> Batch | View | EventsLost:
+    """A message as a batch of one; anything else as it is."""
+    if type(event) is Message:
+        return Batch(event.sender, (event.body,), event.position, event.level)
+    return event  # type: ignore[return-value]

@@ -11,15 +11,16 @@ import msgspec
 
 from ringcast.api import envelope
 from ringcast.api.directory import Directory
-from ringcast.api.envelope import Groups
+from ringcast.api.envelope import Enter, Exit
 from ringcast.api.events import Position
 from ringcast.api.group import Group
-from ringcast.api.outgoing import Outgoing
+from ringcast.api.outgoing import Item, Outgoing
 from ringcast.core.effects import Batch, InstallView
-from ringcast.core.ids import NodeId, ViewId
+from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.runtime.config import NodeConfig, load
-from ringcast.runtime.errors import NodeStopped, RingcastError
+from ringcast.runtime.errors import ConfigError, NodeStopped, RingcastError
 from ringcast.runtime.host import Host
+from ringcast.runtime.wire import UNREADABLE
 
 SOFT, HARD = 50_000, 500_000
 """Messages a reader may be behind before the ring slows down, and before events are lost."""
@@ -40,6 +41,8 @@ class Node:
         self._changed = asyncio.Event()
         self.outgoing: Outgoing
         """The queue of what is to be sent, shared by the groups."""
+        self.max_message = 0
+        """Largest body that can be sent."""
 
     @classmethod
     def open(cls, config: str | Path | NodeConfig | dict[str, Any]) -> Node:
@@ -48,7 +51,10 @@ class Node:
             case NodeConfig():
                 return cls(config)
             case dict():
-                return cls(msgspec.convert(config, NodeConfig))
+                try:
+                    return cls(msgspec.convert(config, NodeConfig))
+                except msgspec.ValidationError as error:
+                    raise ConfigError(str(error)) from None
             case _:
                 return cls(load(config))
 
@@ -65,24 +71,32 @@ class Node:
         await self.close()
 
     async def start(self) -> None:
-        """Open sockets and storage, and look for the others."""
+        """Open sockets and storage, and look for the others. A node is started once."""
+        if self._host is not None:
+            raise RingcastError("the node was started before: open a new one")
         self._host = host = Host(self.config, self)
         settings = self.config.protocol_config
         self.outgoing = Outgoing(host, settings.frame_budget)
-        self.max_message: int = settings.max_message - 2**16  # room for the envelope
-        await host.start()
+        self.max_message = settings.max_message - 2**16  # room for the envelope
+        try:
+            await host.start()
+        except BaseException:
+            host.close("it could not start")
+            raise
 
     async def close(self) -> None:
-        """Leave: groups first, then the ring."""
+        """Leave: groups first, then the ring, when what was sent has been delivered."""
         for group in list(self._groups.values()):
             await group.leave()
         if self._host is not None:
-            deadline = asyncio.get_running_loop().time() + DRAIN_S
-            while self.running and not self.outgoing.idle:
-                if asyncio.get_running_loop().time() > deadline:
-                    break  # a ring that does not move must not keep the program from ending
-                await asyncio.sleep(0.002)
-            self._host.close()
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + DRAIN_S
+            try:
+                # A ring that does not move must not keep the program from ending.
+                while self.running and not self.outgoing.idle and loop.time() < deadline:
+                    await asyncio.sleep(0.002)
+            finally:
+                self._host.close()
 
     def join(self, name: str, soft: int = SOFT, hard: int = HARD) -> Group:
         """The group called ``name``, to be used with ``async with``.
@@ -122,24 +136,22 @@ class Node:
 
     # --- for groups ------------------------------------------------------------------------
 
-    def register(self, group: Group) -> None:
-        """A group of this process starts to listen."""
+    def enter(self, group: Group) -> None:
+        """Say that this process joins a group, and listen from there on."""
         if self._host is None:
             raise RingcastError("the node is not running: use 'async with Node.open(...)'")
+        self.outgoing.check()
         if group.name in self._groups:
             raise RingcastError(f"this node is in {group.name!r} already")
         self._groups[group.name] = group
-        self._directory.sinks[group.name] = group
+        self._directory.enter(group.name, group)
+        self.outgoing.put(Item(group.name, Level.AGREED, (), word=Enter(group.name)))
 
-    def forget(self, group: Group) -> None:
-        """A group of this process stops listening."""
+    def exit(self, group: Group) -> None:
+        """Say that this process leaves a group, behind what it sent there."""
         self._groups.pop(group.name, None)
-        self._directory.sinks.pop(group.name, None)
-
-    def relieved(self) -> None:
-        """A reader has caught up; the ring may speed up again."""
-        if self._host is not None and not any(g.crowded for g in self._groups.values()):
-            self._host.slow = False
+        if self.running:
+            self.outgoing.put(Item(group.name, Level.AGREED, (), word=Exit(group.name)))
 
     # --- what the host tells ---------------------------------------------------------------
 
@@ -151,7 +163,7 @@ class Node:
         for number, body in enumerate(batch.bodies, batch.first):
             try:
                 word = envelope.decode(body)
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 continue  # another program's message on this ring
             if index:
                 position = Position(batch.ring, batch.seq, index)
@@ -162,19 +174,17 @@ class Node:
 
     def on_view(self, change: InstallView) -> None:
         """The ring changed."""
-        self._directory.on_view(change.view, change.members, change.transitional)
+        self._directory.on_view(change)
         if not change.transitional:
             self._ring = change
-            self.outgoing.say(Groups(tuple(sorted(self._groups))))
+            self.outgoing.put_first(Item("", Level.AGREED, (), word=self._directory.word()))
             self._changed.set()
 
     def on_quiet(self) -> None:
-        """All that arrived has been handled: give the machine more, wake the readers."""
+        """All that arrived has been handled: give the machine more, slow down if need be."""
         self.outgoing.flush()
-        for group in self._groups.values():
-            group.wake()
-            if group.crowded and self._host is not None:
-                self._host.slow = True
+        if self._host is not None:
+            self._host.slow = any(group.crowded for group in self._groups.values())
 
     def on_stop(self, reason: str) -> None:
         """The node has ended."""

@@ -41,7 +41,6 @@ class Outgoing:
         self._host = host
         self._budget = budget
         self._items: deque[Item] = deque()
-        self._words: deque[Envelope] = deque()
         self._messages = self._bytes = 0
         self._submitted = self._delivered = 0
         self._waiters: dict[int, list[tuple[int, asyncio.Future[Position]]]] = {}
@@ -74,9 +73,9 @@ class Outgoing:
         self._bytes += sum(map(len, item.bodies))
         self._schedule()
 
-    def say(self, word: Envelope) -> None:
-        """Send a word of our own (who is in which group), ahead of what waits here."""
-        self._words.append(word)
+    def put_first(self, item: Item) -> None:
+        """Accept a word that goes ahead of what waits here."""
+        self._items.appendleft(item)
         self._schedule()
 
     def _schedule(self) -> None:
@@ -88,10 +87,8 @@ class Outgoing:
     def flush(self) -> None:
         """Give the machine as much as it takes."""
         self._scheduled = False
-        while self._host.ready and (self._words or self._items):
-            if self._words:
-                self._submit([self._words.popleft()], Level.AGREED)
-            elif (word := self._items[0].word) is not None:
+        while self._items and self._host.ready:
+            if (word := self._items[0].word) is not None:
                 self._items.popleft()
                 self._submit([word], Level.AGREED)
             else:
@@ -103,7 +100,7 @@ class Outgoing:
         """Everything at the head that is for one group at one level, packed."""
         items = self._items
         group, level = items[0].group, items[0].level
-        room = self._budget - envelope.OVERHEAD - len(group)
+        room = self._budget - envelope.OVERHEAD - len(group.encode())
         frames: list[Envelope] = []
         bodies: list[bytes] = []
         left = room
@@ -158,5 +155,4 @@ class Outgoing:
     @property
     def idle(self) -> bool:
         """Whether everything that was accepted has been delivered here."""
-        waits = self._words or self._items
-        return not waits and self._delivered == self._submitted
+        return not self._items and self._delivered == self._submitted

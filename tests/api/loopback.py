@@ -1,0 +1,109 @@
+"""Several nodes in one process, over real sockets on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ringcast.api.events import Event, EventsLost, Message, View
+from ringcast.api.group import Group
+from ringcast.api.node import Node
+
+DEADLINE_S = 30
+"""Far beyond what anything here takes, so that only a hang is caught."""
+
+
+def free_ports(count: int) -> list[int]:
+    """UDP ports nobody uses, held together so that they differ."""
+    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for each in held:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+def configs(root: Path, count: int, **settings: Any) -> list[dict[str, Any]]:
+    """Settings of ``count`` nodes that list each other."""
+    ports = free_ports(count)
+    peers = [f"{node}@127.0.0.1:{port}" for node, port in enumerate(ports, 1)]
+    return [
+        {
+            "id": node,
+            "bind": f"127.0.0.1:{port}",
+            "peers": peers,
+            "state_dir": str(root / f"n{node}"),
+            **settings,
+        }
+        for node, port in enumerate(ports, 1)
+    ]
+
+
+@asynccontextmanager
+async def ring(root: Path, count: int, **settings: Any) -> AsyncIterator[list[Node]]:
+    """Nodes on one ring."""
+    async with AsyncExitStack() as stack:
+        nodes = [Node.open(config) for config in configs(root, count, **settings)]
+        for node in nodes:
+            await stack.enter_async_context(node)
+        for node in nodes:
+            await node.wait_for_ring(count)
+        yield nodes
+
+
+async def joined(nodes: list[Node], name: str = "g", **bounds: int) -> list[Group]:
+    """All nodes in one group, each knowing all."""
+    groups = [node.join(name, **bounds) for node in nodes]
+    await asyncio.gather(*(group.join() for group in groups))
+    for group in groups:
+        await eventually(lambda group=group: len(group.members) == len(nodes))  # type: ignore[misc]
+    return groups
+
+
+async def eventually(met: Callable[[], object]) -> None:
+    """Wait until ``met()`` is true."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not met():
+            await asyncio.sleep(0.005)
+
+
+async def collect(group: Group, enough: Callable[[list[Event]], object]) -> list[Event]:
+    """Read events until there are enough of them."""
+    events: list[Event] = []
+    async for event in group:
+        events.append(event)
+        if enough(events):
+            break
+    return events
+
+
+async def messages(group: Group, count: int) -> list[Message]:
+    """The next ``count`` messages, whatever views come in between."""
+    found: list[Message] = []
+    async for event in group:
+        assert not isinstance(event, EventsLost)
+        if isinstance(event, Message):
+            found.append(event)
+            if len(found) == count:
+                break
+    return found
+
+
+def views(events: list[Event]) -> list[tuple[tuple[int, ...], bool]]:
+    """Members and kind of the views among events."""
+    return [(e.members, e.transitional) for e in events if isinstance(e, View)]
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a story; a hang fails instead of lasting."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(2 * DEADLINE_S):
+            await story()
+
+    asyncio.run(bounded())

@@ -1,0 +1,225 @@
+"""Group membership as a function of the total order."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ringcast.api.directory import BEHIND_ALL, Directory
+from ringcast.api.envelope import Data, Enter, Envelope, Exit, Groups
+from ringcast.api.events import Batch, Position, View
+from ringcast.core.effects import InstallView
+from ringcast.core.ids import Level, ViewId
+
+R1, T1, R2, T2, R3 = (ViewId(seq, 1) for seq in (8, 10, 12, 14, 16))
+
+
+class Log:
+    """A sink."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def push(self, event: Batch | View) -> None:
+        match event:
+            case Batch(sender, bodies, position):
+                self.events.append((sender, *bodies, position.seq))
+            case View(members, transitional, _, position):
+                self.events.append((("T" if transitional else "V"), members, position))
+
+    def lost(self, count: int) -> None:
+        self.events.append(("lost", count))
+
+
+class Member:
+    """One node's directory, fed from a shared order."""
+
+    def __init__(self, me: int) -> None:
+        self.directory = Directory(me)
+        self.log = Log()
+
+    def view(self, ring: ViewId, *members: int) -> None:
+        self.directory.on_view(InstallView(ring, members, False, ring, 0, None))
+
+    def transitional(self, ring: ViewId, old: ViewId, seq: int, *members: int) -> None:
+        self.directory.on_view(InstallView(ring, members, True, old, seq, ring))
+
+
+def order(ring: ViewId, seq: int, sender: int, word: Envelope, *members: Member) -> None:
+    for member in members:
+        member.directory.on_envelope(sender, Level.AGREED, Position(ring, seq), word)
+
+
+def on_ring(count: int = 3) -> list[Member]:
+    """Members on R1, all in group g."""
+    members = [Member(n) for n in range(1, count + 1)]
+    for member in members:
+        member.view(R1, *range(1, count + 1))
+    for n, member in enumerate(members, 1):
+        order(R1, n, n, member.directory.word(), *members)
+    for n, member in enumerate(members, 1):
+        member.directory.enter("g", member.log)
+        order(R1, 10 + n, n, Enter("g"), *members)
+    for member in members:
+        member.log.events.clear()
+    return members
+
+
+def test_joins_leaves_and_messages_share_one_order() -> None:
+    a, b = Member(1), Member(2)
+    for each in (a, b):
+        each.view(R1, 1, 2)
+        assert each.directory.word() == Groups(R1, ())
+    order(R1, 1, 1, Groups(R1, ()), a, b)
+    order(R1, 2, 1, Data("g", (b"before all",)), a, b)
+    order(R1, 3, 2, Groups(R1, ()), a, b)
+    a.directory.enter("g", a.log)
+    order(R1, 4, 1, Enter("g"), a, b)
+    order(R1, 5, 2, Data("g", (b"for 1",)), a, b)
+    b.directory.enter("g", b.log)
+    order(R1, 6, 2, Enter("g"), a, b)
+    order(R1, 7, 1, Data("g", (b"x", b"y")), a, b)
+    order(R1, 8, 1, Data("other", (b"not for us",)), a, b)
+    order(R1, 9, 1, Exit("g"), a, b)
+    order(R1, 10, 2, Data("g", (b"for 2",)), a, b)
+    both = [("V", (1, 2), Position(R1, 6)), (1, b"x", b"y", 7)]
+    assert a.log.events == [("V", (1,), Position(R1, 4)), (2, b"for 1", 5), *both]
+    assert b.log.events == [*both, ("V", (2,), Position(R1, 9)), (2, b"for 2", 10)]
+    assert b.directory.members("g") == (2,)
+
+
+def test_on_a_new_ring_messages_wait_until_all_have_spoken() -> None:
+    a, b, c = on_ring()
+    for each in (a, b):
+        each.transitional(T1, R1, 13, 1, 2)
+        each.view(R2, 1, 2)
+    order(R2, 1, 1, Data("g", (b"early",)), a, b)
+    order(R2, 2, 2, b.directory.word(), a, b)
+    assert a.log.events == [("T", (1, 2), Position(R1, 13, BEHIND_ALL))]
+    order(R2, 3, 1, a.directory.word(), a, b)
+    expected = [
+        ("T", (1, 2), Position(R1, 13, BEHIND_ALL)),
+        ("V", (1, 2), Position(R2, 0)),
+        (1, b"early", 1),
+    ]
+    assert a.log.events == b.log.events == expected
+    assert c.log.events == []
+
+
+def test_a_word_for_an_earlier_ring_is_not_heard() -> None:
+    """Said on a ring that broke before it was sent, it is sent on the next one."""
+    a, b, _ = on_ring()
+    stale = a.directory.word()
+    for each in (a, b):
+        each.transitional(T1, R1, 13, 1, 2)
+        each.view(R2, 1, 2)
+    order(R2, 1, 1, stale, a, b)
+    order(R2, 2, 2, b.directory.word(), a, b)
+    assert len(a.log.events) == 1
+    order(R2, 3, 1, a.directory.word(), a, b)
+    assert a.log.events[-1] == b.log.events[-1] == ("V", (1, 2), Position(R2, 0))
+
+
+def test_a_ring_that_breaks_too_early_has_a_view_of_those_who_spoke() -> None:
+    """The one that had not spoken hears how much it missed, and is back on the next ring."""
+    members = on_ring()
+    a, b, c = members
+    for each in members:
+        each.transitional(T1, R1, 13, 1, 2, 3)
+        each.view(R2, 1, 2, 3)
+    order(R2, 1, 1, a.directory.word(), *members)
+    order(R2, 2, 1, Data("g", (b"x", b"y")), *members)
+    order(R2, 3, 3, c.directory.word(), *members)
+    late = b.directory.word()
+    for each in members:
+        each.transitional(T2, R2, 3, 1, 2, 3)
+    order(R2, 4, 2, late, *members)  # delivered in the transitional configuration
+    for each in members:
+        each.view(R3, 1, 2, 3)
+    for n, each in enumerate(members, 1):
+        order(R3, n, n, each.directory.word(), *members)
+    first = ("T", (1, 2, 3), Position(R1, 13, BEHIND_ALL))
+    again = ("V", (1, 2, 3), Position(R3, 0))
+    spoke = [
+        first,
+        ("V", (1, 3), Position(R2, 0)),
+        (1, b"x", b"y", 2),
+        ("T", (1, 3), Position(R2, 3, BEHIND_ALL)),
+        again,
+    ]
+    assert a.log.events == c.log.events == spoke
+    assert b.log.events == [first, ("lost", 2), again]
+
+
+def test_leaving_and_joining_again_are_two_memberships() -> None:
+    """Events before the second Enter are for the first membership's reader, or for nobody."""
+    a, b = on_ring(2)
+    second = Log()
+    a.directory.enter("g", second)  # asked for at once; both words are on their way
+    order(R1, 20, 2, Data("g", (b"one",)), a, b)
+    order(R1, 21, 1, Exit("g"), a, b)
+    order(R1, 22, 2, Data("g", (b"two",)), a, b)
+    order(R1, 23, 1, Enter("g"), a, b)
+    order(R1, 24, 2, Data("g", (b"three",)), a, b)
+    assert a.log.events == [(2, b"one", 20)]
+    assert second.events == [("V", (1, 2), Position(R1, 23)), (2, b"three", 24)]
+
+
+def test_an_enter_that_meets_a_new_ring_counts_where_it_is_ordered() -> None:
+    a, b = Member(1), Member(2)
+    for each in (a, b):
+        each.view(R1, 1, 2)
+    a.directory.enter("g", a.log)
+    for each in (a, b):
+        each.transitional(T1, R1, 0, 1, 2)
+        each.view(R2, 1, 2)
+    words = [each.directory.word() for each in (a, b)]
+    assert words == [Groups(R2, ())] * 2
+    order(R2, 1, 1, Enter("g"), a, b)
+    order(R2, 2, 2, words[1], a, b)
+    order(R2, 3, 1, words[0], a, b)
+    assert a.log.events == [("V", (1,), Position(R2, 1))]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_members_agree_whatever_happens(seed: int) -> None:
+    """Random words and ring changes: who is counted in sees the same as the others."""
+    rng = Random(f"directory/{seed}")
+    members = [Member(n) for n in (1, 2, 3)]
+    inside = [False] * 3
+    ring, number = ViewId(8, 1), 0
+    for member in members:
+        member.view(ring, 1, 2, 3)
+    pending = {n: member.directory.word() for n, member in enumerate(members, 1)}
+    for _ in range(200):
+        number += 1
+        who = rng.randrange(3)
+        draw = rng.random()
+        if draw < 0.1:
+            late = ViewId(ring.seq + 2, 1)
+            fresh = ViewId(ring.seq + 4, 1)
+            for member in members:
+                member.transitional(late, ring, number - 1, 1, 2, 3)
+                member.view(fresh, 1, 2, 3)
+            ring, number = fresh, 0
+            pending = {n: member.directory.word() for n, member in enumerate(members, 1)}
+        elif draw < 0.5 and pending:
+            speaker = rng.choice(sorted(pending))
+            order(ring, number, speaker, pending.pop(speaker), *members)
+        elif draw < 0.6:
+            if not inside[who]:
+                members[who].directory.enter("g", members[who].log)
+            order(ring, number, who + 1, Exit("g") if inside[who] else Enter("g"), *members)
+            inside[who] = not inside[who]
+        else:
+            order(ring, number, who + 1, Data("g", (b"x",)), *members)
+    by_place: dict[object, set[object]] = {}
+    for n, member in enumerate(members, 1):
+        for event in member.log.events:
+            assert isinstance(event, tuple)
+            if event[0] in ("V", "T"):
+                assert n in event[1]
+                by_place.setdefault(("view", event[2]), set()).add(event)
+    assert by_place
+    assert all(len(seen) == 1 for seen in by_place.values())
