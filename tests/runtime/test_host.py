@@ -19,7 +19,7 @@ from ringcast.core.inputs import Received, Started, Submitted
 from ringcast.core.machine import Machine, Table
 from ringcast.core.registry import Sheet, register
 from ringcast.core.trace import Crashed, Delivered, Installed, Noted, Restarted, Submit
-from ringcast.runtime import clock, keys, tracelog
+from ringcast.runtime import clock, keys
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.errors import (
     KeyFileError,
@@ -28,6 +28,7 @@ from ringcast.runtime.errors import (
     TransportError,
 )
 from ringcast.runtime.host import Host
+from ringcast.traces.live import read_log
 
 VIEW = ViewId(4, 1)
 
@@ -363,7 +364,7 @@ def test_incarnations_are_numbered_and_storage_is_kept(stage: Stage) -> None:
             host.close()
         assert boots == sorted(set(boots))
         traces = sorted((stage.root / "trace").iterdir())
-        events = [event for path in traces for event in tracelog.read(path)]
+        events = [event for path in traces for event in read_log(path)]
         kinds = [Restarted, Installed, Submit, Noted, Delivered, Crashed]
         assert [type(event) for event in events] == kinds * 3
         numbers = [event.n for event in events]  # type: ignore[union-attr]

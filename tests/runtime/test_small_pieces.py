@@ -13,13 +13,15 @@ import pytest
 
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.trace import Crashed, Installed, Submit, TraceEvent
-from ringcast.runtime import address, clock, tracelog
+from ringcast.runtime import address, clock
 from ringcast.runtime.address import Address, Names, parse, parse_peer, resolve
 from ringcast.runtime.clock import PAUSE_US, ActiveClock
 from ringcast.runtime.discovery import MOST, Hello, PeerBook, Place
-from ringcast.runtime.errors import ConfigError, StorageError
+from ringcast.runtime.errors import ConfigError
 from ringcast.runtime.shim import Shim
 from ringcast.runtime.tracelog import FLUSH_BYTES, TraceLog
+from ringcast.traces import TraceError
+from ringcast.traces.live import read_log
 
 # --- clock ---------------------------------------------------------------------------------
 
@@ -210,7 +212,7 @@ def test_a_trace_is_read_back(tmp_path: Path) -> None:
     for event in EVENTS:
         log(event)
     log.close()
-    assert list(tracelog.read(tmp_path / "t" / "1-77.trace")) == EVENTS
+    assert list(read_log(tmp_path / "t" / "1-77.trace")) == EVENTS
 
 
 def test_a_torn_tail_is_left_out(tmp_path: Path) -> None:
@@ -222,13 +224,13 @@ def test_a_torn_tail_is_left_out(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for cut in range(len(whole) - 10, len(whole)):
         path.write_bytes(whole[:cut])
-        assert list(tracelog.read(path)) == EVENTS[:4]
+        assert list(read_log(path)) == EVENTS[:4]
 
 
 def test_damage_in_the_middle_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.trace").write_bytes((3).to_bytes(4, "big") + b"abc" + bytes(20))
-    with pytest.raises(StorageError, match="damaged at byte 0"):
-        list(tracelog.read(tmp_path / "x.trace"))
+    with pytest.raises(TraceError, match="damaged at byte 0"):
+        list(read_log(tmp_path / "x.trace"))
 
 
 def test_much_is_flushed_without_being_asked(tmp_path: Path) -> None:
@@ -260,4 +262,4 @@ def test_a_full_disk_ends_the_trace_not_the_node(
     assert "No space" in log.failed
     log(EVENTS[2])  # goes nowhere: behind a torn record it could not be read
     log.close()
-    assert list(tracelog.read(tmp_path / "1-77.trace")) == EVENTS[:1]
+    assert list(read_log(tmp_path / "1-77.trace")) == EVENTS[:1]

@@ -208,8 +208,14 @@ class Host:
             self._scribe.submitted(self._wall_us(), bodies, level)
         self._handle(Submitted(bodies, level))
 
-    def _wake(self) -> None:
-        self.clock.wake()
+    def _wake(self) -> int:
+        """We run again. After a long pause the others have gone on without us, and what waits
+        in the socket is their parting words: taken for news, it would make us eject them all."""
+        paused_us = self.clock.paused_us
+        now_us = self.clock.wake()
+        if self.clock.paused_us - paused_us > self._patience_us:
+            self._udp.forget()
+        return now_us
 
     def _receive(self, src: NodeId, boot: int, message: Message) -> None:
         self._handle(Received(src, boot, message))
@@ -267,7 +273,7 @@ class Host:
         self._alarm = self._loop.call_later(delay_s, self._on_alarm)
 
     def _on_alarm(self) -> None:
-        now_us = self.clock.wake()
+        now_us = self._wake()
         due = [(at, str(timer), timer) for timer, at in self._deadlines.items() if at <= now_us]
         for at, _, timer in sorted(due):
             if self._deadlines.get(timer) == at:
@@ -289,10 +295,17 @@ class Host:
     # --- effects ---------------------------------------------------------------------------
 
     def _send(self, effect: Send) -> None:
+        self._record()
         self._udp.unicast(effect.to, self._codec.encode(effect.message, Lane.UNICAST))
 
     def _broadcast(self, effect: Broadcast) -> None:
+        self._record()
         self._udp.broadcast(self._codec.encode(effect.message, Lane.BROADCAST))
+
+    def _record(self) -> None:
+        """No frame leaves before the trace of what led to it: SIGKILL leaves no riddles."""
+        if self._trace:
+            self._trace.flush()
 
     def _persist(self, effect: Persist) -> None:
         try:
@@ -338,6 +351,7 @@ class Host:
             "frames_sent": self._udp.sent,
             "frames_received": self._udp.received,
             "frames_blocked": self._udp.blocked,
+            "frames_outdated": self._udp.outdated,
             "send_failures": self._udp.send_failures,
             "frames_refused": dict(self._codec.refused),
             "inputs_dropped": dict(self._env.dropped),

@@ -1,20 +1,17 @@
 """The live trace: events appended to a file that survives the death of the process.
 
 Each flush is one ``write``; what was written is in the kernel's hands, so SIGKILL loses nothing
-that was flushed. Records are length-prefixed MessagePack; a torn last record is left out when
-reading. ``ringcast.traces`` turns the files of a run into the Parquet tables of the schema.
+that was flushed. Records are length-prefixed MessagePack; ``ringcast.traces.live`` reads them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from ringcast.core.trace import TraceEvent
-from ringcast.runtime.errors import StorageError
 
 FLUSH_BYTES = 1 << 16
 
@@ -52,19 +49,3 @@ class TraceLog:
         """Flush and close."""
         self.flush()
         os.close(self._file)
-
-
-def read(path: Path) -> Iterator[TraceEvent]:
-    """The events of one file, up to a torn tail."""
-    decode = msgspec.msgpack.Decoder(TraceEvent).decode
-    data = memoryview(path.read_bytes())
-    at = 0
-    while at + 4 <= len(data):
-        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-        if end > len(data):
-            return
-        try:
-            yield decode(data[at + 4 : end])
-        except msgspec.DecodeError as error:
-            raise StorageError(f"{path} is damaged at byte {at}: {error}") from None
-        at = end

@@ -25,6 +25,9 @@ from ringcast.runtime.wire import Codec, Lane
 MOST_AT_ONCE = 1024
 """Datagrams read in one wake-up, so that a flood cannot keep timers and the application waiting."""
 
+MOST_FORGOTTEN = 2**16
+"""Datagrams thrown away at a time; more than a socket's buffer holds."""
+
 LARGEST = 2**16
 """Any datagram is read whole: a Join of many members may be larger than a frame of messages."""
 
@@ -53,6 +56,8 @@ class Udp:
         self.sent = self.received = self.send_failures = 0
         self.blocked = 0
         """Datagrams not sent because the socket's buffer was full: lost, as on a wire."""
+        self.outdated = 0
+        """Datagrams thrown away unread because they had waited too long."""
 
     def _listen(self, bind: Address, receive_buffer: int) -> socket.socket:
         places = resolve(bind)
@@ -172,7 +177,7 @@ class Udp:
         loop: asyncio.AbstractEventLoop,
         codec: Codec,
         shim: Shim | None,
-        before: Callable[[], None],
+        before: Callable[[], object],
         handle: Handler,
         on_hello: Callable[[Hello], None],
         after: Callable[[], None],
@@ -222,6 +227,18 @@ class Udp:
         self._resting = None
         for each in self._sockets:
             self._loop.add_reader(each, self._drain)
+
+    def forget(self) -> None:
+        """Throw away what waits to be read: a loss, as on a wire."""
+        for each in self._sockets:
+            for _ in range(MOST_FORGOTTEN):
+                try:
+                    each.recv(1)
+                except BlockingIOError:
+                    break
+                except OSError:
+                    continue
+                self.outdated += 1
 
     def rest(self, seconds: float) -> None:
         """Leave what arrives in the socket's buffer for a while."""

@@ -1,0 +1,125 @@
+"""Traces of live members, many processes' files made one trace.
+
+A member appends to ``<node>-<boot>.trace`` (``ringcast.runtime.tracelog``): length-prefixed
+MessagePack, whose torn last record is left out. Each processor's events keep their order, its
+incarnations following each other; between processors the wall clock decides, except that no
+delivery comes before the origination of what it delivers, whatever the clocks say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from pathlib import Path
+
+import msgspec
+
+from ringcast.core.ids import NodeId, ViewId
+from ringcast.core.seqset import SeqSet
+from ringcast.core.trace import Crashed, Delivered, Ended, Originated, TraceEvent
+from ringcast.traces.parquet import TraceError
+
+LENGTH_BYTES = 4
+
+
+def read_log(path: Path) -> Iterator[TraceEvent]:
+    """The events of one file, up to a torn tail."""
+    decode = msgspec.msgpack.Decoder(TraceEvent).decode
+    try:
+        data = memoryview(path.read_bytes())
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}") from None
+    at = 0
+    while at + LENGTH_BYTES <= len(data):
+        end = at + LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
+        if end > len(data):
+            return
+        try:
+            yield decode(data[at + LENGTH_BYTES : end])
+        except msgspec.DecodeError as error:
+            raise TraceError(f"{path} is damaged at byte {at}: {error}") from None
+        at = end
+
+
+def logs(dirs: Iterable[Path]) -> dict[NodeId, list[Path]]:
+    """The trace files in ``dirs`` by processor, its incarnations in order."""
+    found: dict[NodeId, list[tuple[int, Path]]] = {}
+    for folder in dirs:
+        for path in folder.glob("*.trace"):
+            node, _, boot = path.stem.partition("-")
+            if not (node.isdecimal() and boot.isdecimal()):
+                raise TraceError(f"{path} is not called <node>-<boot>.trace; move it elsewhere")
+            found.setdefault(int(node), []).append((int(boot), path))
+    return {node: [path for _, path in sorted(found[node])] for node in sorted(found)}
+
+
+def read_node(node: NodeId, paths: list[Path]) -> Iterator[TraceEvent]:
+    """The life of one processor. One that was killed could not write down its crash."""
+    last: TraceEvent | None = None
+    for path in paths:
+        if last is not None and type(last) is not Crashed:
+            yield Crashed(node, getattr(last, "n", 0) + 1, last.t_us, "killed")
+        for last in read_log(path):
+            yield last
+
+
+class _Stream:
+    """One processor's events, the next one at hand."""
+
+    def __init__(self, node: NodeId, paths: list[Path], until_us: int | None) -> None:
+        self._events = read_node(node, paths)
+        self._until_us = until_us
+        self.t_us = 0
+        self.head: TraceEvent
+
+    def step(self) -> bool:
+        """Go to the next event; False at the end. A clock set back counts as standing still."""
+        for event in self._events:
+            if self._until_us is not None and event.t_us > self._until_us:
+                return False
+            self.head, self.t_us = event, max(self.t_us, event.t_us)
+            return True
+        return False
+
+
+def read_live(
+    dirs: Iterable[Path], settled: tuple[NodeId, ...] = (), until_us: int | None = None
+) -> Iterator[TraceEvent]:
+    """One trace from the files in ``dirs``, closed by ``Ended`` with the given ``settled``.
+
+    ``until_us`` cuts it there, so that a group's orderly end need not be part of it.
+    """
+    streams = {node: _Stream(node, paths, until_us) for node, paths in logs(dirs).items()}
+    heap: list[tuple[int, NodeId]] = []  # who may go on, by the time of its next event
+    waiting: dict[tuple[ViewId, int], list[NodeId]] = {}  # who waits for which origination
+    originated: dict[ViewId, SeqSet] = {}
+    t_us = 0
+
+    def offer(node: NodeId) -> None:
+        """Put a processor where its next event belongs."""
+        stream = streams[node]
+        if not stream.step():
+            return
+        event = stream.head
+        if type(event) is Delivered and event.seq not in originated.get(event.ring, ()):
+            waiting.setdefault((event.ring, event.seq), []).append(node)
+        else:
+            heappush(heap, (stream.t_us, node))
+
+    for node in streams:
+        offer(node)
+    while heap or waiting:
+        if not heap:  # it was never originated: that is for the checks to say
+            key = min(waiting, key=lambda key: min(streams[n].t_us for n in waiting[key]))
+            for node in waiting.pop(key):
+                heappush(heap, (streams[node].t_us, node))
+        _, node = heappop(heap)
+        event = streams[node].head
+        t_us = max(t_us, event.t_us)
+        yield event
+        if type(event) is Originated:
+            originated.setdefault(event.ring, SeqSet()).add(event.seq)
+            for other in waiting.pop((event.ring, event.seq), ()):
+                heappush(heap, (streams[other].t_us, other))
+        offer(node)
+    yield Ended(t_us if until_us is None else until_us, settled)
