@@ -17,7 +17,7 @@ $(READY): pyproject.toml requirements-dev.lock tools/make_venv.sh
 	@tools/make_venv.sh "$(PYTHON)" .venv
 	@touch $@
 
-demo: setup ## a simulated group through load, a crash, a partition and a remerge
+demo: setup ## five live members through load, a crash, a pause and a partition; a report
 	@$(BIN)/ringcast demo
 
 test: lint types pytest ## lint, types and the whole test suite

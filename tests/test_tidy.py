@@ -33,7 +33,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"core", "blocks", "protocols", "checks", "traces"},
     "api": {"core", "blocks", "protocols", "checks", "traces", "runtime"},
     "": {"api", "core"},
-    "cli": {"", "core", "blocks", "protocols", "checks", "traces", "sim", "runtime", "api"},
+    "pipeline": {"core", "checks", "traces", "sim"},
+    "cli": {
+        "", "core", "blocks", "protocols", "checks", "traces", "sim", "runtime", "api", "pipeline",
+    },  # fmt: skip
 }
 """Package to the packages below it; ``""`` is ``ringcast`` itself, the public names."""
 

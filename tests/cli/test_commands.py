@@ -165,13 +165,13 @@ def test_a_property_is_unknown_only_if_no_run_could_tell() -> None:
     assert (found["M2"], found["M3"]) == ("unknown", "valid")
 
 
-def test_the_demo_tells_its_story_and_judges_it(call: Any) -> None:
-    code, out = call("demo")
+def test_the_simulated_demo_tells_its_story_and_judges_it(call: Any) -> None:
+    code, out = call("demo --simulated")
     assert code == 0
     for words in ("member 5 crashes", "restarts", "parts into 1 2 | 3 4 5", "merge"):
         assert words in out
     assert out.count("  valid ") == len(protocol("totem").claims)
-    code, out = call("demo --seed 3 --json")
+    code, out = call("demo --simulated --seed 3 --json")
     report = json.loads(out)
     assert code == 0
     assert report["violations"] == []

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import ringcast
-from ringcast.cli import demo, sim
+from ringcast.cli import demo, keygen, node, sim
 from ringcast.cli.options import UNKNOWN
 
 
@@ -56,6 +56,8 @@ def main(
 
 app.command("sim")(sim.command)
 app.command("demo")(demo.command)
+app.command("node")(node.command)
+app.command("keygen")(keygen.command)
 
 
 @app.command("version")

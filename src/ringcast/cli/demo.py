@@ -1,214 +1,303 @@
-"""``ringcast demo``: a simulated group of five through load, a crash, a partition and a remerge."""
+"""``ringcast demo``: five live members on this machine, load, faults, and the order checked."""
 
 from __future__ import annotations
 
-from collections import Counter
+import signal
+import tempfile
+import time
 from collections.abc import Callable
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, NoReturn
 
-import msgspec
 import typer
+from rich.console import Group as Stack
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
-from ringcast.checks import Violation, suite
-from ringcast.cli.options import OK, UNKNOWN, VIOLATED
-from ringcast.cli.output import as_json, ids, print_verdicts, say
-from ringcast.core.ids import NodeId, ViewId
+from ringcast.checks import Verdict, Violation, suite
+from ringcast.cli import simulated
+from ringcast.cli.members import Band
+from ringcast.cli.node import wall_us
+from ringcast.cli.options import OK, VIOLATED, fail
+from ringcast.cli.output import STYLE, as_json, console, ids, say
+from ringcast.core.ids import NodeId
 from ringcast.core.registry import protocol
-from ringcast.core.trace import Delivered, Ended, Installed, TraceEvent
-from ringcast.sim import workload
-from ringcast.sim.cluster import Cluster
-from ringcast.sim.presets import preset
-from ringcast.sim.workload import Poisson
+from ringcast.core.trace import Faulted
+from ringcast.pipeline import report
+from ringcast.pipeline.story import Story
+from ringcast.runtime.tracelog import TraceLog
+from ringcast.traces.live import read_live
 
 ALL = (1, 2, 3, 4, 5)
-PULSE_US = 1_000
-LOAD_US = 500_000
+LOAD = ("--drive", "120", "--size", "16..8000", "--safe", "0.4")
+WORK_S = 2.0
+"""How long the group works between two faults."""
+
+PATIENCE = 4
+"""A machine with other work to do gets so many times the protocol's own bound."""
+
+REFRESH_S = 0.2
 
 
-class Chapter(msgspec.Struct):
-    """One part of the story, as it happened."""
+class Screen:
+    """The members and what happens to them: a table on a terminal, else lines."""
 
-    title: str
-    began_us: int
-    ended_us: int = 0
-    views: list[tuple[ViewId, tuple[NodeId, ...], bool, list[NodeId]]] = []
-    """(configuration, its members, transitional, who announced it), in order of appearance."""
-    delivered: Counter[NodeId] = msgspec.field(default_factory=Counter)
+    def __init__(self, band: Band, quiet: bool) -> None:
+        self._band = band
+        self._quiet = quiet
+        self._began_s = time.monotonic()
+        self._lines: list[str] = []
+        screen = console()
+        self._live: Live | None = None
+        if screen.is_terminal and not quiet:
+            self._live = Live(console=screen, auto_refresh=False, transient=True)
+            self._live.start()
 
+    def say(self, text: str) -> None:
+        """What happens now."""
+        line = f"{time.monotonic() - self._began_s:5.1f} s  {text}"
+        self._lines.append(line)
+        if self._live is None and not self._quiet:
+            say(escape(line))
 
-class Story:
-    """Watches the trace and tells it chapter by chapter."""
+    def refresh(self) -> None:
+        """Show the members as they are."""
+        if self._live is not None:
+            self._live.update(Stack(*map(escape, self._lines), self._table()), refresh=True)
 
-    def __init__(self, title: str, quiet: bool) -> None:
-        self.quiet = quiet
-        self.chapters = [Chapter(title, 0)]
-        self.view: dict[NodeId, tuple[ViewId, tuple[NodeId, ...]]] = {}
-        """The regular configuration each member is in; none in between."""
+    def close(self) -> None:
+        """Leave the lines standing, without the table."""
+        if self._live is not None:
+            self._live.stop()
+            for line in self._lines:
+                say(escape(line))
 
-    def __call__(self, event: TraceEvent) -> None:
-        """Take note of one event."""
-        now = self.chapters[-1]
-        match event:
-            case Delivered():
-                now.delivered[event.node] += len(event.digests)
-            case Installed(node=node, view=view, members=members, transitional=transitional):
-                if transitional:
-                    self.view.pop(node, None)
-                else:
-                    self.view[node] = (view, members)
-                for known, _, _, who in now.views:
-                    if known == view:
-                        who.append(node)
-                        return
-                now.views.append((view, members, transitional, [node]))
-
-    def turn(self, now_us: int, title: str = "") -> None:
-        """End a chapter, tell it, and begin the next."""
-        chapter = self.chapters[-1]
-        chapter.ended_us = now_us
-        if not self.quiet:
-            tell(chapter)
-        if title:
-            self.chapters.append(Chapter(title, now_us))
-
-    def together(self, group: tuple[NodeId, ...]) -> bool:
-        """Whether all of ``group`` are in one configuration that holds nobody else."""
-        found = [self.view.get(node) for node in group]
-        return found[0] is not None and found[0][1] == group and len(set(found)) == 1
+    def _table(self) -> Table:
+        grid = Table("member", "process", "phase", "with", "messages/s", "delivered")
+        for id, member in self._band.members.items():
+            state = "stopped" if member.frozen else "running" if member.running else "killed"
+            status = member.status
+            grid.add_row(
+                str(id),
+                f"[green]{state}[/]" if state == "running" else f"[red]{state}[/]",
+                status.phase if status and state == "running" else "",
+                ids(member.view.members) if member.view and state == "running" else "",
+                f"{status.messages_per_s:,.0f}" if status and state == "running" else "",
+                f"{status.delivered:,}" if status else "",
+            )
+        return grid
 
 
-def tell(chapter: Chapter) -> None:
-    """A chapter as lines for people."""
-    say(f"[bold]{chapter.began_us / 1e6:7.3f} s  {chapter.title}[/bold]")
-    for view, members, transitional, who in sorted(chapter.views):
-        kind = "transitional" if transitional else "view"
-        say(f"           {ids(who):<12} {kind:<12} {view!s:<8} members {ids(members)}")
-    if chapter.delivered:
-        counts = "  ".join(
-            f"p{node} {chapter.delivered[node]}" for node in sorted(chapter.delivered)
-        )
-        say(f"           messages delivered: {counts}")
+class Late(Exception):
+    """Something that had to happen did not, in good time."""
 
 
 class Play:
-    """The group, the checks that watch it, and the steps of the story."""
+    """The group and the steps of the story."""
 
-    def __init__(self, seed: int, quiet: bool) -> None:
+    def __init__(self, band: Band, screen: Screen) -> None:
+        self.band = band
+        self.screen = screen
         sheet = protocol("totem")
-        self.checks = suite(sheet.claims)
-        self.config = next(iter(sheet.profiles.values()))
-        self.story = Story("five members start, each alone", quiet)
-        self.cluster = Cluster(
-            sheet, self.config, ALL, preset("lan"), seed, [self.checks.feed, self.story]
-        )
-        self.bound_us = sheet.progress_bound_us(self.config, len(ALL))
-        self.seed = seed
-        self.late: list[Violation] = []
+        config = next(iter(sheet.profiles.values()))
+        self.bound_s = PATIENCE * sheet.progress_bound_us(config, len(ALL)) / 1e6
+        self._log = TraceLog(band.traces, 0, wall_us())
+        self._done = 0
 
-    @property
-    def violations(self) -> list[Violation]:
-        """What went wrong so far."""
-        return [*self.checks.violations, *self.cluster.recorder.violations, *self.late]
+    def fault(self, kind: str, node: int, text: str) -> None:
+        """Say what is done, to the reader and in the trace."""
+        self.screen.say(text)
+        self._done += 1
+        self._log(Faulted(node, self._done, wall_us(), kind, text))
+        self._log.flush()
 
     def until(self, what: str, done: Callable[[], bool]) -> None:
-        """Let time pass until ``done``; not in time is a violation."""
-        deadline_us = self.cluster.now_us + self.bound_us
-        while not done() and not self.violations:
-            if self.cluster.now_us >= deadline_us:
-                text = f"{what} not within {self.bound_us / 1e6:g} s"
-                self.late.append(Violation("progress", text, ALL, (), self.cluster.now_us))
-            self.cluster.run_for(PULSE_US)
+        """Wait; too long is the end of the story."""
+        deadline_s = time.monotonic() + self.bound_s
+        while not self.band.until(done, REFRESH_S):
+            self.screen.refresh()
+            gone = [m for m in self.band.members.values() if m.stopped]
+            if gone:
+                raise Late(f"member {gone[0].id} stopped: {gone[0].errors.strip()}")
+            if time.monotonic() > deadline_s:
+                raise Late(f"{what}: not within {self.bound_s:.0f} s")
 
-    def group(self, *groups: tuple[NodeId, ...]) -> None:
-        """Wait until each group is a configuration of its own, then let it work for a while."""
+    def group(self, *groups: tuple[NodeId, ...], work: bool = True) -> None:
+        """Wait until each is a group of its own, then let it work for a while."""
         for members in groups:
             self.until(
-                f"members {ids(members)} in one configuration",
-                lambda members=members: self.story.together(members),  # type: ignore[misc]
+                f"members {ids(members)} together",
+                lambda members=members: self.band.together(*members),  # type: ignore[misc]
             )
-        self.cluster.run_for(LOAD_US)
+        self.screen.say("together: " + " | ".join(map(ids, groups)))
+        end_s = time.monotonic() + WORK_S
+        while work and time.monotonic() < end_s:
+            self.band.listen(REFRESH_S)
+            self.screen.refresh()
 
-    def next(self, title: str) -> None:
-        """Begin a chapter."""
-        self.story.turn(self.cluster.now_us, title)
-
-    def act(self) -> None:
-        """The whole story."""
-        cluster = self.cluster
-        cluster.start()
-        self.until("the first ring", lambda: self.story.together(ALL))
-        self.next("load: each member broadcasts 200 messages a second, a third of them safe")
-        loads = workload.start((Poisson(rate=200, safe=1 / 3),), cluster, self.seed)
+    def act(self) -> int:
+        """The whole story; the time at which everything had been delivered."""
+        band = self.band
+        self.screen.say("five members start as processes; each sends 120 messages a second")
+        for member in band.members.values():
+            member.start(*LOAD)
         self.group(ALL)
-        self.next("member 5 crashes")
-        cluster.crash(5)
+        self.fault("crash", 5, "member 5 is killed (SIGKILL)")
+        band[5].kill()
         self.group((1, 2, 3, 4))
-        self.next("member 5 restarts with its stable storage")
-        cluster.restart(5)
+        self.fault("restart", 5, "member 5 is started again")
+        band[5].start(*LOAD)
         self.group(ALL)
-        self.next("the network parts into 1 2 | 3 4 5; both sides go on working")
-        cluster.partition([(1, 2), (3, 4, 5)])
+        self.fault("pause", 4, "member 4 is stopped (SIGSTOP)")
+        band[4].signal(signal.SIGSTOP)
+        self.group((1, 2, 3, 5))
+        self.fault("resume", 4, "member 4 goes on (SIGCONT)")
+        band[4].signal(signal.SIGCONT)
+        self.group(ALL)
+        self.fault("partition", 0, "the network parts into 1 2 | 3 4 5")
+        band.part((1, 2), (3, 4, 5))
         self.group((1, 2), (3, 4, 5))
-        self.next("the network is whole again and the two groups merge")
-        cluster.heal()
+        self.fault("heal", 0, "the network is whole again")
+        band.part()
         self.group(ALL)
-        self.next("the load ends; what is under way is delivered")
-        for load in loads:
-            load.stop()
-        cluster.run_for(self.bound_us // 4)
-        self.story.turn(cluster.now_us)
-        if not self.violations:
-            cluster.recorder.emit(Ended(cluster.now_us, ALL))
+        self.screen.say("the load ends; what is under way is delivered")
+        self.settle()
+        return wall_us()
+
+    def settle(self) -> None:
+        """End the load and wait until nothing moves any more."""
+        self.band.rest()
+        rested_us = wall_us()
+
+        def quiet() -> bool:
+            said = [member.status for member in self.band.members.values()]
+            return all(
+                s is not None and s.t_us > rested_us and s.idle and s.messages_per_s == 0
+                for s in said
+            )
+
+        self.until("all messages delivered", quiet)
+
+    def close(self) -> None:
+        """The last fault is written."""
+        self._log.close()
 
 
-def command(
-    seed: Annotated[int, typer.Option(help="Another seed is another network weather.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
-) -> None:
-    """Take five simulated members through a crash, a partition and a remerge, and check it all."""
-    play = Play(seed, quiet=json)
-    play.act()
-    verdicts = {name: str(verdict) for name, verdict in play.checks.verdicts().items()}
-    counts = play.cluster.counts
-    code = VIOLATED if play.violations else OK if set(verdicts.values()) == {"valid"} else UNKNOWN
+def prepare(out: Path) -> Path:
+    """The report's directory, without the traces of an earlier demo; where traces go."""
+    traces = out / "traces"
+    try:
+        traces.mkdir(parents=True, exist_ok=True)
+        for old in traces.glob("*.trace"):
+            old.unlink()
+    except OSError as error:
+        fail(f"cannot use --out {out}: {error.strerror}")
+    return traces
+
+
+def live(out: Path, json: bool) -> NoReturn:
+    """The story, the checks, the report; leaves with the exit code."""
+    began_s = time.monotonic()
+    traces = prepare(out)
+    late: list[Violation] = []
+    until_us = None
+    with (
+        tempfile.TemporaryDirectory(prefix="ringcast-demo-") as folder,
+        Band(len(ALL), Path(folder), traces) as band,
+    ):
+        screen = Screen(band, quiet=json)
+        play = Play(band, screen)
+        try:
+            until_us = play.act()
+            band.leave(play.bound_s)
+        except Late as error:
+            late.append(Violation("progress", str(error), ALL, (), wall_us()))
+        finally:
+            play.close()
+            screen.close()
+    if not json:
+        say("the traces of all members are put together and checked …")
+    story, checks = Story(), suite(protocol("totem").claims)
+    for event in read_live([traces], ALL if until_us else (), until_us):
+        checks.feed(event)
+        story.feed(event)
+    verdicts, violations = checks.verdicts(), [*late, *checks.violations]
+    title = "Five members, live"
+    subtitle = (
+        "Five processes of this machine, over UDP with keys: load, a crash, a pause and a "
+        "partition, all healed. What each of them recorded was put together and checked."
+    )
+    path = out / "report.html"
+    path.write_text(report.page(title, subtitle, story, verdicts, violations), "utf-8")
+    code = OK if report.fine(verdicts, violations) else VIOLATED
+    found = report.numbers(story)
     if json:
-        chapters = [
-            {
-                "title": chapter.title,
-                "from_s": chapter.began_us / 1e6,
-                "to_s": chapter.ended_us / 1e6,
-                "views": [
-                    {"view": str(view), "members": members, "transitional": tr, "at": sorted(who)}
-                    for view, members, tr, who in chapter.views
-                ],
-                "delivered": {str(n): times for n, times in sorted(chapter.delivered.items())},
-            }
-            for chapter in play.story.chapters
-        ]
         as_json(
             {
-                "seed": seed,
-                "events": counts.events,
-                "submitted": counts.submitted,
-                "deliveries": counts.deliveries,
-                "views": counts.views,
-                "simulated_s": play.cluster.now_us / 1e6,
-                "chapters": chapters,
+                "ok": code == OK,
+                "wall_s": round(time.monotonic() - began_s, 1),
+                "numbers": found,
+                "faults": story.marks,
                 "verdicts": verdicts,
-                "violations": play.violations,
+                "violations": violations,
+                "report": str(path),
             }
         )
         raise typer.Exit(code)
-    say("")
-    print_verdicts(verdicts)
-    say("")
-    for violation in play.violations:
-        say(f"[red]violated[/red] {violation.property}: {violation.explanation}")
-        say(f"repeat: ringcast demo --seed {seed}")
-    say(
-        f"{counts.submitted} messages submitted, {counts.deliveries} deliveries, "
-        f"{counts.views} configurations announced, {counts.sent} frames, "
-        f"{play.cluster.now_us / 1e6:.1f} s simulated."
-    )
+    summarize(story, found, verdicts, violations)
+    say(f"report: {escape(str(path))} ({time.monotonic() - began_s:.0f} s in all)")
     raise typer.Exit(code)
+
+
+def summarize(
+    story: Story,
+    found: report.Numbers,
+    verdicts: dict[str, Verdict],
+    violations: list[Violation],
+) -> None:
+    """One screen that says it all."""
+    say("")
+    say(
+        f"[bold]{found.messages:,}[/] messages ({found.megabytes:.1f} MB), "
+        f"[bold]{found.deliveries:,}[/] deliveries in {found.seconds:.0f} s, "
+        f"{found.configurations} configurations installed"
+    )
+    for level, times in found.latency_ms.items():
+        half, most = (f"{times[share]:.3g} ms" for share in ("p50", "p99"))
+        say(f"{level:<6} delivery: half within {half}, 99 % within {most}")
+    say("")
+    grid = Table("fault", "new configurations within", "longest silence of a member not hit")
+    for mark in story.marks:
+        grid.add_row(mark.text, report.settled(mark), f"{mark.silence_us / 1000:.0f} ms")
+    console().print(grid)
+    for verdict in Verdict:
+        tags = [tag for tag, given in verdicts.items() if given is verdict]
+        if tags:
+            say(f"[{STYLE[verdict]}]{verdict}[/] ({len(tags)}) {' '.join(tags)}")
+    for violation in violations:
+        say(f"[bold red]violated[/] {escape(f'{violation.property}: {violation.explanation}')}")
+
+
+def command(
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the report [default: ringcast-demo].")
+    ] = None,
+    in_simulation: Annotated[
+        bool,
+        typer.Option("--simulated", help="A simulated group instead, told chapter by chapter."),
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="With --simulated: another network weather [default: 0].")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Take five members through a crash, a pause and a partition, check it all and report."""
+    if in_simulation:
+        if out is not None:
+            fail("--out cannot be combined with --simulated, which writes no report")
+        simulated.demonstrate(seed or 0, json)
+    if seed is not None:
+        fail("--seed needs --simulated: live members have no seed")
+    live(out or Path("ringcast-demo"), json)

@@ -1,0 +1,64 @@
+"""``ringcast keygen``: make a group key, and change it while the group runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringcast.cli.options import fail
+from ringcast.cli.output import say
+from ringcast.runtime import keys
+from ringcast.runtime.errors import KeyFileError
+
+STEPS = {
+    "--add": (
+        keys.add,
+        "the new key is accepted but not used yet; when all members have this file: "
+        "ringcast keygen {file} --promote",
+    ),
+    "--promote": (
+        keys.promote,
+        "the newest key seals from now on; when all members have this file: "
+        "ringcast keygen {file} --retire",
+    ),
+    "--retire": (keys.retire, "the old keys are gone; copy this file to all members and be done"),
+}
+"""The steps of a rotation, each with what to do next. Running members see a changed file."""
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="The key file.")],
+    add: Annotated[
+        bool, typer.Option("--add", help="Rotation, step 1: add a key that is accepted.")
+    ] = False,
+    promote: Annotated[
+        bool, typer.Option("--promote", help="Step 2: let the newest key seal.")
+    ] = False,
+    retire: Annotated[
+        bool, typer.Option("--retire", help="Step 3: leave only the key that seals.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing file by a new key.")
+    ] = False,
+) -> None:
+    """Make a key file for a group, or take its keys through one step of a rotation."""
+    given = {"--add": add, "--promote": promote, "--retire": retire, "--force": force}
+    chosen = [step for step, wanted in given.items() if wanted]
+    if len(chosen) > 1:
+        fail(f"{' and '.join(chosen)} cannot be combined; take one step at a time")
+    try:
+        if chosen and not force:
+            step, then = STEPS[chosen[0]]
+            keys.write(file, step(keys.KeyFile(file).keys))
+            say(f"{file}: {then.format(file=file)}")
+            return
+        if file.exists() and not force:
+            fail(f"{file} exists; --add begins a rotation, --force replaces it by a new key")
+        keys.write(file, keys.add({}))
+    except KeyFileError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"cannot write {file}: {error.strerror}")
+    say(f"{file}: a new key; copy it to every member, unseen by others, and name it as key_file")

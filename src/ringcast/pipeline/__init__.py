@@ -1,0 +1,1 @@
+"""From traces to answers: reports and pictures, whatever protocol made the trace."""
