@@ -35,8 +35,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"api", "core"},
     "pipeline": {"core", "checks", "traces", "sim"},
     "cli": {
-        "", "core", "blocks", "protocols", "checks", "traces", "sim", "runtime", "api", "pipeline",
-    },  # fmt: skip
+        "",
+        "core",
+        "blocks",
+        "protocols",
+        "checks",
+        "traces",
+        "sim",
+        "runtime",
+        "api",
+        "pipeline",
+    },
 }
 """Package to the packages below it; ``""`` is ``ringcast`` itself, the public names."""
 
