@@ -182,9 +182,8 @@ def alone() -> Bench:
 
 
 def waiting() -> Bench:
-    bench = Bench(3, LAN).to_ring().to_gather(ME)
-    for q in (1, 3):
-        bench.receive(ME, bench.join(q, (1, 2, 3)), src=q)
+    bench = Bench(3, LAN).to_ring().to_gather()
+    bench.run(until=lambda: bench[ME].waiting)
     return bench
 
 

@@ -174,10 +174,10 @@ def test_an_announce_that_names_whom_it_heard_mends() -> None:
     assert ears.barred_ids() == ()
 
 
-def test_a_bar_known_to_the_other_ring_counts_here_too() -> None:
+def test_a_bad_link_of_mine_that_the_other_ring_knows_counts_here_too() -> None:
     ears = Ears(1)
     ears.hear(3)
-    other = Announce(ViewId(12, 3), 3, (3, 4), apart=((2, 4),))
+    other = Announce(ViewId(12, 3), 3, (3, 4), apart=((4, 1),))
     ears.heed(other, (1, 2))
     assert ears.barred_ids() == (3, 4)
     mine = Announce(ViewId(12, 3), 3, (3, 4), apart=((1, 3),))
