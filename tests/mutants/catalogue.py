@@ -1,0 +1,152 @@
+"""Every mutant with the run that catches it, and the page that shows them.
+
+``python tests/mutants/catalogue.py`` looks for a new run where the known one has stopped
+catching its mutant, and writes ``killers.json`` and ``docs/mutants.md`` anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import broken_membership
+import broken_order
+import broken_recovery
+import msgspec
+from broken_off import broken_off
+from harsh import harsh
+from mutant import MUTANTS, Mutant, run_mutated
+
+from ringcast.sim.run import RunSpec
+from ringcast.sim.runfile import load
+from ringcast.sim.swarm import draw
+
+__all__ = ["FAMILIES", "MUTANTS", "broken_membership", "broken_order", "broken_recovery"]
+
+KILLERS = Path(__file__).with_name("killers.json")
+PAGE = Path(__file__).parents[2] / "docs" / "mutants.md"
+
+SAVED = {
+    spec.seed: spec
+    for spec in map(
+        load, sorted((PAGE.parents[1] / "tests" / "sim" / "regressions").glob("*.toml"))
+    )
+}
+"""Runs that once showed a bug, by their seed."""
+
+SLOW = (24, 35)
+"""Swarm seeds that saturate large rings and take seconds."""
+
+FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
+    "swarm": (draw, tuple(seed for seed in range(300) if seed not in SLOW)),
+    "harsh": (harsh, tuple(range(150))),
+    "broken off": (broken_off, tuple(range(500))),
+    "regression": (SAVED.__getitem__, tuple(SAVED)),
+}
+"""Where to look for a run that catches a mutant: how to make it, and the seeds to try."""
+
+HEAD = """# Mutants
+
+Totem, broken on purpose in one rule at a time, and the run in which a check notices. The same run
+of the protocol as it is breaks nothing. `tests/mutants/` has the patches and the families of runs:
+`swarm` draws anything, `harsh` interrupts recoveries at random, `broken off` aims at one moment of
+them, `regression` is a saved run that once showed a bug. `progress` and `no-crash` are checks of
+the simulator itself, the others are the properties of the protocol. When a change of the protocol
+makes a run take another course, `python tests/mutants/catalogue.py` looks for a new one and writes
+this page.
+
+| mutant | breaks | what it does | caught by | run |
+| --- | --- | --- | --- | --- |
+"""
+
+SURVIVORS = """
+## Not caught
+
+Nothing notices these. Most cost time and no more, because another rule makes up for the one that
+is broken.
+
+| mutant | breaks | what it does | why nothing notices |
+| --- | --- | --- | --- |
+"""
+
+
+class Killer(msgspec.Struct, frozen=True):
+    """A run that catches a mutant, and the properties it breaks."""
+
+    family: str
+    seed: int
+    breaks: tuple[str, ...]
+
+    def spec(self) -> RunSpec:
+        """The run."""
+        return FAMILIES[self.family][0](self.seed)
+
+
+def killers() -> dict[str, Killer]:
+    """The known run for each mutant that is caught."""
+    if not KILLERS.exists():
+        return {}
+    return msgspec.json.decode(KILLERS.read_bytes(), type=dict[str, Killer])
+
+
+def catches(mutant: Mutant, family: str, seed: int) -> Killer | None:
+    """The run as a killer, if it catches the mutant."""
+    violations = run_mutated(mutant, FAMILIES[family][0](seed)).violations
+    if not violations:
+        return None
+    return Killer(family, seed, tuple(violation.property for violation in violations))
+
+
+def killer_of(mutant: Mutant, known: Killer | None) -> Killer | None:
+    """The known run if it still catches the mutant, or else the first one that does.
+
+    Runs that break a property are preferred to those that break an invariant of the code.
+    """
+    if known is not None and (killer := catches(mutant, known.family, known.seed)):
+        return killer
+    crash: Killer | None = None
+    for family, (_, seeds) in FAMILIES.items():
+        for seed in seeds:
+            killer = catches(mutant, family, seed)
+            if killer is not None and killer.breaks[0] != "no-crash":
+                return killer
+            crash = crash or killer
+        if crash is not None:
+            return crash
+    return None
+
+
+def page(known: dict[str, Killer]) -> str:
+    """The table of mutants."""
+    text = HEAD
+    for name, killer in known.items():
+        mutant = MUTANTS[name]
+        run = f"{killer.family} {killer.seed}"
+        breaks = ", ".join(killer.breaks)
+        text += f"| {name} | {mutant.rules} | {mutant.what} | {breaks} | {run} |\n"
+    text += SURVIVORS
+    for mutant in MUTANTS.values():
+        if mutant.survives:
+            text += f"| {mutant.name} | {mutant.rules} | {mutant.what} | {mutant.survives} |\n"
+    return text
+
+
+def main() -> int:
+    """Bring runs and page up to date; 1 if a mutant is not caught any more."""
+    known = killers()
+    found: dict[str, Killer] = {}
+    for mutant in MUTANTS.values():
+        if mutant.survives:
+            continue
+        killer = killer_of(mutant, known.get(mutant.name))
+        print(f"{mutant.name}: {killer or 'NOT CAUGHT'}", flush=True)
+        if killer is not None:
+            found[mutant.name] = killer
+    KILLERS.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+    PAGE.write_text(page(found), "utf-8")
+    return int(len(found) < sum(1 for mutant in MUTANTS.values() if not mutant.survives))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""The checks catch every mutant, and nothing else: the protocol itself passes the same runs."""
+
+from __future__ import annotations
+
+import pytest
+from catalogue import FAMILIES, MUTANTS, PAGE, Killer, killer_of, killers, page
+from mutant import Mutant, run_mutated
+
+from ringcast.sim.run import run
+
+KILLERS = killers()
+SURVIVORS = [mutant for mutant in MUTANTS.values() if mutant.survives]
+ANEW = "run: python tests/mutants/catalogue.py"
+
+
+@pytest.mark.parametrize("name", KILLERS)
+def test_mutant_is_caught(name: str) -> None:
+    mutant = MUTANTS[name]
+    killer = killer_of(mutant, KILLERS[name])
+    assert killer, f"{name} is not caught any more; {ANEW}"
+    assert set(killer.breaks) & set(mutant.caught_by), f"{killer}"
+
+
+@pytest.mark.parametrize(
+    "killer",
+    {(killer.family, killer.seed): killer for killer in KILLERS.values()}.values(),
+    ids=lambda killer: f"{killer.family} {killer.seed}",
+)
+def test_protocol_passes_the_same_runs(killer: Killer) -> None:
+    assert not run(killer.spec()).violations
+
+
+@pytest.mark.parametrize("mutant", SURVIVORS, ids=lambda mutant: mutant.name)
+def test_survivor_still_goes_unnoticed(mutant: Mutant) -> None:
+    """A check that learns to see one of these is good news, and the page should tell it."""
+    for family, (make, seeds) in FAMILIES.items():
+        for seed in seeds[1:3]:
+            assert not run_mutated(mutant, make(seed)).violations, f"{family} {seed}; {ANEW}"
+
+
+def test_every_mutant_is_caught_or_a_known_survivor() -> None:
+    assert KILLERS.keys() == MUTANTS.keys() - {mutant.name for mutant in SURVIVORS}
+
+
+def test_page_shows_the_catalogue() -> None:
+    assert PAGE.read_text("utf-8") == page(KILLERS), ANEW
