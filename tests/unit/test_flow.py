@@ -92,7 +92,6 @@ def test_a_slow_rotation_shrinks_a_window_in_use(window: int, used: int) -> None
     assert after < window or after == 10
 
 
-@pytest.mark.xfail(reason="an idle ring rests its token, and takes the rest for slow receivers")
 def test_a_window_nobody_uses_stays_however_long_the_rotation() -> None:
     """R92: the idle hold makes rotations long; that says nothing about receivers."""
     assert flow.next_window(ADAPTIVE, 50, token(), 0, 60_000) == 50

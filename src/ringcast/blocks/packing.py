@@ -138,6 +138,10 @@ class Outbox:
         self._offset = self._part = 0
 
 
+MOST_SENDERS = 255
+"""Senders whose large messages are put together at the same time: the members of a ring."""
+
+
 class Assembler:
     """Puts the pieces of each sender's message together again, in bounded memory.
 
@@ -160,6 +164,9 @@ class Assembler:
                 self._drop(sender)
             return contents.bodies
         parts = self._parts.get(sender, [])
+        if not parts and len(self._parts) >= MOST_SENDERS:
+            self.dropped += 1
+            return None
         if contents.part != len(parts) or len(contents.bodies) != 1:
             self._drop(sender)
             if contents.part != 0 or len(contents.bodies) != 1:

@@ -73,17 +73,18 @@ class Agreed(Property):
             self._repeat(event)
         elif frame.seq > last + 1:
             frames = frame.ring.frames
-            for seq in range(last + 1, frame.seq):
-                if seq in frames:
-                    self.violate(
-                        f"Processor {event.node} delivered {frame} in {event.view} at "
-                        f"{event.t_us} us, but left out {frames[seq]} of processor "
-                        f"{frames[seq].sender}.",
-                        (event.node, frames[seq].sender),
-                        (frames[seq], frame),
-                        event.t_us,
-                    )
-                    return
+            gap = range(last + 1, frame.seq)
+            found = (n for n in gap if n in frames) if len(gap) < len(frames) else frames
+            left_out = min((n for n in found if last < n < frame.seq), default=None)
+            if left_out is not None:
+                self.violate(
+                    f"Processor {event.node} delivered {frame} in {event.view} at "
+                    f"{event.t_us} us, but left out {frames[left_out]} of processor "
+                    f"{frames[left_out].sender}.",
+                    (event.node, frames[left_out].sender),
+                    (frames[left_out], frame),
+                    event.t_us,
+                )
 
     def _repeat(self, event: Delivered) -> None:
         self.violate(

@@ -16,8 +16,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     token_loss_us: int = 300 * MS
     token_retransmit_us: int = 40 * MS
-    join_us: int = 30 * MS
-    consensus_us: int = 150 * MS
+    join_us: int = 40 * MS
+    consensus_us: int = 360 * MS
+    """Longer than token_loss: whoever waits for a Commit token that was lost is waited for."""
     announce_us: int = 500 * MS
     """R94: an idle ring says that it exists this often."""
 
@@ -61,7 +62,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mutual: bool = True
     """Settle on members that all hear each other (R43 ext, hearing.py); False = the paper."""
     merge_backoff_us: int = 0
-    """R95: ignore an outsider that was just dropped for this long, doubling; 0 = off."""
+    """R95: ignore a processor that was just dropped (an outsider by the Consensus timeout, or
+    the victim of R46) for this long, doubling; 0 = off."""
 
     def __post_init__(self) -> None:
         """R82: relations between the settings that the protocol relies on."""
@@ -115,6 +117,7 @@ MEASURED = Config(
     window_size=70,
     each_time=14,
     adaptive=False,
+    mutual=False,
 )
 
 APPENDIX = Config(
@@ -125,6 +128,7 @@ APPENDIX = Config(
     announce_us=2_100 * MS,
     hold_us=50 * MS,
     adaptive=False,
+    mutual=False,
 )
 
 

@@ -33,7 +33,8 @@ def next_window(config: Config, window: int, token: Token, used: int, rotation_u
     grow by one frame in eight. An unused window says nothing and stays.
     """
     lossy = token.retrans_round * 20 > max(used, 20)
-    if lossy or rotation_us > config.target_rotation_us:
+    slow = used > 0 and rotation_us > config.target_rotation_us  # idle, the token rests (R92)
+    if lossy or slow:
         return max(config.min_window, window - max(1, window // 8))
     if used * 4 >= window * 3:
         return min(config.max_window, window + max(1, window // 8))

@@ -108,9 +108,11 @@ def merge(p: Processor, env: Env, join: Join) -> bool:
     if len(p.my_proc_set | proc_set) > MAX_MEMBERS:
         env.drop("totem R4", "more candidates than a ring may have")
         return False
-    p.my_last[q] = join
     if proc_set <= p.my_proc_set and fail_set <= p.my_fail_set:
+        if not agrees(p, q):  # a late smaller Join does not take back q's consent
+            p.my_last[q] = join
         return False  # R37, R38
+    p.my_last[q] = join
     before = (p.my_proc_set, p.my_fail_set)
     p.my_proc_set |= proc_set  # R40; the sender is in its own proc_set
     if p.me in fail_set:
@@ -159,10 +161,18 @@ def agrees(p: Processor, q: NodeId) -> bool:
 
 
 def check_consensus(p: Processor, env: Env) -> None:
-    """R44: everybody I propose proposes the same; then form the ring, once per pair of sets."""
+    """R44: everybody I propose proposes the same; then form the ring, once per pair of sets.
+
+    R44 ext: and everybody is known to hear everybody. Otherwise some would wait for a Commit
+    token that cannot come, because whoever should send it does not hear one of them agree.
+    """
     if p.waiting or p.my_proc_set == {p.me}:  # R7: alone, wait for the Consensus timeout
         return
     if not all(agrees(p, q) for q in p.candidates):
+        return
+    if p.config.mutual and not p.ears.mutual(p.candidates):
+        if p.ears.unsaid(p.candidates):
+            send_join(p, env)  # the others wait to hear that I hear them all
         return
     if p.sets in p.tried:
         drop_slowest(p, env)  # R46
@@ -185,6 +195,8 @@ def drop_slowest(p: Processor, env: Env) -> None:
 
     victim = min(p.candidates, key=rotation_count)  # min takes the first of equals
     env.note("totem R46", "victim", f"{victim} saw the fewest tokens of the last attempt")
+    for q in p.candidates if victim == p.me else (victim,):
+        shun(p, env, q)
     if victim == p.me:
         p.my_fail_set = p.my_proc_set - {p.me}
         commit.start(p, env)  # R8
@@ -206,7 +218,9 @@ def on_consensus_timer(p: Processor, env: Env, event: TimerFired) -> None:
     failed = exclude(p, env) if p.config.mutual else frozenset()
     if not failed:
         failed = frozenset(q for q in p.candidates if not agrees(p, q))
-    for q in sorted(failed):
+        for q in sorted(failed):
+            env.note("totem R43", "exclude", f"{q}: did not agree in time", members=(q,))
+    for q in sorted(failed.difference(p.my_memb)):
         shun(p, env, q)
     p.my_last.clear()
     p.ears.turn()
@@ -217,17 +231,20 @@ def on_consensus_timer(p: Processor, env: Env, event: TimerFired) -> None:
 def exclude(p: Processor, env: Env) -> frozenset[NodeId]:
     """R43 ext: everybody outside my group of processors that all hear each other."""
     rows = p.ears.rows()
-    mine = next(g for g in hearing.groups(p.candidates, rows) if p.me in g)
-    failed = frozenset(p.candidates) - frozenset(mine)
-    for q in sorted(failed):
-        links = {pair for m in mine for pair in hearing.broken(m, q, rows)}
-        env.note("totem R43", "exclude", f"{q}: {hearing.reason(links)}", members=(q,))
-    return failed
+    groups = hearing.groups(p.candidates, rows)
+    mine = next(group for group in groups if p.me in group)
+    for group in groups:
+        links = {link for a in mine for b in group for link in hearing.broken(a, b, rows)}
+        for q in group if group is not mine else ():
+            own = [link for link in links if q in link]
+            why = hearing.reason(own or links)
+            env.note("totem R43", "exclude", f"{q}: {why}", members=(q,))
+    return frozenset(p.candidates).difference(mine)
 
 
 def shun(p: Processor, env: Env, q: NodeId) -> None:
-    """R95: after a Consensus timeout dropped q, leave it alone for a doubling interval."""
-    if p.config.merge_backoff_us and q not in p.my_memb:
+    """R95: after q was dropped, leave it alone for a doubling interval."""
+    if p.config.merge_backoff_us:
         _, interval = p.shunned.get(q, (0, p.config.merge_backoff_us))
         p.shunned[q] = (env.now_us + interval, min(2 * interval, 64 * p.config.merge_backoff_us))
 

@@ -2,9 +2,10 @@
 
 The paper assumes that hearing is mutual and transitive (G29, G30). When A hears B but B does not
 hear A, its rules re-form the ring for ever. Here every Join carries the rows of the who-hears-
-whom matrix that its sender knows. When consensus fails, R43 excludes, instead of everybody who
-has not agreed, the processors outside one deterministic set whose members all hear each other;
-with the same matrix all choose the same set. Whoever is excluded for a bad link is *barred*: its
+whom matrix that its sender knows. Consensus (R44) needs, besides equal sets, that all are known
+to hear each other. When it fails, R43 excludes, instead of everybody who has not agreed, the
+processors outside one deterministic set whose members all hear each other; with the same matrix
+all choose the same set. Whoever is excluded for a bad link is *barred*: its
 frames do not disturb the ring until there is evidence that the link is whole again.
 
 A bad link is a pair ``(deaf, mute)``: ``deaf`` does not hear ``mute``.
@@ -42,18 +43,23 @@ def groups(nodes: Iterable[NodeId], rows: Rows) -> list[tuple[NodeId, ...]]:
     not always the largest set, which would be NP-hard to find, but one bad link costs one member.
     """
     left = sorted(set(nodes))
+    friends = {
+        a: {b for b in rows.get(a, NOBODY) if b != a and a in rows.get(b, NOBODY)} for a in left
+    }
     result: list[tuple[NodeId, ...]] = []
     while left:
-        keep = list(left)
+        keep = set(left)
+        good = {a: len(friends[a] & keep) for a in left}  # whole links among those kept
         while True:
-            bad = {a: sum(1 for b in keep if b != a and broken(a, b, rows)) for a in keep}
-            worst = max(keep, key=lambda node: (bad[node], node))
-            if not bad[worst]:
+            worst = min(keep, key=lambda node: (good[node], -node))
+            if good[worst] == len(keep) - 1:
                 break
             keep.remove(worst)
+            for friend in friends[worst] & keep:
+                good[friend] -= 1
         for node in left:
-            if node not in keep and not any(broken(node, other, rows) for other in keep):
-                keep.append(node)
+            if node not in keep and keep <= friends[node]:
+                keep.add(node)
         result.append(tuple(sorted(keep)))
         left = [node for node in left if node not in keep]
     return result
@@ -72,7 +78,7 @@ class Bar:
 class Ears:
     """What one processor knows of who hears whom."""
 
-    __slots__ = ("_count", "_earlier", "_heard", "_rows", "bars", "me")
+    __slots__ = ("_count", "_earlier", "_heard", "_rows", "_said", "bars", "me")
 
     def __init__(self, me: NodeId) -> None:
         self.me = me
@@ -81,6 +87,7 @@ class Ears:
         self._heard: set[NodeId] = set()  # since the last turn …
         self._earlier: set[NodeId] = set()  # … and in the one before
         self._rows: dict[NodeId, Hearing] = {}
+        self._said: tuple[NodeId, ...] = ()  # my row as I last sent it
 
     # --- hearing ---------------------------------------------------------------------------
 
@@ -131,8 +138,19 @@ class Ears:
     def report(self, ring_seq: int) -> tuple[Hearing, ...]:
         """The rows for my next Join, my own first."""
         self._count += 1
-        mine = Hearing(self.me, ring_seq, self._count, self.lately)
+        self._said = self.lately
+        mine = Hearing(self.me, ring_seq, self._count, self._said)
         return (mine, *(self._rows[node] for node in sorted(self._rows)))
+
+    def mutual(self, nodes: tuple[NodeId, ...]) -> bool:
+        """Whether these processors, as far as I know, all hear each other."""
+        rows = self.rows()
+        return all(rows.get(a, NOBODY).issuperset(b for b in nodes if b != a) for a in nodes)
+
+    def unsaid(self, nodes: tuple[NodeId, ...]) -> bool:
+        """Whether I hear all of them and my last Join did not say so."""
+        others = {node for node in nodes if node != self.me}
+        return others.issubset(self.lately) and not others.issubset(self._said)
 
     def rows(self) -> dict[NodeId, frozenset[NodeId]]:
         """The matrix as far as I know it."""
@@ -182,27 +200,26 @@ class Ears:
     def heed(self, announce: Announce, memb: tuple[NodeId, ...]) -> None:
         """What another ring, or a member of mine, says about links.
 
-        ``heard`` mends links; members that left the other ring cannot keep us apart any more;
-        and a bad link that somebody else knows of, with me or a member of mine at one end and
-        the announcing ring at the other, counts here too, so that both sides rest.
+        ``heard`` mends links. A bad link with me at one end counts here too, so that one who
+        forgot why it is kept out (it restarted) rests as well; links of others are not taken
+        over, or two rings would keep telling each other of one that is whole again.
         """
         src = announce.sender_id
         for other in announce.heard:
             self._mend((src, other))
         if src in memb:
             return
-        theirs, ours = frozenset(announce.memb), frozenset(memb)
+        theirs = frozenset(announce.memb)
         self.part(src, theirs)
-        if self.barred(src) is None:
+        if self.barred(src) is None and theirs.isdisjoint(memb):
             lately = self._heard | self._earlier
             pairs = {
                 (a, b)
                 for a, b in announce.apart
-                if ((a in ours and b in theirs) or (a in theirs and b in ours))
-                and not (a == self.me and b in lately)
-                and not (a == src and b in announce.heard)
+                if (a == self.me and b in theirs and b not in lately)
+                or (b == self.me and a in theirs and not (a == src and b in announce.heard))
             }
-            if pairs and theirs and not theirs & ours:
+            if pairs:
                 self.bars.append(Bar(theirs, pairs))
 
     def part(self, src: NodeId, company: frozenset[NodeId]) -> None:

@@ -23,6 +23,9 @@ MAX_MEMBERS = 255
 Ids = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_MEMBERS)]
 """A set of processors, as a sorted tuple."""
 
+LAST = LIMIT - 2**20
+"""Largest number accepted from others: it leaves room for those that follow it (G28)."""
+
 
 class Regular(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """A message, or several packed, or a piece of one, with its place on a ring."""
@@ -170,14 +173,15 @@ def malformed(frame: msgspec.Struct, src: NodeId) -> str | None:
         case Token():
             bad = frame.aru > frame.seq or not ascending(frame.rtr)
             bad = bad or bool(frame.rtr and (frame.rtr[0] == 0 or frame.rtr[-1] > frame.seq))
-            return "malformed token" if bad or frame.token_seq >= LIMIT else None
+            return "malformed token" if bad or max(frame.token_seq, frame.seq) > LAST else None
         case Join():
             return "malformed Join" if _bad_join(frame, src) else None
         case CommitToken():
             memb = frame.memb
             bad = not memb or memb[0] != min(memb) or not ascending(memb)
             bad = bad or memb[0] != frame.ring_id.rep or not 0 < frame.memb_index <= len(memb)
-            return "malformed Commit token" if bad or frame.token_seq >= LIMIT else None
+            bad = bad or max(frame.token_seq, frame.ring_id.seq) > LAST
+            return "malformed Commit token" if bad else None
         case Announce():
             return "malformed Announce" if frame.sender_id != src else None
         case _:
@@ -194,7 +198,7 @@ def _bad_join(join: Join, src: NodeId) -> bool:
         or not ascending(proc)
         or not ascending(fail)
         or not set(fail) <= set(proc)
-        or join.ring_seq > LIMIT - 2**20  # leaves room for the +4 of every later ring (G28)
+        or join.ring_seq > LAST
     )
 
 

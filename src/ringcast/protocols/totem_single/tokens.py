@@ -78,6 +78,7 @@ def retransmit(
 
 def next_aru(token: Token, my_aru: int, seq: int, me: NodeId) -> tuple[int, NodeId | None]:
     """R15: lower the token's aru to mine, or raise it if I lowered it or nobody lags."""
+    my_aru = min(my_aru, seq)  # a number the token does not know of is none
     if my_aru < token.aru or token.aru_id == me or token.aru_id is None:
         return my_aru, None if my_aru == seq else me
     return token.aru, token.aru_id
