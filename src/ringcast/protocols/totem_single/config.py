@@ -44,8 +44,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """R17: visits with the same lagging aru before its owner is declared failed."""
     max_requests: int = 90
     """R16: longest list of requests in a token."""
-    miss_visits: int = 0
-    """R16: visits to wait before a missing number is requested, for networks that reorder."""
+    miss_visits: int = 1
+    """R16: visits to wait before a missing number is requested: a token is small and may overtake
+    frames that are only late, and each needless request costs a frame and narrows the window."""
 
     max_packet: int = 1460
     """R83: largest frame; every message in it can be sent again encapsulated."""
@@ -117,6 +118,7 @@ MEASURED = Config(
     window_size=70,
     each_time=14,
     adaptive=False,
+    miss_visits=0,
     mutual=False,
 )
 
@@ -128,6 +130,7 @@ APPENDIX = Config(
     announce_us=2_100 * MS,
     hold_us=50 * MS,
     adaptive=False,
+    miss_visits=0,
     mutual=False,
 )
 
