@@ -99,6 +99,13 @@ def views(events: list[Event]) -> list[tuple[tuple[int, ...], bool]]:
     return [(e.members, e.transitional) for e in events if isinstance(e, View)]
 
 
+def gist(event: Event) -> object:
+    """What matters of an event: the body, or the members, or how much was lost."""
+    if isinstance(event, Message):
+        return event.body
+    return event.members if isinstance(event, View) else event.count
+
+
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a story; a hang fails instead of lasting."""
 

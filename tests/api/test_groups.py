@@ -10,7 +10,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from loopback import collect, configs, eventually, free_ports, joined, messages, ring, run, views
+from loopback import (
+    collect,
+    configs,
+    eventually,
+    free_ports,
+    gist,
+    joined,
+    messages,
+    ring,
+    run,
+    views,
+)
 
 from ringcast.api import outgoing
 from ringcast.api.events import Batch, Message, Position, View
@@ -60,13 +71,13 @@ def test_joins_and_leaves_are_ordered_with_messages(tmp_path: Path) -> None:
                 await eventually(lambda: a.members == (1,))
                 await a.send(b"alone again")
                 events = await collect(a, lambda e: len(e) == 7)
-            assert [e.body if isinstance(e, Message) else e.members for e in events] == [
+            assert [gist(e) for e in events] == [
                 (1,), b"alone", (1, 2), b"both", b"goodbye", (1,), b"alone again",
             ]  # fmt: skip
             places = [e.position for e in events if isinstance(e, Message | View)]
             assert places == sorted(set(places))
             late = [e async for e in b]  # what had arrived when it left, then the end
-            assert [e.body if isinstance(e, Message) else e.members for e in late] == [
+            assert [gist(e) for e in late] == [
                 (1, 2), b"both", b"goodbye",
             ]  # fmt: skip
 

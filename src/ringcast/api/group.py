@@ -80,6 +80,11 @@ class Group:
             self._inbox.close()
 
     @property
+    def me(self) -> NodeId:
+        """The id under which this process is a member."""
+        return self._node.config.id
+
+    @property
     def members(self) -> tuple[NodeId, ...]:
         """The members as of the newest event that has arrived."""
         return self._node.members(self.name)
