@@ -161,7 +161,13 @@ def tried_membership_waits(patch: MonkeyPatch) -> None:
     patch.setattr(gather, "drop_slowest", lambda p, env: None)
 
 
-@mutant("R46 G13", "progress")
+@mutant(
+    "R46 G13",
+    survives=(
+        "The healed core's links work, so the next attempt succeeds; scenario S21, where a hop "
+        "stays dead, shows the rule."
+    ),
+)
 def tried_membership_tried_again(patch: MonkeyPatch) -> None:
     """Tries a membership that failed before again and again."""
 
@@ -279,7 +285,13 @@ def late_join_ends_the_ring(patch: MonkeyPatch) -> None:
     handle(patch, Phase.OPERATIONAL, Join, on_join)
 
 
-@mutant("R30", "progress")
+@mutant(
+    "R30",
+    survives=(
+        "Slower only since a processor that others excluded waits before it is a ring of one "
+        "(R7 ext); the rule keeps a working ring from being ended for nothing."
+    ),
+)
 def disturbing_join_heeded(patch: MonkeyPatch) -> None:
     """Ends its ring for a Join of an outsider that has given up a member and cannot agree."""
 

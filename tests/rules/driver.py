@@ -39,7 +39,7 @@ from ringcast.protocols.totem_single.messages import (
 )
 from ringcast.protocols.totem_single.state import Phase, Ring, Timer
 
-PAPER = Config(adaptive=False, mutual=False, hold_us=0)
+PAPER = Config(adaptive=False, mutual=False, hold_us=0, miss_visits=0)
 """The dissertation's protocol: fixed window, literal consensus timeout, no rest for the token."""
 
 RING = RingId(8, 1)

@@ -166,7 +166,7 @@ def check_consensus(p: Processor, env: Env) -> None:
     R44 ext: and everybody is known to hear everybody. Otherwise some would wait for a Commit
     token that cannot come, because whoever should send it does not hear one of them agree.
     """
-    if p.waiting or p.my_proc_set == {p.me}:  # R7: alone, wait for the Consensus timeout
+    if p.waiting or p.candidates == (p.me,):  # R7, R7 ext: alone, wait for the Consensus timeout
         return
     if not all(agrees(p, q) for q in p.candidates):
         return
@@ -211,8 +211,12 @@ def on_join_timer(p: Processor, env: Env, event: TimerFired) -> None:
 
 
 def on_consensus_timer(p: Processor, env: Env, event: TimerFired) -> None:
-    """R43, F4.7: whoever does not agree is failed; R7: alone, become a ring of one."""
-    if p.my_proc_set == {p.me}:
+    """R43, F4.7: whoever does not agree is failed; R7: alone, become a ring of one.
+
+    R7 ext: also if others excluded me and I them (R40). Were the ring of one formed at once, two
+    that exclude each other would draw each other out of it with every Join, for ever.
+    """
+    if p.candidates == (p.me,):
         commit.start(p, env)
         return
     failed = exclude(p, env) if p.config.mutual else frozenset()
@@ -226,6 +230,8 @@ def on_consensus_timer(p: Processor, env: Env, event: TimerFired) -> None:
     p.ears.turn()
     p.my_fail_set |= failed
     p.enter_gather(env, Cause.CONSENSUS_TIMEOUT)
+    if p.candidates == (p.me,):
+        commit.start(p, env)  # R8: nobody is left to wait for
 
 
 def exclude(p: Processor, env: Env) -> frozenset[NodeId]:
