@@ -1,0 +1,67 @@
+"""A shared whiteboard: strokes appear in the same order everywhere, so overlaps look the same.
+
+Who comes late gets the picture from the others, in order with the strokes drawn meanwhile.
+
+    python examples/whiteboard.py 1        (and 2, and 3, in other terminals)
+
+Type ``draw COLUMN ROW LENGTH LETTER`` for a horizontal stroke, ``show``, ``wipe``.
+"""
+
+from __future__ import annotations
+
+from local import lines, settings, start
+
+from ringcast.api.events import Message
+from ringcast.api.node import Node
+from ringcast.api.replica import Replica, StateMachine
+
+WIDTH, HEIGHT = 24, 6
+
+
+class Whiteboard(StateMachine[None]):
+    """The picture: a grid of characters."""
+
+    def __init__(self) -> None:
+        self.rows: list[str] = []
+        self.wipe()
+
+    def wipe(self) -> None:
+        """An empty board."""
+        self.rows = ["." * WIDTH] * HEIGHT
+
+    def apply(self, command: Message) -> None:
+        match command.body.decode().split():
+            case ["wipe"]:
+                self.wipe()
+            case ["draw", x, y, length, letter]:
+                column, row = int(x) % WIDTH, int(y) % HEIGHT
+                stroke = letter[0] * min(int(length), WIDTH - column)
+                old = self.rows[row]
+                self.rows[row] = old[:column] + stroke + old[column + len(stroke) :]
+            case _:
+                raise ValueError("draw COLUMN ROW LENGTH LETTER, show, wipe")
+
+    def snapshot(self) -> bytes:
+        return "\n".join(self.rows).encode()
+
+    def restore(self, state: bytes) -> None:
+        self.rows = state.decode().split("\n")
+
+
+async def main(me: int) -> None:
+    """Draw what is typed."""
+    board = Whiteboard()
+    async with Node.open(settings(me)) as node, Replica(node.join("board"), board) as replica:
+        print("ready", flush=True)
+        async for line in lines():
+            if line == "show":
+                print("\n".join(board.rows), flush=True)
+                continue
+            try:
+                await replica.submit(line.encode())
+            except ValueError as error:
+                print(f"error: {error}", flush=True)
+
+
+if __name__ == "__main__":
+    start(main)

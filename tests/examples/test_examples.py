@@ -1,0 +1,275 @@
+"""The examples as people run them: real processes, typed lines, crashes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, Queue
+from random import Random
+from threading import Thread
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = ["chat", "replicated_dict", "lock", "leader", "cache_invalidation", "whiteboard"]
+DEADLINE_S = 30
+
+
+class Program:
+    """An example running as one node; what it prints can be waited for."""
+
+    def __init__(self, name: str, node: int, env: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(EXAMPLES / f"{name}.py"), str(node)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+        )
+        self._lines: Queue[str] = Queue()
+        self.seen: list[str] = []
+        Thread(target=self._pump, daemon=True).start()
+
+    def _pump(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.rstrip("\n"))
+
+    def type(self, *lines: str) -> None:
+        assert self._process.stdin is not None
+        for line in lines:
+            self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def expect(self, start: str, end: str = "") -> str:
+        """The next line that starts and ends so; lines before it are kept in ``seen``."""
+        while True:
+            try:
+                line = self._lines.get(timeout=DEADLINE_S)
+            except Empty:
+                raise AssertionError(f"no {start!r} after {self.seen}") from None
+            self.seen.append(line)
+            if line.startswith(start) and line.endswith(end):
+                return line
+
+    def ask(self, question: str, start: str, fits: Callable[[str], bool]) -> str:
+        """Ask again until the answer fits: what others did may be on its way."""
+        for _ in range(1000):
+            self.type(question)
+            if fits(line := self.expect(start)):
+                return line
+        raise AssertionError(f"{question!r} is never answered so: {self.seen[-3:]}")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def end(self, how: signal.Signals | None = None) -> int:
+        """Close the input, or send a signal; the exit code."""
+        assert self._process.stdin is not None
+        if how is None:
+            self._process.stdin.close()
+        else:
+            self._process.send_signal(how)
+        return self._process.wait(timeout=DEADLINE_S)
+
+    def close(self) -> None:
+        self.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+Start = Callable[[str, int], Program]
+
+
+def free_base(seed: str) -> int:
+    """A port with three free ones behind it."""
+    rng = Random(seed)
+    while True:
+        base = rng.randrange(20_000, 30_000)
+        held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
+        try:
+            for n, each in enumerate(held, 1):
+                each.bind(("127.0.0.1", base + n))
+        except OSError:
+            continue
+        finally:
+            for each in held:
+                each.close()
+        return base
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    programs: list[Program] = []
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(EXAMPLES.parent / "src"),
+        "RINGCAST_PORT": str(free_base(str(tmp_path))),
+        "TMPDIR": str(tmp_path),
+    }
+
+    def begin(name: str, node: int) -> Program:
+        programs.append(Program(name, node, env))
+        return programs[-1]
+
+    yield begin
+    for program in programs:
+        program.close()
+
+
+def test_chat(start: Start) -> None:
+    rooms = [start("chat", n) for n in (1, 2, 3)]
+    for room in rooms:
+        room.expect("* here are: 1 2 3")
+    for n, room in enumerate(rooms, 1):
+        room.type(f"hello from {n}")
+    for room in rooms:
+        for _ in rooms:
+            room.expect("<")
+    said = [[line for line in room.seen if line.startswith("<")] for room in rooms]
+    assert said[0] == said[1] == said[2]
+    assert sorted(said[0]) == [f"<{n}> hello from {n}" for n in (1, 2, 3)]
+    assert rooms[2].end() == 0
+    rooms[0].expect("* here are:", " 1 2")
+    rooms[1].kill()
+    rooms[0].expect("* here are:", ": 1")
+    rooms[0].type("anybody?")
+    rooms[0].expect("<1> anybody?")
+    assert rooms[0].end(signal.SIGINT) == 0
+
+
+def test_replicated_dict(start: Start) -> None:
+    one = start("replicated_dict", 1)
+    one.expect("ready with 0")
+    one.type("set colour red", "add visits 1", "nonsense")
+    one.expect("visits = 1")
+    one.expect("error: set KEY VALUE")
+    two, three = start("replicated_dict", 2), start("replicated_dict", 3)
+    two.expect("ready")
+    three.expect("ready")
+    two.ask("get colour", "colour", lambda line: line == "colour = red")
+    three.ask("get colour", "colour", lambda line: line == "colour = red")
+    for program in (one, two, three):
+        program.type(*["add visits 1"] * 50)
+    for program in (one, two, three):
+        program.ask("get visits", "visits", lambda line: line == "visits = 151")
+    two.kill()
+    three.type("set colour blue")
+    three.expect("colour = blue")
+    again = start("replicated_dict", 2)
+    again.expect("ready")
+    whole = '{"colour": "blue", "visits": "151"}'
+    for program in (one, again, three):
+        program.ask("all", "{", lambda line: line == whole)
+
+
+def test_lock(start: Start) -> None:
+    def token(line: str) -> tuple[int, ...]:
+        digits = "".join(c if c.isdigit() else " " for c in line.partition("token ")[2])
+        return tuple(map(int, digits.split()))
+
+    one = start("lock", 1)
+    one.expect("ready")
+    one.type("acquire")
+    tokens = [one.expect("held by me")]
+    others = {2: start("lock", 2), 3: start("lock", 3)}
+    for program in others.values():
+        program.expect("held by 1")
+    others[3].type("acquire")
+    others[3].type("acquire")  # asking twice is asking once
+    one.type("release")
+    tokens.append(others[3].expect("held by me"))
+    others[2].expect("held by 3")
+    others[2].type("acquire")
+    others[3].kill()
+    tokens.append(others[2].expect("held by me"))
+    one.expect("held by 2")
+    others[2].type("release")
+    one.expect("free")
+    assert [token(line) for line in tokens] == sorted({token(line) for line in tokens})
+
+
+def test_leader(start: Start) -> None:
+    one = start("leader", 1)
+    one.expect("nobody leads")
+    two, three = start("leader", 2), start("leader", 3)
+    first = one.expect("I lead").partition("term ")[2]
+    for program in (two, three):
+        program.ask("?", "leader", lambda line: line.startswith("leader 1"))
+    one.kill()
+    second = two.expect("I lead").partition("term ")[2]
+    assert three.expect("2 leads").partition("term ")[2] == second
+    assert first != second
+    three.kill()
+    two.expect("nobody leads")
+
+
+def test_cache_invalidation(start: Start) -> None:
+    one, two = start("cache_invalidation", 1), start("cache_invalidation", 2)
+    for program in (one, two):
+        program.expect("forgot everything")
+    one.type("put colour red")
+    one.expect("wrote colour")
+    two.expect("forgot colour")
+    two.type("get colour", "get colour")
+    two.expect("colour = red (from store)")
+    two.expect("colour = red (from cache)")
+    three = start("cache_invalidation", 3)
+    three.expect("forgot everything")
+    two.expect("forgot everything")  # 3 may have written while it was apart
+    three.ask("get colour", "colour", lambda line: line == "colour = red (from store)")
+    three.type("put colour blue")
+    two.expect("forgot colour")
+    two.type("get colour")
+    two.expect("colour = blue (from store)")
+
+
+def test_whiteboard(start: Start) -> None:
+    def pictures(*programs: Program) -> list[list[str]]:
+        for program in programs:
+            program.type("show")
+        return [[program.expect("") for _ in range(6)] for program in programs]
+
+    one, two = start("whiteboard", 1), start("whiteboard", 2)
+    one.expect("ready")
+    two.expect("ready")
+    one.type("draw 2 1 10 a", "draw a b c d", "draw 0 5 99 z")
+    one.expect("error: invalid literal")
+    three = start("whiteboard", 3)
+    for n, program in enumerate((one, two), 1):
+        program.type(*[f"draw {i} 2 5 {n}" for i in range(20)])
+    three.expect("ready")
+    for _ in range(1000):
+        first, *others = pictures(one, two, three)
+        if all(other == first for other in others) and first[2][-1] != ".":
+            break
+    else:
+        raise AssertionError(f"the pictures differ: {first} {others}")
+    assert first[1] == "..aaaaaaaaaa............"
+    assert first[5] == "z" * 24
+    two.kill()
+    again = start("whiteboard", 2)
+    again.expect("ready")
+    for _ in range(1000):
+        if pictures(again) == [first]:
+            break
+    else:
+        raise AssertionError("the picture did not come back")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_are_short_and_say_how_to_run_them(name: str) -> None:
+    source = (EXAMPLES / f"{name}.py").read_text()
+    assert source.count("\n") < 80
+    assert f"python examples/{name}.py 1" in source
+
+
+def test_no_example_is_left_out() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*NAMES, "local"}
