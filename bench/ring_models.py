@@ -18,7 +18,7 @@ import simpy
 
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
-from ringcast.core.inputs import Received, Started, Submitted, TimerFired
+from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Discard, Machine, Table
 from ringcast.core.registry import Sheet
 from ringcast.sim.cluster import Cluster
@@ -141,6 +141,7 @@ Light.table = Table(
     (Frame, Token),
     Clock,
     {
+        (Phase.UP, Leaving): Discard("bench", "nobody leaves"),
         (Phase.UP, Submitted): Discard("bench", "there is no application"),
         (Phase.UP, Frame): Light.on_frame,
         (Phase.UP, Token): Light.on_token,

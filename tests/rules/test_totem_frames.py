@@ -14,6 +14,7 @@ from ringcast.protocols.totem_single.messages import (
     CommitToken,
     Encapsulated,
     Join,
+    Leave,
     Regular,
     Token,
 )
@@ -100,7 +101,8 @@ ENTRY_LESS = CommitToken(ViewId(12, 1), 0, (1, 2, 3), ())
         (Join(1, 8, (1, 2), (3,), 0), "malformed Join"),
         (Join(3, 8, (1, 2, 3), (), 0), "malformed Join"),
         (ENTRY_LESS, "malformed Commit token"),
-        (Announce(ViewId(8, 3), 3), "malformed Announce"),
+        (Announce(ViewId(8, 3), 3), "malformed notice"),
+        (Leave(ViewId(8, 3), 3), "malformed notice"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )

@@ -15,7 +15,7 @@ import pytest
 from ringcast.core.effects import Batch, InstallView
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.core.inputs import Received, Started, Submitted
+from ringcast.core.inputs import Leaving, Received, Started, Submitted
 from ringcast.core.machine import Machine, Table
 from ringcast.core.registry import Sheet, register
 from ringcast.core.trace import Crashed, Delivered, Installed, Noted, Restarted, Submit
@@ -121,6 +121,7 @@ Puppet.table = Table(
     (Word,),
     Bell,
     {
+        (Phase.UP, Leaving): lambda machine, env, event: env.stop("left"),
         (Phase.UP, Submitted): Puppet.on_submitted,
         (Phase.UP, Word): Puppet.on_word,
         (Phase.UP, Bell.FIRST): Puppet.ring_first,

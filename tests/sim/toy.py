@@ -13,7 +13,7 @@ import msgspec
 from ringcast.core.effects import Batch, InstallView
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.core.inputs import Received, Started, Submitted
+from ringcast.core.inputs import Leaving, Received, Started, Submitted
 from ringcast.core.machine import Machine, Table
 from ringcast.core.registry import Sheet, register
 
@@ -50,6 +50,8 @@ class Config(msgspec.Struct, frozen=True):
     """Raise when message number so-and-so of anybody arrives."""
     stop_at: int = 0
     """Stop, as for a broken invariant, when message number so-and-so arrives."""
+    echo: tuple[NodeId, ...] = ()
+    """Processors that answer every Nudge with another one."""
 
 
 class Toy(Machine):
@@ -105,6 +107,8 @@ class Toy(Machine):
 
     def on_nudge(self, env: Env, event: Received) -> None:
         self.log.append((env.now_us, f"nudge {event.src}"))
+        if self.node in self.config.echo:
+            env.send(event.src, Nudge(1))
 
     def on_beat(self, env: Env, event: object) -> None:
         self.log.append((env.now_us, "beat"))
@@ -125,6 +129,7 @@ Toy.table = Table(
     (Flood, Nudge),
     Clock,
     {
+        (Phase.UP, Leaving): lambda machine, env, event: env.stop("left"),
         (Phase.UP, Submitted): Toy.on_submitted,
         (Phase.UP, Flood): Toy.on_flood,
         (Phase.UP, Nudge): Toy.on_nudge,

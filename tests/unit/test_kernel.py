@@ -15,7 +15,7 @@ from ringcast.core import registry
 from ringcast.core.effects import CancelTimer, Note, Persist, Send, SetTimer, Stop
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, MessageId, ViewId
-from ringcast.core.inputs import Received, Started, Submitted, TimerFired
+from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Cell, Discard, Impossible, Key, Machine, Table
 from ringcast.protocols.totem_single.machine import CELLS, MESSAGES, TotemSingle
 from ringcast.protocols.totem_single.state import Phase
@@ -40,6 +40,8 @@ class Stray(msgspec.Struct, frozen=True):
 
 
 CELLS_OF_TOY: dict[tuple[StrEnum, Key], Cell] = {
+    (Mood.AWAKE, Leaving): Discard("toy", "stays"),
+    (Mood.ASLEEP, Leaving): Discard("toy", "stays"),
     (Mood.AWAKE, Submitted): lambda machine, env, event: env.note("toy", "said"),
     (Mood.AWAKE, Ping): lambda machine, env, event: env.send(event.src, Ping()),
     (Mood.AWAKE, Clock.ALARM): Impossible("the alarm is set only at night"),
@@ -129,7 +131,7 @@ def test_effects_keep_their_order() -> None:
 
 
 def test_the_table_of_totem_is_the_whole_cross_product() -> None:
-    keys = {Submitted, *MESSAGES, *TotemTimer}
+    keys = {Submitted, Leaving, *MESSAGES, *TotemTimer}
     assert CELLS.keys() == {(phase, key) for phase in Phase for key in keys}
     assert set(TotemSingle.table.rows) == set(Phase)
 

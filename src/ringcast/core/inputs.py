@@ -45,4 +45,8 @@ class Submitted(msgspec.Struct, frozen=True, gc=False):
     level: Level = Level.AGREED
 
 
-Input: TypeAlias = Started | Received | TimerFired | Submitted
+class Leaving(msgspec.Struct, frozen=True, gc=False):
+    """The application leaves for good: the machine tells the others and asks to be stopped."""
+
+
+Input: TypeAlias = Started | Received | TimerFired | Submitted | Leaving

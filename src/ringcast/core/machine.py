@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 
 from ringcast.core.env import Env
-from ringcast.core.inputs import Input, Received, Started, Submitted, TimerFired
+from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, TimerFired
 
 Key: TypeAlias = type | StrEnum
 """What a column of the table stands for: a message type, a timer, or an input type."""
@@ -51,7 +51,7 @@ class Table:
         cells: Mapping[tuple[StrEnum, Key], Cell],
     ) -> None:
         self.phases = tuple(phases)
-        self.keys: tuple[Key, ...] = (Submitted, *messages, *timers)
+        self.keys: tuple[Key, ...] = (Submitted, Leaving, *messages, *timers)
         wanted = {(phase, key) for phase in self.phases for key in self.keys}
         missing = sorted(f"({p}, {name(k)})" for p, k in wanted - cells.keys())
         excess = sorted(f"({p}, {name(k)})" for p, k in cells.keys() - wanted)

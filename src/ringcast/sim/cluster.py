@@ -135,6 +135,10 @@ class Cluster:
         kind = "restart" if keep_storage else "restart without storage"
         return self._did(self.nodes[node].start(keep_storage), kind)
 
+    def leave(self, node: NodeId) -> bool:
+        """Let a processor leave on purpose."""
+        return self._did(self.nodes[node].leave(), "leave")
+
     def pause(self, node: NodeId) -> bool:
         """Let a processor stand still."""
         return self._tell(self.nodes[node].pause(), "pause", node)

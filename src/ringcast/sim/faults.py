@@ -73,6 +73,12 @@ class Restart(_Fault, frozen=True, tag="restart"):
     keep_storage: bool = True
 
 
+class Leave(_Fault, frozen=True, tag="leave"):
+    """A processor leaves on purpose, telling the others."""
+
+    node: NodeId
+
+
 class Pause(_Fault, frozen=True, tag="pause"):
     """A processor stands still, as after SIGSTOP."""
 
@@ -133,6 +139,7 @@ Fault: TypeAlias = (
     | Torn
     | StorageFail
     | Restart
+    | Leave
     | Pause
     | Resume
     | Drift
@@ -171,6 +178,8 @@ def inflict(fault: Fault, cluster: Cluster) -> None:
             cluster.fail_storage(node)
         case Restart(node=node, keep_storage=kept):
             cluster.restart(node, kept)
+        case Leave(node=node):
+            cluster.leave(node)
         case Pause(node=node):
             cluster.pause(node)
         case Resume(node=node):

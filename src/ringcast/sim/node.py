@@ -30,7 +30,7 @@ from ringcast.core.effects import (
 )
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId
-from ringcast.core.inputs import Input, Received, Started, Submitted, Timer, TimerFired
+from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, Timer, TimerFired
 from ringcast.core.machine import Machine, name
 from ringcast.core.scribe import Scribe
 from ringcast.sim.network import Network, wire_bytes
@@ -194,6 +194,13 @@ class SimNode:
         self._handle(Submitted(bodies, level), 0)
         return True
 
+    def leave(self) -> bool:
+        """Let the application leave for good, as the protocol does that."""
+        if self.machine is None or self.paused:
+            return False
+        self._handle(Leaving(), 0)
+        return True
+
     # Frames and timers come in.
 
     def hear(self, frame: Received) -> None:
@@ -261,8 +268,12 @@ class SimNode:
                 self._receive_unicast(self._unicasts.popleft())
             else:
                 now_us = self._scheduler.now_us
-                over = [(at, str(timer), timer) for timer, at in self._deadlines.items()]
-                due = min((entry for entry in over if entry[0] <= now_us), default=None)
+                over = [
+                    (at, str(timer), timer)
+                    for timer, at in self._deadlines.items()
+                    if at <= now_us and timer not in self._armed  # else the agenda has it
+                ]
+                due = min(over, default=None)
                 if due is None:
                     return
                 self._fire(due[2])

@@ -117,6 +117,11 @@ class Scene:
             if not self.cluster.nodes[node].start():
                 raise ValueError(f"p{node} is up already")
 
+    def leave(self, words: list[str]) -> None:
+        """``leave p1 p2``"""
+        for node in self._nodes(words):
+            self.cluster.leave(node)
+
     def crash(self, words: list[str]) -> None:
         """``crash p1 p2``"""
         for node in self._nodes(words):
@@ -404,6 +409,7 @@ COMMANDS: dict[str, Callable[[Scene, list[str]], None]] = {
         Scene.ring,
         Scene.start,
         Scene.crash,
+        Scene.leave,
         Scene.restart,
         Scene.pause,
         Scene.resume,

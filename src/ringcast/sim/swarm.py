@@ -10,7 +10,8 @@ run is some tens of token losses long, however long that is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -23,6 +24,7 @@ from ringcast.sim.faults import (
     Drop,
     Fault,
     Heal,
+    Leave,
     Link,
     Loss,
     Mend,
@@ -72,7 +74,10 @@ def draw(seed: int, protocol: str = "totem", nodes: int | None = None) -> RunSpe
         network=model,
         config=tune(stream("config"), n, unit_us) if tune else {},
         workload=draw_workload(stream("workload"), n, unit_us),
-        faults=draw_faults(stream("faults"), n, model, duration_us, unit_us),
+        faults=in_order(
+            draw_faults(stream("faults"), n, model, duration_us, unit_us),
+            draw_leaves(stream("leaves"), n, duration_us, unit_us),
+        ),
         stagger_us=stream("stagger").choice((0, 0, hop_us, 3 * unit_us)),
         swarm=True,
     )
@@ -176,7 +181,22 @@ def draw_faults(
         end_us = begin_us + lasts_us
         episode = EPISODES[kind](rng, n, model, begin_us, end_us)
         plan += [fault for fault in episode if fault.at_us < duration_us]
-    return tuple(sorted(plan, key=lambda fault: fault.at_us))
+    return in_order(plan)
+
+
+def draw_leaves(rng: Random, n: int, duration_us: int, unit_us: int) -> list[Fault]:
+    """In one seed of five a processor leaves on purpose and comes back, now or later."""
+    if rng.random() > 0.2:
+        return []
+    node, at_us = _node(rng, n), rng.randrange(duration_us)
+    back_us = at_us + rng.choice((1, 50, unit_us, 4 * unit_us))
+    plan: list[Fault] = [Leave(at_us, node), Restart(back_us, node)]
+    return [fault for fault in plan if fault.at_us < duration_us]
+
+
+def in_order(*plans: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Fault plans merged by time; at the same time, in the order given."""
+    return tuple(sorted(chain(*plans), key=lambda fault: fault.at_us))
 
 
 def _sometimes(rng: Random, chance: float, most: float) -> float:

@@ -7,11 +7,12 @@ from typing import ClassVar
 
 from ringcast.core.effects import InstallView
 from ringcast.core.env import Env
-from ringcast.core.inputs import Received, Started, Submitted
+from ringcast.core.inputs import Leaving, Received, Started, Submitted
 from ringcast.core.machine import Cell, Discard, Impossible, Key, Table
 from ringcast.protocols.totem_single import (
     commit,
     gather,
+    leave,
     operational,
     recovery,
     sending,
@@ -23,6 +24,7 @@ from ringcast.protocols.totem_single.messages import (
     CommitToken,
     Encapsulated,
     Join,
+    Leave,
     Regular,
     RingId,
     Token,
@@ -30,7 +32,7 @@ from ringcast.protocols.totem_single.messages import (
 )
 from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Ring, Timer
 
-MESSAGES = (Regular, Encapsulated, Token, Join, CommitToken, Announce)
+MESSAGES = (Regular, Encapsulated, Token, Join, CommitToken, Announce, Leave)
 
 OPERATIONAL, GATHER, COMMIT, RECOVER = Phase
 NO_JOIN = Impossible("no Join is sent here, so its timers are not set (totem R27, R53)")
@@ -90,6 +92,8 @@ CELLS: dict[tuple[StrEnum, Key], Cell] = {
     (RECOVER, Timer.CONSENSUS): NO_JOIN,
     (RECOVER, Timer.HOLD): NO_HOLD,
     (RECOVER, Timer.ANNOUNCE): NO_ANNOUNCE,
+    **{(phase, Leaving): leave.on_leaving for phase in Phase},
+    **{(phase, Leave): leave.on_leave for phase in Phase},
 }
 
 

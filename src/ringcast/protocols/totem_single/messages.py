@@ -153,7 +153,18 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
         return HEADER_BYTES + 3 * (len(self.memb) + len(self.heard)) + 7 * len(self.apart)
 
 
-Frame: TypeAlias = Regular | Encapsulated | Token | Join | CommitToken | Announce
+class Leave(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
+    """A member says that it leaves its ring for good, so that nobody waits for it (ext)."""
+
+    ring_id: RingId
+    sender_id: NodeId
+
+    def wire_bytes(self) -> int:
+        """Encoded size, to within a few bytes."""
+        return HEADER_BYTES
+
+
+Frame: TypeAlias = Regular | Encapsulated | Token | Join | CommitToken | Announce | Leave
 
 HEADER_BYTES = 64
 """Room for the common header and a frame's fixed fields (the longest, Regular's, is 58)."""
@@ -182,8 +193,8 @@ def malformed(frame: msgspec.Struct, src: NodeId) -> str | None:
             bad = bad or memb[0] != frame.ring_id.rep or not 0 < frame.memb_index <= len(memb)
             bad = bad or max(frame.token_seq, frame.ring_id.seq) > LAST
             return "malformed Commit token" if bad else None
-        case Announce():
-            return "malformed Announce" if frame.sender_id != src else None
+        case Announce() | Leave():
+            return "malformed notice" if frame.sender_id != src else None
         case _:
             return None
 

@@ -63,7 +63,7 @@ class Cause(StrEnum):
     SETS_CHANGED = "sets changed"
     CONSENSUS_TIMEOUT = "consensus-timeout"
     REPEATED = "repeated membership"
-    LINK_HEALED = "link healed"
+    LEFT = "a member leaves"
 
 
 STORE_LIMIT = 2**20
