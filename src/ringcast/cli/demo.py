@@ -169,16 +169,7 @@ class Play:
     def settle(self) -> None:
         """End the load and wait until nothing moves any more."""
         self.band.rest()
-        rested_us = wall_us()
-
-        def quiet() -> bool:
-            said = [member.status for member in self.band.members.values()]
-            return all(
-                s is not None and s.t_us > rested_us and s.idle and s.messages_per_s == 0
-                for s in said
-            )
-
-        self.until("all messages delivered", quiet)
+        self.until("all messages delivered", self.band.at_rest)
 
     def close(self) -> None:
         """The last fault is written."""

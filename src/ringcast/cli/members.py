@@ -51,6 +51,7 @@ class Member:
         self.folder = folder
         self.process: subprocess.Popen[bytes] | None = None
         self.frozen = False
+        self.program = [sys.executable, "-m", "ringcast.cli"]
         self.status: Status | None = None
         self.view: Viewed | None = None
         self.stopped: Stopped | None = None
@@ -75,7 +76,7 @@ class Member:
         """Begin an incarnation."""
         self.status = self.view = self.stopped = None
         self._rest = b""
-        command = [sys.executable, "-m", "ringcast.cli", "node", "-c", str(self.config), "--json"]
+        command = [*self.program, "node", "-c", str(self.config), "--json"]
         with (self.folder / f"{self.id}.err").open("ab") as errors:
             self.process = subprocess.Popen(
                 [*command, *options],
@@ -99,6 +100,7 @@ class Member:
             self.signal(signal.SIGKILL)
             self.process.wait()
             self.frozen = False
+            self.hear()
 
     def hear(self) -> None:
         """Take in what it has said since."""
@@ -161,7 +163,6 @@ class Band:
     ) -> None:
         for member in self.members.values():
             member.kill()
-            member.hear()
 
     def __getitem__(self, id: NodeId) -> Member:
         return self.members[id]
@@ -205,6 +206,16 @@ class Band:
         """End the load; everybody stays."""
         for member in self.members.values():
             member.signal(signal.SIGUSR1)
+            member.hear()
+            member.status = None
+
+    def at_rest(self) -> bool:
+        """Whether all who run have said since ``rest`` that nothing is under way or arrives."""
+        return all(
+            (status := member.status) is not None and status.idle and status.messages_per_s == 0
+            for member in self.members.values()
+            if member.running
+        )
 
     def leave(self, seconds: float) -> bool:
         """Let everybody leave in order; False if somebody did not in time."""

@@ -28,6 +28,7 @@ from ringcast.cli.drive import Driver, Load, load
 from ringcast.cli.options import OK, VIOLATED, fail
 from ringcast.cli.output import console, ids
 from ringcast.core.ids import NodeId
+from ringcast.runtime.address import parse_peer
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.config import load as read_config
 from ringcast.runtime.errors import ConfigError, KeyFileError, RingcastError
@@ -219,6 +220,18 @@ def wall_us() -> int:
     return time.time_ns() // 1000
 
 
+def refuse_borrowed_id(file: Path, settings: NodeConfig) -> None:
+    """A file copied from another node, with the address changed and the id forgotten: the two
+    would never hear each other, and all others would take them for one (totem R2)."""
+    listed = dict(parse_peer(text, "peers") for text in settings.peers).get(settings.id)
+    bind = settings.bind_address
+    if listed and bind.port and listed.port != bind.port and not settings.advertise:
+        fail(
+            f"{file}: peers has id {settings.id} at {listed}, but bind is {bind}; is the id "
+            "another node's? If that address leads here, say so in advertise"
+        )
+
+
 async def serve(
     config: NodeConfig, name: str, load: Load | None, limit: float, tell: Callable[[Word], None]
 ) -> None:
@@ -288,6 +301,7 @@ def command(
         settings = read_config(config)
     except ConfigError as error:
         fail(str(error))
+    refuse_borrowed_id(config, settings)
     screen = console()
     show = Screen(screen) if screen.is_terminal and not json else Lines(json)
     limit = deliver_limit or math.inf

@@ -113,8 +113,9 @@ def page(
     valid = sum(verdict is Verdict.VALID for verdict in verdicts.values())
     parts = [_tiles(numbers(story))]
     for name, draw in pictures.PICTURES.items():
-        heading, caption = CAPTIONS[name]
-        parts.append(_section(heading, caption, draw(story)))
+        if story.deliveries:
+            heading, caption = CAPTIONS[name]
+            parts.append(_section(heading, caption, draw(story)))
     if story.marks:
         parts.insert(2, _section("What was done to them", "", _marks(story.marks)))
     parts.append(_section("What was checked", "", _checked(verdicts)))

@@ -357,6 +357,7 @@ class Host:
             "inputs_dropped": dict(self._env.dropped),
             "frames_lost_on_purpose": self._shim.lost if self._shim else 0,
             "trace_failed": self._trace.failed if self._trace else "",
+            "keys": list(self._keys.keys) if self._keys else [],
             "pauses": self.clock.pauses,
             "paused_us": self.clock.paused_us,
             "longest_pause_us": self.clock.longest_us,

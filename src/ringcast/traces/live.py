@@ -2,13 +2,13 @@
 
 A member appends to ``<node>-<boot>.trace`` (``ringcast.runtime.tracelog``): length-prefixed
 MessagePack, whose torn last record is left out. Each processor's events keep their order, its
-incarnations following each other; between processors the wall clock decides, except that no
-delivery comes before the origination of what it delivers, whatever the clocks say.
+incarnations following each other; between processors the wall clocks decide. Where they disagree,
+the messages tell by how much: nothing is delivered before it was originated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from pathlib import Path
 
@@ -53,21 +53,51 @@ def logs(dirs: Iterable[Path]) -> dict[NodeId, list[Path]]:
     return {node: [path for _, path in sorted(found[node])] for node in sorted(found)}
 
 
-def read_node(node: NodeId, paths: list[Path]) -> Iterator[TraceEvent]:
+def late_clocks(paths: Iterable[Path]) -> dict[Path, int]:
+    """By how much (us) each file's clock must be put forward, 0 where all agree.
+
+    A file that delivers a message earlier than another originates it is behind by that much.
+    """
+    files = list(paths)
+    origin: dict[tuple[ViewId, int], tuple[Path, int]] = {}
+    for path in files:
+        for event in read_log(path):
+            if type(event) is Originated:
+                origin.setdefault((event.ring, event.seq), (path, event.t_us))
+    ahead: dict[tuple[Path, Path], int] = {}  # (originator, receiver): most it was too early
+    for path in files:
+        for event in read_log(path):
+            if type(event) is Delivered:
+                source, sent_us = origin.get((event.ring, event.seq), (path, event.t_us))
+                early_us = sent_us - event.t_us
+                pair = (source, path)
+                if source != path and early_us > ahead.get(pair, early_us - 1):
+                    ahead[pair] = early_us
+    late = dict.fromkeys(files, 0)
+    for _ in files:  # one that is put forward may show that the next one is late too
+        for (source, path), early_us in ahead.items():
+            late[path] = max(late[path], late[source] + early_us)
+    return late
+
+
+def read_node(node: NodeId, paths: list[Path], late: Mapping[Path, int]) -> Iterator[TraceEvent]:
     """The life of one processor. One that was killed could not write down its crash."""
     last: TraceEvent | None = None
     for path in paths:
         if last is not None and type(last) is not Crashed:
             yield Crashed(node, getattr(last, "n", 0) + 1, last.t_us, "killed")
+        late_us = late[path]
         for last in read_log(path):
+            if late_us:
+                last = msgspec.structs.replace(last, t_us=last.t_us + late_us)
             yield last
 
 
 class _Stream:
     """One processor's events, the next one at hand."""
 
-    def __init__(self, node: NodeId, paths: list[Path], until_us: int | None) -> None:
-        self._events = read_node(node, paths)
+    def __init__(self, events: Iterator[TraceEvent], until_us: int | None) -> None:
+        self._events = events
         self._until_us = until_us
         self.t_us = 0
         self.head: TraceEvent
@@ -89,7 +119,11 @@ def read_live(
 
     ``until_us`` cuts it there, so that a group's orderly end need not be part of it.
     """
-    streams = {node: _Stream(node, paths, until_us) for node, paths in logs(dirs).items()}
+    files = logs(dirs)
+    late = late_clocks(path for paths in files.values() for path in paths)
+    streams = {
+        node: _Stream(read_node(node, paths, late), until_us) for node, paths in files.items()
+    }
     heap: list[tuple[int, NodeId]] = []  # who may go on, by the time of its next event
     waiting: dict[tuple[ViewId, int], list[NodeId]] = {}  # who waits for which origination
     originated: dict[ViewId, SeqSet] = {}

@@ -1,0 +1,105 @@
+"""``keygen``, ``node`` and ``demo``: what is refused, what is written, what is said to do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringcast.cli.app import app
+from ringcast.runtime.keys import KeyFile
+
+NODE = """
+id = 1
+bind = "127.0.0.1:0"
+peers = ["2@127.0.0.1:9"]
+state_dir = "state"
+"""
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command line here; returns exit code and all it printed."""
+
+    def run(line: str) -> tuple[object, str]:
+        with pytest.raises(SystemExit) as caught:
+            app(line.split())
+        said = capsys.readouterr()
+        return caught.value.code, said.out + said.err
+
+    return run
+
+
+def test_a_key_is_made_once_and_taken_through_a_rotation(call: Any) -> None:
+    file = Path("group.key")
+    code, said = call("keygen group.key")
+    assert not code
+    assert "copy it to every member" in said
+    assert file.stat().st_mode & 0o777 == 0o600
+    first = KeyFile(file).keys
+    code, said = call("keygen group.key")
+    assert (code, KeyFile(file).keys) == (2, first)
+    assert "--add begins a rotation" in said
+    assert "--promote" in call("keygen group.key --add")[1]
+    assert list(KeyFile(file).keys) == [1, 2]
+    assert "--retire" in call("keygen group.key --promote")[1]
+    assert list(KeyFile(file).keys) == [2, 1]
+    call("keygen group.key --retire")
+    assert list(KeyFile(file).keys) == [2]
+    call("keygen group.key --force")
+    assert list(KeyFile(file).keys) == [1]
+    assert KeyFile(file).keys != first
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("keygen none.key --add", "cannot read the key file"),
+        ("keygen nowhere/none.key", "cannot write"),
+        ("keygen x.key --add --retire", "one step at a time"),
+        ("node -c none.toml", "cannot read none.toml"),
+        ("node -c broken.toml", "broken.toml"),
+        ("node -c node.toml --drive often", "--drive 'often': give messages per second"),
+        ("node -c node.toml --drive -1", "--drive '-1'"),
+        ("node -c node.toml --drive 10 --size big", "--size 'big': give bytes"),
+        ("node -c node.toml --drive 10 --size 9..3", "must be larger"),
+        ("node -c node.toml --safe 2", "--safe"),
+        ("node -c keyed.toml", "cannot read the key file"),
+        ("node -c copied.toml", "is the id another node's?"),
+        (f"node -c node.toml --group {'x' * 65}", "1 to 64 characters"),
+        ("demo --seed 3", "--seed needs --simulated"),
+        ("demo --simulated --out x", "--out cannot be combined"),
+        ("demo --out node.toml", "cannot use --out node.toml"),
+    ],
+)
+def test_bad_usage_is_said_in_one_line(call: Any, line: str, words: str) -> None:
+    Path("node.toml").write_text(NODE)
+    Path("broken.toml").write_text("id = ")
+    Path("keyed.toml").write_text(NODE + 'key_file = "none.key"\n')
+    copied = NODE.replace(":0", ":9999").replace('"2@', '"1@127.0.0.1:8888", "2@')
+    Path("copied.toml").write_text(copied)
+    code, said = call(line)
+    assert code == 2
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_a_node_leaves_after_so_many_messages(call: Any) -> None:
+    Path("node.toml").write_text(NODE)
+    code, said = call("node -c node.toml --drive saturate --deliver-limit 500")
+    assert code == 0
+    assert said.splitlines()[-1].endswith("stopped: left")
+    assert " members 1\n" in said
+
+
+def test_a_message_the_ring_does_not_take_is_refused(call: Any) -> None:
+    Path("node.toml").write_text(NODE + "[settings]\nmax_message = 100000\n")
+    code, said = call("node -c node.toml --drive 1 --size 50000")
+    assert code == 2
+    assert "--size 50000: the ring takes 34464 bytes at most" in said

@@ -1,0 +1,68 @@
+"""The demonstration as a person runs it: it ends well, and leaves only its report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from ringcast.core.registry import protocol
+
+COMMAND = [sys.executable, "-m", "ringcast.cli", "demo"]
+
+
+def processes(folder: Path) -> list[str]:
+    """The command lines of this machine that name the folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has just ended
+        if any(str(folder).encode() in word for word in words):
+            found.append(b" ".join(words).decode())
+    return found
+
+
+def test_the_demo_ends_well(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    done = subprocess.run(
+        [*COMMAND, "--json", "--out", str(tmp_path / "out")],
+        capture_output=True,
+        env={**os.environ, "TMPDIR": str(work)},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["ok"]
+    assert found["verdicts"].keys() == set(protocol("totem").claims)
+    assert set(found["verdicts"].values()) == {"valid"}
+    kinds = [fault["kind"] for fault in found["faults"]]
+    assert kinds == ["crash", "restart", "pause", "resume", "partition", "heal"]
+    assert (tmp_path / "out" / "report.html").read_text("utf-8").count("<svg") == 3
+    assert list(work.iterdir()) == []
+    assert processes(work) == []
+
+
+def test_an_interrupt_ends_every_member(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    with subprocess.Popen(
+        [*COMMAND, "--out", str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(work)},
+        text=True,
+    ) as demo:
+        assert demo.stdout is not None
+        assert any("together" in line for line in demo.stdout)
+        assert len(processes(work)) == 5
+        demo.send_signal(signal.SIGINT)
+        demo.stdout.read()
+        assert demo.wait(60) == 130
+    assert list(work.iterdir()) == []
+    assert processes(work) == []

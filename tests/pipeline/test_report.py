@@ -1,0 +1,107 @@
+"""A report tells what the trace says: numbers, pictures, faults, verdicts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ringcast.checks import Verdict, Violation, suite
+from ringcast.core.ids import Level
+from ringcast.core.trace import Faulted, TraceEvent
+from ringcast.pipeline import report
+from ringcast.pipeline.story import BIN_US, MOST_BINS, Latency, Series, Story
+from ringcast.traces.text import parse
+
+TRACE = """
+ring(8,1){1,2,3}
+p1: sub2 +2000 o1 o2 +1000 d1 d2
+p2: d1 d2 sub1s o3s +5000 d3
+p3: d1 d2
+p1: d3
+p3: down
+ring(12,1){1,2}
+p1: sub1 +3000 o1 d1
+p2: d1
+end{1,2}
+"""
+
+
+def told(events: list[TraceEvent]) -> tuple[Story, dict[str, Verdict], list[Violation]]:
+    story, checks = Story(), suite(["M1", "D1", "D9"])
+    for event in events:
+        story.feed(event)
+        checks.feed(event)
+    return story, checks.verdicts(), checks.violations
+
+
+def with_fault() -> list[TraceEvent]:
+    events = list(parse(TRACE))
+    at = next(i for i, event in enumerate(events) if type(event).__name__ == "Crashed")
+    events.insert(at, Faulted(3, 1, events[at].t_us, "crash", "member 3 <is killed>"))
+    return events
+
+
+def test_the_numbers_are_those_of_the_trace() -> None:
+    story, _, _ = told(with_fault())
+    found = report.numbers(story)
+    assert (found.members, found.messages, found.deliveries) == (3, 4, 10)
+    assert found.configurations == 3 + 6 + 4
+    assert story.latency[Level.SAFE].count == 1
+    assert story.latency[Level.AGREED].count == 3
+    assert found.latency_ms["safe"]["p50"] == pytest.approx(5, rel=0.13)
+    assert found.latency_ms["agreed"]["p50"] == pytest.approx(3, rel=0.13)
+    (mark,) = story.marks
+    assert mark.settled_us is not None
+    assert mark.silence_us > 3000
+    stays = [stay for stay in story.stays if stay.node == 3]
+    assert len(stays) == 3
+    assert stays[-1].members == (1, 2, 3)
+
+
+def test_the_page_needs_nothing_else_and_shows_everything() -> None:
+    story, verdicts, violations = told(with_fault())
+    page = report.page("A <title>", "about it", story, verdicts, violations)
+    assert page.count("<svg") == 3
+    assert "A &lt;title&gt;" in page
+    assert "member 3 &lt;is killed&gt;" in page
+    assert "3 of 3 properties hold" in page
+    assert not re.search(r'(src|href)="(?!#)', page), "the page loads something"
+    assert report.fine(verdicts, violations)
+
+
+def test_a_violation_and_an_unknown_are_not_fine() -> None:
+    story, verdicts, _ = told(with_fault())
+    broken = Violation("D1", "it & that", (1,), (), 5)
+    assert not report.fine(verdicts, [broken])
+    assert not report.fine({**verdicts, "D2": Verdict.UNKNOWN}, [])
+    assert not report.fine({}, [])
+    page = report.page("t", "s", story, {**verdicts, "D1": Verdict.INVALID}, [broken])
+    assert "it &amp; that" in page
+    assert "2 of 3 properties hold: look below" in page
+
+
+def test_a_trace_without_anything_still_makes_a_page() -> None:
+    story = Story()
+    for event in parse("p1: +5\nend"):
+        story.feed(event)
+    page = report.page("t", "s", story, {}, [])
+    assert "0 of 0" in page
+    assert "<svg" not in page
+
+
+def test_a_long_trace_is_counted_in_wider_bins() -> None:
+    series = Series()
+    for second in range(1000):
+        series.add(second * 1_000_000, 2)
+    assert len(series.counts) <= MOST_BINS
+    assert series.width_us > BIN_US
+    assert sum(series.counts) == 2000
+
+
+def test_quantiles_are_right_to_a_class() -> None:
+    latency = Latency()
+    for us in range(1, 10_001):
+        latency.add(us, 1)
+    assert latency.quantile(0.5) == pytest.approx(5000, rel=0.13)
+    assert latency.quantile(0.99) == pytest.approx(9900, rel=0.13)

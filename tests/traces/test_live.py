@@ -1,0 +1,117 @@
+"""Files of several members become one trace: order, clocks, killed processes, cuts, damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringcast.checks import suite
+from ringcast.core.trace import Crashed, Delivered, Ended, Originated, Restarted, TraceEvent
+from ringcast.traces import TraceError
+from ringcast.traces.live import late_clocks, read_live
+from ringcast.traces.text import parse
+
+STORY = """
+ring(8,1){1,2,3}
+p1: o1 o2s d1
+p2: d1 o3
+p3: d1 d2 d3
+p1: d2 d3
+p2: d2 d3
+end{1,2,3}
+"""
+EVENTS = list(parse(STORY))
+
+
+def record(
+    folder: Path, node: int, boot: int, events: Iterable[TraceEvent], back_us: int = 0
+) -> None:
+    """Write a member's file as its process would, with its clock set back."""
+    coded = [
+        msgspec.msgpack.encode(msgspec.structs.replace(event, t_us=event.t_us - back_us))
+        for event in events
+    ]
+    data = b"".join(len(each).to_bytes(4, "big") + each for each in coded)
+    (folder / f"{node}-{boot}.trace").write_bytes(data)
+
+
+def record_all(folder: Path, back_us: dict[int, int]) -> None:
+    for node in (1, 2, 3):
+        mine = [event for event in EVENTS if getattr(event, "node", 0) == node]
+        record(folder, node, 1, mine, back_us.get(node, 0))
+
+
+def test_one_clock_gives_back_the_trace(tmp_path: Path) -> None:
+    record_all(tmp_path, {})
+    assert list(read_live([tmp_path], (1, 2, 3)))[:-1] == EVENTS[:-1]
+
+
+@given(st.dictionaries(st.sampled_from([1, 2, 3]), st.integers(-(10**9), 10**9)))
+def test_clocks_that_disagree_change_no_verdict(
+    tmp_path_factory: pytest.TempPathFactory, back_us: dict[int, int]
+) -> None:
+    folder = tmp_path_factory.mktemp("t")
+    record_all(folder, back_us)
+    checks = suite(["D1", "D3", "D9", "D12", "total-order", "fifo", "causal"])
+    originated = set()
+    count = 0
+    for event in read_live([folder], (1, 2, 3)):
+        checks.feed(event)
+        count += 1
+        if isinstance(event, Originated):
+            originated.add((event.ring, event.seq))
+        if isinstance(event, Delivered):
+            assert (event.ring, event.seq) in originated
+    assert count == len(EVENTS)
+    assert checks.violations == []
+
+
+def test_messages_say_how_late_a_clock_is(tmp_path: Path) -> None:
+    record_all(tmp_path, {3: 1_000_000})
+    late = {path.stem: us for path, us in late_clocks(sorted(tmp_path.iterdir())).items()}
+    assert late["1-1"] == late["2-1"] == 0
+    assert 1_000_000 - 10 <= late["3-1"] < 1_000_000
+
+
+def test_a_killed_process_has_crashed_by_its_next_start(tmp_path: Path) -> None:
+    record(tmp_path, 1, 90, [Restarted(1, 1, 100, 1)])
+    record(tmp_path, 1, 100, [Restarted(1, 9, 200, 2), Crashed(1, 10, 210, "closed")])
+    record(tmp_path, 1, 101, [Restarted(1, 20, 300, 3)])
+    assert list(read_live([tmp_path])) == [
+        Restarted(1, 1, 100, 1),
+        Crashed(1, 2, 100, "killed"),
+        Restarted(1, 9, 200, 2),
+        Crashed(1, 10, 210, "closed"),
+        Restarted(1, 20, 300, 3),
+        Ended(300),
+    ]
+
+
+def test_what_comes_after_the_cut_is_left_out(tmp_path: Path) -> None:
+    record(tmp_path, 1, 1, [Restarted(1, 1, 100, 1), Crashed(1, 2, 200, "closed")])
+    assert list(read_live([tmp_path], (1,), 150)) == [Restarted(1, 1, 100, 1), Ended(150, (1,))]
+
+
+def test_a_delivery_that_nobody_originated_comes_last(tmp_path: Path) -> None:
+    events = [event for event in EVENTS if not (isinstance(event, Originated) and event.seq == 1)]
+    for node in (1, 2, 3):
+        record(tmp_path, node, 1, [e for e in events if getattr(e, "node", 0) == node])
+    checks = suite(["D1"])
+    for event in read_live([tmp_path], (1, 2, 3)):
+        checks.feed(event)
+    assert [violation.property for violation in checks.violations] == ["D1"]
+
+
+def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.trace").write_bytes(b"")
+    with pytest.raises(TraceError, match=r"is not called <node>-<boot>\.trace"):
+        list(read_live([tmp_path]))
+    (tmp_path / "notes.trace").rename(tmp_path / "1-1.trace")
+    (tmp_path / "1-1.trace").write_bytes((3).to_bytes(4, "big") + b"abc")
+    with pytest.raises(TraceError, match="damaged at byte 0"):
+        list(read_live([tmp_path]))
