@@ -104,14 +104,16 @@ class Outbox:
         queue.popleft()
         bodies = [body]
         taken = len(body)
-        while self.packing and queue:
-            body, next_level = queue[0]
-            room -= item_bytes(body)
-            if room < 0 or next_level is not level:
-                break
-            queue.popleft()
-            bodies.append(body)
-            taken += len(body)
+        if self.packing:
+            for body, next_level in queue:
+                size = len(body)  # item_bytes written out, since this is done for every message
+                room -= size + (2 if size < 256 else 3 if size < 65536 else 5)
+                if room < 0 or next_level is not level:
+                    break
+                bodies.append(body)
+                taken += size
+            for _ in range(len(bodies) - 1):
+                queue.popleft()
         self._bytes -= taken
         first = self._taken + 1
         self._taken += len(bodies)

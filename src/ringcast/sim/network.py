@@ -66,7 +66,20 @@ class Tamper(msgspec.Struct):
 class _Link:
     """A directed link, worked out for speed."""
 
-    __slots__ = ("delay_us", "dst", "free_us", "hear", "hear_unicast", "model", "plain", "src")
+    __slots__ = (
+        "delay_us",
+        "dst",
+        "free_us",
+        "hear",
+        "hear_unicast",
+        "loss",
+        "model",
+        "odd",
+        "queue_us",
+        "sample",
+        "src",
+        "us_per_byte",
+    )
 
     def __init__(self, src: NodeId, dst: NodeId, model: LinkModel, port: Port) -> None:
         self.src = src
@@ -75,9 +88,12 @@ class _Link:
         self.hear = port.hear
         self.hear_unicast = port.hear_unicast
         self.free_us = 0
-        constant = isinstance(model.delay, Constant)
         self.delay_us = model.delay.us if isinstance(model.delay, Constant) else 0
-        self.plain = constant and model == LinkModel(delay=model.delay, queue_us=model.queue_us)
+        self.sample = model.delay.sample
+        self.loss = model.loss
+        self.queue_us = model.queue_us
+        self.us_per_byte = 8_000_000 / model.bandwidth_bps if model.bandwidth_bps else 0.0
+        self.odd = bool(model.duplicate or model.reorder or model.mtu_bytes)
 
 
 class Network:
@@ -98,7 +114,7 @@ class Network:
         self._links: dict[tuple[NodeId, NodeId], _Link] = {}
         self._routes: dict[NodeId, list[_Link]] = {}
         self._unreachable: dict[NodeId, int] = {}
-        self._plain = False
+        self._usual = False
         self._sized = False
         self._medium_free_us = 0
 
@@ -180,7 +196,7 @@ class Network:
         """See how much of the model the path of a frame has to look at."""
         links = self._links.values()
         shared = self.model.shared
-        self._plain = not shared and not self._tampers and all(link.plain for link in links)
+        self._usual = not (shared or self._tampers or any(link.odd for link in links))
         self._sized = shared or any(x.model.bandwidth_bps or x.model.mtu_bytes for x in links)
 
     # The path of a frame.
@@ -192,18 +208,34 @@ class Network:
         counts.sent += 1
         if self._unreachable[src]:
             counts.lost["partition"] += self._unreachable[src]
-        scheduler = self._scheduler
-        now_us = scheduler.now_us
-        if self._plain:
-            heap, ticket = scheduler.heap, scheduler.ticket
-            for link in self._routes[src]:
-                heappush(heap, (now_us + link.delay_us, BROADCAST, next(ticket), link.hear, frame))
-            return
         size = wire_bytes(frame.message) if self._sized else 0
-        if self.model.shared:
-            now_us = self._take_medium(size)
+        if self._usual:
+            self._fan_out(frame, size)
+            return
+        shared = self.model.shared
+        start_us = self._take_medium(size) if shared else self._scheduler.now_us
         for link in self._routes[src]:
-            self._carry(link, link.hear, BROADCAST, link.model.loss, frame, size, now_us)
+            self._carry(link, link.hear, BROADCAST, link.loss, frame, size, start_us)
+
+    def _fan_out(self, frame: Received, size: int) -> None:
+        """As ``_carry`` for each receiver, without what is not there on the usual network."""
+        scheduler, rng, lost = self._scheduler, self._rng, self._counts.lost
+        heap, ticket, now_us = scheduler.heap, scheduler.ticket, scheduler.now_us
+        length = size + self.model.overhead_bytes
+        for link in self._routes[frame.src]:
+            at_us = now_us
+            if link.us_per_byte:
+                if link.free_us > now_us:
+                    at_us = link.free_us
+                    if at_us - now_us > link.queue_us:
+                        lost["queue full"] += 1
+                        continue
+                at_us = link.free_us = at_us + round(length * link.us_per_byte)
+            if link.loss and rng.random() < link.loss:
+                lost["loss"] += 1
+                continue
+            at_us += link.delay_us or link.sample(rng)
+            heappush(heap, (at_us, BROADCAST, next(ticket), link.hear, frame))
 
     def send(self, to: NodeId, frame: Received) -> None:
         """Send ``frame`` from its source to ``to`` alone."""
@@ -212,17 +244,11 @@ class Network:
         if link is None:
             self._counts.lost["partition" if to in self._ports else "unknown address"] += 1
             return
-        scheduler = self._scheduler
-        now_us = scheduler.now_us
-        if self._plain:
-            at_us, ticket = now_us + link.delay_us, next(scheduler.ticket)
-            heappush(scheduler.heap, (at_us, UNICAST, ticket, link.hear_unicast, frame))
-            return
         size = wire_bytes(frame.message) if self._sized else 0
-        if self.model.shared:
-            now_us = self._take_medium(size)
+        shared = self.model.shared
+        start_us = self._take_medium(size) if shared else self._scheduler.now_us
         loss = link.model.unicast_loss
-        self._carry(link, link.hear_unicast, UNICAST, loss, frame, size, now_us)
+        self._carry(link, link.hear_unicast, UNICAST, loss, frame, size, start_us)
 
     def trim_burst(self, effects: list[Effect]) -> list[Effect]:
         """Leave out the frames at the end of a burst, where the model's switch drops them."""
