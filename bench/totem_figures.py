@@ -17,10 +17,11 @@ import msgspec
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Input
-from ringcast.core.trace import Delivered, Installed, Noted, Originated, Submit, TraceEvent
+from ringcast.core.trace import Installed, Noted, Originated, TraceEvent
 from ringcast.protocols.totem_single import Config, TotemSingle
 from ringcast.sim import workload
 from ringcast.sim.cluster import Cluster
+from ringcast.sim.meter import Measures, Meter
 from ringcast.sim.network import Tamper
 from ringcast.sim.run import RunSpec, prepare
 from ringcast.sim.workload import Poisson, Saturate, Sizes, Workload
@@ -43,7 +44,7 @@ PATIENT: dict[str, Any] = {
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """Times in milliseconds, averaged over all messages of a run."""
+    """Times in milliseconds, averaged over all messages of a run (see ``Meter``)."""
 
     rotation: float
     """T, the mean rotation time of the token."""
@@ -82,7 +83,9 @@ class Clocked(TotemSingle):
 class Experiment:
     """A cluster under a load, warmed up, and the events of interest since."""
 
-    def __init__(self, load: Workload, nodes: int = 5, seed: int = 0, **config: Any) -> None:
+    def __init__(
+        self, load: Workload, nodes: int = 5, seed: int = 0, seconds: float = 0, **config: Any
+    ) -> None:
         spec = RunSpec(
             nodes=nodes,
             seed=seed,
@@ -94,13 +97,16 @@ class Experiment:
         setup = prepare(spec)
         sheet = msgspec.structs.replace(setup.sheet, make=Clocked)
         parts = (sheet, setup.config, spec.ids, setup.model, spec.seed)
-        self.cluster = Cluster(*parts, [self._observe])
+        # A random moment of a rotation, so that seeds are different experiments.
+        self.began_us = WARM_UP_US + Random(f"{seed}/moment").randrange(100_000)
+        self._ends_us = self.began_us + round(seconds * 1e6)
+        self._meter = Meter(self.began_us, self._ends_us)
+        self.cluster = Cluster(*parts, [self._meter, self._observe])
         self.events: list[TraceEvent] = []
         self._wanted: tuple[type, ...] = ()
         self.cluster.start()
         workload.start(spec.workload, self.cluster, spec.seed)
-        # A random moment of a rotation, so that seeds are different experiments.
-        self.cluster.run_until(WARM_UP_US + Random(f"{seed}/moment").randrange(100_000))
+        self.cluster.run_until(self.began_us)
         members = {self.machine(node).my_memb for node in spec.ids}
         if members != {spec.ids}:
             raise RuntimeError(f"no ring of {nodes} after the warm-up, but {sorted(members)}")
@@ -110,6 +116,11 @@ class Experiment:
         machine = self.cluster.machine(node)
         assert isinstance(machine, Clocked)
         return machine
+
+    def measure(self) -> Measures:
+        """Let the seconds pass and say what was measured in them."""
+        self.cluster.run_until(self._ends_us)
+        return self._meter.read()
 
     def watch(self, *kinds: type) -> None:
         """Keep events of these types from now on."""
@@ -124,38 +135,19 @@ def throughput(size: int, seconds: float, senders: tuple[NodeId, ...] = ()) -> f
     """E1-E3: messages of ``size`` bytes ordered in a second, when the queues are never empty."""
     load = Saturate(senders=senders, sizes=(Sizes(size, size),))
     alone = {"each_time": WINDOW} if senders else {}
-    experiment = Experiment(load, **alone)
-    experiment.watch(Originated)
-    experiment.cluster.run_for(round(seconds * 1e6))
-    return len(experiment.events) / seconds
+    return Experiment(load, seconds=seconds, **alone).measure().messages_per_s
 
 
 def latency(rate: float, seconds: float, nodes: int = 5, safe: bool = False) -> Latency:
     """E5-E7: Poisson arrivals of 1000 bytes, ``rate`` messages a second over all processors."""
     load = Poisson(rate=rate / nodes, sizes=(Sizes(1000, 1000),), safe=float(safe))
-    experiment = Experiment(load, nodes, **(PATIENT if nodes > 5 else {}))
-    experiment.watch(Submit, Delivered)
-    cluster = experiment.cluster
-    began_us = cluster.now_us
-    cluster.run_for(round(seconds * 1e6))
-    submitted: dict[tuple[NodeId, int], int] = {}
-    took: dict[tuple[NodeId, int], list[int]] = {}
-    for event in experiment.events:
-        match event:
-            case Submit():
-                submitted[event.node, event.first] = event.t_us
-                took[event.node, event.first] = []
-            case Delivered() if (event.sender, event.first) in submitted:
-                message = (event.sender, event.first)
-                took[message].append(event.t_us - submitted[message])
-    whole = [times for times in took.values() if len(times) == nodes]  # the end cuts some off
-    visits = [t for t in experiment.machine(1).visited_us if t >= began_us]
+    patience = PATIENT if nodes > 5 else {}
+    experiment = Experiment(load, nodes, seconds=seconds, **patience)
+    measures = experiment.measure()
+    found = measures.safe if safe else measures.agreed
+    visits = [t for t in experiment.machine(1).visited_us if t >= experiment.began_us]
     rotations = [later - earlier for earlier, later in pairwise(visits)]
-    return Latency(
-        rotation=fmean(rotations) / 1e3,
-        mean=fmean(fmean(times) for times in whole) / 1e3,
-        last=fmean(max(times) for times in whole) / 1e3,
-    )
+    return Latency(fmean(rotations) / 1e3, found.mean_ms, found.last_ms)
 
 
 def token_loss(seed: int, resend: bool) -> Outage:

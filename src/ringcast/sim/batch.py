@@ -12,6 +12,7 @@ from multiprocessing import get_context
 
 import msgspec
 
+from ringcast.sim.meter import Measures
 from ringcast.sim.run import Breach, RunResult, RunSpec, run
 from ringcast.sim.swarm import draw
 
@@ -40,6 +41,7 @@ class Summary:
     def __init__(self) -> None:
         self.runs = self.events = self.deliveries = self.views = 0
         self.frames = self.simulated_us = 0
+        self.measures = Measures()
         self.faults: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
         self.visits: Counter[str] = Counter()
@@ -55,6 +57,7 @@ class Summary:
         self.views += result.views
         self.frames += result.frames
         self.simulated_us += result.simulated_us
+        self.measures += result.measures
         self.faults.update(result.faults)
         self.lost.update(result.lost)
         self.visits.update(result.visits)

@@ -34,6 +34,7 @@ from ringcast.core.trace import (
 from ringcast.sim import workload as load
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import FaultPlan, named, schedule
+from ringcast.sim.meter import Measures, Meter
 from ringcast.sim.model import Micros, NetworkModel
 from ringcast.sim.presets import preset
 from ringcast.sim.record import Observer
@@ -51,6 +52,8 @@ class RunSpec(
     seed: int = 0
     duration_us: Micros = 1_000_000
     """Length of the first stage."""
+    measure_from_us: Micros = 0
+    """Rates and latencies are those of the first stage from here on."""
     network: str | NetworkModel = "lan"
     """The name of a preset, or a model."""
     profile: str = ""
@@ -109,6 +112,7 @@ class RunResult(msgspec.Struct, frozen=True):
     faults: dict[str, int]
     """Faults of the first stage that took effect, by kind."""
     simulated_us: int
+    measures: Measures
     wall_s: float
     violations: tuple[Breach, ...]
     verdicts: dict[str, str]
@@ -136,6 +140,10 @@ def prepare(spec: RunSpec) -> Setup:
         config = msgspec.convert(settings, sheet.config)
     except msgspec.ValidationError as error:
         raise ValueError(f"config: {error}") from None
+    if spec.measure_from_us > spec.duration_us:
+        raise ValueError(
+            f"measure_from_us {spec.measure_from_us} is after the end ({spec.duration_us} us)"
+        )
     for i, fault in enumerate(spec.faults):
         if strangers := sorted(named(fault) - set(spec.ids)):
             raise ValueError(f"faults[{i}]: no such processors: {strangers}")
@@ -223,7 +231,8 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
             cluster.scheduler.halted = True
 
     parts = (setup.sheet, setup.config, spec.ids, setup.model, spec.seed)
-    cluster = Cluster(*parts, [judge, watch, *observers])
+    meter = Meter(spec.measure_from_us, spec.duration_us)
+    cluster = Cluster(*parts, [judge, watch, meter, *observers])
     schedule(spec.faults, cluster)
     stagger = Random(f"{spec.seed}/stagger")
     for node in spec.ids:
@@ -258,6 +267,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
         lost=dict(sorted(counts.lost.items())),
         faults=faults,
         simulated_us=cluster.now_us,
+        measures=meter.read(),
         wall_s=perf_counter() - began_s,
         violations=tuple(
             Breach(v.property, spec.seed, v.explanation, again, v.nodes, v.messages, v.t_us)
