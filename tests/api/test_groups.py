@@ -473,7 +473,7 @@ except KeyboardInterrupt:
 def test_ctrl_c_ends_a_program_cleanly(tmp_path: Path) -> None:
     (config,) = configs(tmp_path, 1)
     process = subprocess.Popen(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", CTRL_C.format(config=config)],
+        [sys.executable, "-W", "error", "-c", CTRL_C.format(config=config)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
