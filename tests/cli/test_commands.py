@@ -98,8 +98,60 @@ def test_a_fault_plan_applies_to_every_seed(call: Any) -> None:
     Path("events").write_text("partition: 200000 63 (1 2) (3 4)\npartition: 400000 63 (1 2 3 4)\n")
     code, out = call("sim --faults plan.toml --nodes 3 --seeds 0..2 --json --network ideal")
     assert (code, json.loads(out)["faults"]) == (0, {"crash": 2})
-    code, out = call("sim --faults events --nodes 4 --seeds 1 --json")
+    code, out = call("sim --faults events --nodes 4 --seeds 2 --json")
     assert (code, json.loads(out)["faults"]) == (0, {"partition": 2})
+
+
+SUN = (
+    "sim --faults none --network sun-ipc-ethernet --profile measured --set packing=false --seeds 2"
+)
+
+
+@pytest.mark.parametrize(("size", "rate"), [(1024, 810), (600, 918), (4, 1130)])
+def test_one_command_shows_the_published_throughput(call: Any, size: int, rate: int) -> None:
+    """Totem's E1 and E2: docs/performance.md shows the command."""
+    code, out = call(f"{SUN} --load saturate --size {size} --seconds 3 --json")
+    report = json.loads(out)
+    assert code == 0
+    assert report["measured_s"] == 1.5
+    assert report["messages_per_s"] == pytest.approx(rate, rel=0.05)
+    assert report["bytes_per_s"] == pytest.approx(rate * size, rel=0.05)
+
+
+def test_one_command_shows_the_published_latency(call: Any) -> None:
+    """Totem's E5 and E6 at 400 messages a second, where a rotation takes 12.7 ms."""
+    found = {}
+    for level, safe in (("agreed", 0), ("safe", 1)):
+        _, out = call(f"{SUN} --load poisson:80 --size 1000 --safe {safe} --seconds 4 --json")
+        latency = json.loads(out)["latency_ms"]
+        found[level] = latency.pop(level)
+        assert list(latency.values()) == [None]  # no message asked for the other level
+    assert 0.5 < found["agreed"]["mean"] / 12.7 < 0.72
+    assert 1.9 < found["safe"]["mean"] / 12.7 < 2.4
+    assert found["agreed"]["mean"] < found["agreed"]["last"] < 12.7
+    assert found["safe"]["messages"] > 500
+
+
+def test_people_are_told_how_fast_it_was(call: Any) -> None:
+    code, out = call("sim --faults none --seeds 0..2 --load poisson:100 --size 10")
+    assert code == 0
+    speed = r"measured over 1 s: \d{3} messages/s \(0\.00\d MB/s\)"
+    latency = r"{} in \d+\.\d\d ms, \d+\.\d\d ms to the last"
+    assert re.search(f"{speed}; {latency.format('agreed')}; {latency.format('safe')}\n", out)
+    code, out = call("sim --faults none --seeds 2 --load none --seconds 0.3")
+    assert "measured over 0.15 s: 0 messages/s (0.000 MB/s)\n" in out
+    assert "messages/s" not in call("sim --seeds 0")[1]
+
+
+def test_the_line_that_repeats_a_failure_has_every_option(call: Any) -> None:
+    short = "--set token_loss_us=2000 --set token_retransmit_us=500 --set join_us=500 "
+    short += "--set consensus_us=1500 --set announce_us=1000 --set hold_us=0"
+    options = f"--nodes 3 --faults none --network wan --profile lan {short} "
+    options += "--load poisson:50 --size 9 --safe 0.5 --seconds 0.05"
+    code, out = call(f"sim {options} --seeds 5 --json")
+    (violation,) = json.loads(out)["violations"]
+    assert code == 1
+    assert violation["repeat"] == f"ringcast sim {options} --seeds 5"
 
 
 def test_coverage_accounts_for_every_cell(call: Any) -> None:

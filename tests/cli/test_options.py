@@ -45,7 +45,29 @@ BAD_FAULTS = '[[faults]]\nkind = "crash"\nat_us = 5\nnode = 9\n'
         ("sim --seeds 5..5", "empty range"),
         ("sim --protocol tokem", "no protocol called 'tokem'"),
         ("sim --faults none --network mars", "no network called 'mars'"),
-        ("sim --network lan", "which draws the network"),
+        ("sim --network lan", "--network is drawn by a swarm from the seed; to choose it, add"),
+        ("sim --load saturate --faults swarm", "--load is drawn by a swarm"),
+        ("sim --set packing=false", "--set is drawn by a swarm"),
+        ("sim --seconds 3", "--seconds is drawn by a swarm"),
+        ("sim run.toml --load none", "--load cannot be combined with a file"),
+        ("sim --faults none --profile fast", "totem has no profile 'fast'; known: lan, measured"),
+        ("sim --faults none --load heavy", "--load 'heavy' is not none, saturate or a rate"),
+        ("sim --faults none --load poisson", "--load 'poisson' is not"),
+        ("sim --faults none --load poisson:0", "--load 'poisson:0' is not"),
+        ("sim --faults none --load poisson:nan", "--load 'poisson:nan' is not"),
+        ("sim --faults none --load poisson:inf", "--load 'poisson:inf' is not"),
+        ("sim --faults none --load none --size 5", "leave out --size and --safe"),
+        ("sim --faults none --size -1", "--size"),
+        ("sim --faults none --size big", "--size"),
+        ("sim --faults none --safe 1.5", "--safe 1.5 is not within 0 .. 1"),
+        ("sim --faults none --safe nan", "--safe nan is not within"),
+        ("sim --faults none --seconds 0", "--seconds 0 is not within 0.001 .. 1e+06"),
+        ("sim --faults none --seconds nan", "--seconds nan is not within"),
+        ("sim --faults plan.toml --seconds 0.1", "at_us 300000 is after the end (100000 us)"),
+        ("sim --faults none --set packing", "--set 'packing' is not of the form key=value"),
+        ("sim --faults none --set speed=3", "totem has no setting speed"),
+        ("sim --faults none --set packing=often", "config: Expected `bool`, got `str`"),
+        ("sim --faults none --set join_us=900000", "join_us = 900000 must be below consensus_us"),
         ("sim --faults missing.toml", "cannot read 'missing.toml'"),
         ("sim --faults missing", "--faults takes swarm, none"),
         ("sim --faults bad_faults.toml", "faults[0]: no such processors: [9]"),
@@ -71,6 +93,7 @@ def test_a_mistake_is_told_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("bad_faults.toml").write_text(BAD_FAULTS)
+    Path("plan.toml").write_text('[[faults]]\nkind = "heal"\nat_us = 300_000\n')
     Path("broken.toml").write_text("nodes = = 3\n")
     Path("broken.txt").write_text("jump\n----\nok\n")
     Path("events").write_text("earthquake: 5\n")

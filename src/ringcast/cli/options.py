@@ -38,6 +38,12 @@ def seed_range(text: str) -> range:
     return range(low, high)
 
 
+def check_within(option: str, value: float, low: float, high: float) -> None:
+    """Refuse a number out of its range; ``nan`` is in none."""
+    if not low <= value <= high:
+        fail(f"{option} {value:g} is not within {low:g} .. {high:g}")
+
+
 def read_text(file: Path, wanted: str) -> str:
     """The text of ``file``; ``wanted`` says what it should have been."""
     try:

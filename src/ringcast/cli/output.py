@@ -16,6 +16,7 @@ from ringcast.checks import PROPERTIES
 from ringcast.core.machine import Discard, Impossible, name
 from ringcast.core.registry import Sheet
 from ringcast.sim.batch import Summary
+from ringcast.sim.meter import Measures
 from ringcast.sim.run import Breach
 
 T = TypeVar("T")
@@ -85,6 +86,35 @@ def print_summary(summary: Summary, verdicts: Mapping[str, str], wall_s: float) 
         say(f"[yellow]unknown[/] {', '.join(unknown)}: no run could tell; no violation")
     else:
         say("no violation")
+
+
+def figures(measures: Measures) -> dict[str, object]:
+    """How fast the group was, for programs; a level without messages has no latency."""
+    levels = {"agreed": measures.agreed, "safe": measures.safe}
+    return {
+        "measured_s": measures.span_us / 1e6,
+        "messages_per_s": round(measures.messages_per_s, 3),
+        "bytes_per_s": round(measures.bytes_per_s, 3),
+        "latency_ms": {
+            level: {
+                "messages": found.messages,
+                "mean": round(found.mean_ms, 6),
+                "last": round(found.last_ms, 6),
+            }
+            if found.messages
+            else None
+            for level, found in levels.items()
+        },
+    }
+
+
+def print_figures(measures: Measures) -> None:
+    """How fast the group was, for people."""
+    told = [f"{measures.messages_per_s:,.0f} messages/s ({measures.bytes_per_s / 1e6:.3f} MB/s)"]
+    for level, found in (("agreed", measures.agreed), ("safe", measures.safe)):
+        if found.messages:
+            told.append(f"{level} in {found.mean_ms:.2f} ms, {found.last_ms:.2f} ms to the last")
+    say(f"measured over {measures.span_us / 1e6:g} s: {'; '.join(told)}")
 
 
 def progress(things: Iterable[T], total: int, quiet: bool) -> Generator[T, None, None]:

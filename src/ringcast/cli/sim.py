@@ -5,18 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
+from shlex import quote
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from msgspec.structs import replace
 
-from ringcast.cli.options import OK, UNKNOWN, VIOLATED, fail, read_text, read_toml, seed_range
+from ringcast.cli.load import load_of
+from ringcast.cli.options import (
+    OK,
+    UNKNOWN,
+    VIOLATED,
+    check_within,
+    fail,
+    read_text,
+    read_toml,
+    seed_range,
+)
 from ringcast.cli.output import (
     as_json,
     coverage,
+    figures,
     print_coverage,
+    print_figures,
     print_summary,
     print_violations,
     progress,
@@ -29,11 +42,12 @@ from ringcast.sim.faults import FaultPlan, read_events
 from ringcast.sim.run import RunResult, RunSpec, prepare, run
 from ringcast.sim.scenario import ScenarioError, run_text
 from ringcast.sim.shrink import shrink
-from ringcast.sim.workload import Poisson
+from ringcast.sim.words import settings
+from ringcast.sim.workload import MOST_BYTES
 from ringcast.traces import TraceError, TraceWriter
 
-LOAD = (Poisson(rate=200, safe=0.3),)
-"""What the members send if neither a swarm nor a run file says it."""
+LONGEST_S = 1e6
+"""A longer simulation is taken for a slip of the pen."""
 
 FEWEST_IN_A_SWARM = 2
 """A swarm breaks links, so there must be one."""
@@ -47,6 +61,8 @@ class Plan(msgspec.Struct, frozen=True):
     sheet: Sheet
     again: Callable[[int], str] | None = None
     """The command for one seed; None if the runs know it themselves."""
+    alike: bool = True
+    """Whether all runs are of one group under one load, so that its speed can be told."""
 
 
 class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,26 +95,44 @@ def plan_of_swarm(protocol: str, nodes: int | None, seeds: str) -> Plan:
     if nodes is not None and nodes < FEWEST_IN_A_SWARM:
         fail(f"--nodes {nodes} is too few for --faults swarm; it needs {FEWEST_IN_A_SWARM} or more")
     sheet = sheet_of(RunSpec(protocol=protocol))
-    return Plan(seed_range(seeds), lambda seed: Job(seed, protocol, nodes), sheet)
+    return Plan(seed_range(seeds), lambda seed: Job(seed, protocol, nodes), sheet, alike=False)
 
 
-def plan_of_options(protocol: str, nodes: int, seeds: str, faults: str, network: str) -> Plan:
-    """The same group, network and faults for every seed."""
-    plan = () if faults == "none" else read_faults(Path(faults), nodes)
+def plan_of_options(given: dict[str, Any], seeds: str) -> Plan:
+    """The same group, network, load and faults for every seed."""
+    nodes = given["--nodes"] or 5
+    faults = () if given["--faults"] == "none" else read_faults(Path(given["--faults"]), nodes)
+    seconds = given["--seconds"]
+    if seconds is None:
+        seconds = max((fault.at_us for fault in faults), default=0) / 1e6 + 1
+    check_within("--seconds", seconds, 0.001, LONGEST_S)
+    duration_us = round(seconds * 1e6)
+    try:
+        config = settings(given["--set"] or ())
+    except ValueError as error:
+        fail(f"--set {error}")
     spec = RunSpec(
-        protocol=protocol,
+        protocol=given["--protocol"] or "totem",
         nodes=nodes,
-        network=network,
-        duration_us=max((fault.at_us for fault in plan), default=0) + 1_000_000,
-        workload=LOAD,
-        faults=plan,
+        network=given["--network"] or "lan",
+        profile=given["--profile"] or "",
+        config=config,
+        duration_us=duration_us,
+        measure_from_us=duration_us // 2,
+        workload=load_of(given["--load"], given["--size"], given["--safe"]),
+        faults=faults,
     )
-    again = (
-        f"ringcast sim --protocol {protocol} --nodes {nodes} --faults {faults} "
-        f"--network {network} --seeds"
-    )
+    again = " ".join(["ringcast sim", *as_typed(given), "--seeds"])
     chosen = seed_range(seeds)
     return Plan(chosen, lambda n: Job(n, spec=spec), sheet_of(spec), lambda n: f"{again} {n}")
+
+
+def as_typed(given: dict[str, Any]) -> Generator[str, None, None]:
+    """The options that were given, as words of a command line."""
+    for name, value in given.items():
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None:
+                yield f"{name} {quote(str(each))}"
 
 
 def read_faults(file: Path, nodes: int) -> FaultPlan:
@@ -192,6 +226,33 @@ def command(
     network: Annotated[
         str | None, typer.Option(help="A named network; a swarm draws its own [default: lan].")
     ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="The protocol's settings, by name [default: the first].")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="<key=value>", help="Another setting; may be repeated."),
+    ] = None,
+    load: Annotated[
+        str | None,
+        typer.Option(
+            help="poisson:RATE, in messages a second and member, saturate, or none "
+            "[default: poisson:200]."
+        ),
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=0, max=MOST_BYTES, help="Bytes a message [default: 16 to 64].")
+    ] = None,
+    safe: Annotated[
+        float | None, typer.Option(help="Share of the messages that are safe [default: 0.3].")
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="Simulated; speed is measured in the second half "
+            "[default: until 1 s after the last fault]."
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     trace: Annotated[
         Path | None, typer.Option(help="Write the traces as Parquet files into this directory.")
@@ -208,19 +269,23 @@ def command(
 ) -> None:
     """Run simulated groups under faults and check every property the protocol claims."""
     began_s = perf_counter()
-    given: dict[str, object] = {
-        "--protocol": protocol,
-        "--nodes": nodes,
-        "--faults": faults,
+    drawn: dict[str, Any] = {
         "--network": network,
+        "--profile": profile,
+        "--set": changes or None,
+        "--load": load,
+        "--size": size,
+        "--safe": safe,
+        "--seconds": seconds,
     }
-    if file is not None and file.suffix == ".txt":
-        given |= {"--seeds": seeds, "--trace": trace, "--jobs": jobs}
-        given |= {"--shrink": shrinking or None, "--coverage": covering or None}
-    if file is not None and (
-        excess := [name for name, value in given.items() if value is not None]
-    ):
-        fail(f"{excess[0]} cannot be combined with a file, which says it all: {file}")
+    given = {"--protocol": protocol, "--nodes": nodes, "--faults": faults} | drawn
+    if file is not None:
+        beside = dict(given)
+        if file.suffix == ".txt":
+            beside |= {"--seeds": seeds, "--trace": trace, "--jobs": jobs}
+            beside |= {"--shrink": shrinking or None, "--coverage": covering or None}
+        if excess := [name for name, value in beside.items() if value is not None]:
+            fail(f"{excess[0]} cannot be combined with a file, which says it all: {file}")
     if trace is not None and jobs is not None:
         fail("--jobs cannot be combined with --trace, which writes one run after another")
 
@@ -229,13 +294,11 @@ def command(
     if file is not None:
         plan = plan_of_file(file, seeds)
     elif faults in (None, "swarm"):
-        if network is not None:
-            fail("--network cannot be combined with --faults swarm, which draws the network")
+        if excess := [name for name, value in drawn.items() if value is not None]:
+            fail(f"{excess[0]} is drawn by a swarm from the seed; to choose it, add --faults none")
         plan = plan_of_swarm(protocol or "totem", nodes, seeds or "0..100")
     else:
-        plan = plan_of_options(
-            protocol or "totem", nodes or 5, seeds or "0..100", faults or "", network or "lan"
-        )
+        plan = plan_of_options(given, seeds or "0..100")
 
     summary = Summary()
     total = len(plan.seeds)
@@ -269,6 +332,8 @@ def command(
         "verdicts": judged,
         "violations": summary.violations,
     }
+    if plan.alike:
+        report |= figures(summary.measures)
     if shrinking and summary.violations:
         report["shrunk"] = shrink_first(plan, summary)
     if covering:
@@ -281,5 +346,7 @@ def command(
     print_violations(summary.violations)
     if isinstance(shrunk := report.get("shrunk"), dict):
         say(f"shrunk to {shrunk['faults']} faults in {shrunk['runs']} runs: {shrunk['repeat']}")
+    if plan.alike:
+        print_figures(summary.measures)
     print_summary(summary, judged, perf_counter() - began_s)
     raise typer.Exit(code)
