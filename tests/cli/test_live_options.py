@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,35 @@ def test_a_message_the_ring_does_not_take_is_refused(call: Any) -> None:
     code, said = call("node -c node.toml --drive 1 --size 50000")
     assert code == 2
     assert "--size 50000: the ring takes 34464 bytes at most" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("version", 0, "ringcast"),
+        ("keygen group.key", 0, "a new key"),
+        ("node -c keyed.toml", 2, "pip install 'ringcast[live]'"),
+        ("demo", 2, "needs cryptography and matplotlib: pip install 'ringcast[live,plots]'"),
+    ],
+)
+def test_extras_are_asked_for_where_they_are_needed(line: str, code: int, words: str) -> None:
+    Path("keyed.toml").write_text(NODE + 'key_file = "group.key"\n')
+    program = f"""
+import importlib.util
+import sys
+absent = ("cryptography", "matplotlib")
+class Bare:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Bare())
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name in absent else real(name)
+from ringcast.cli.app import app
+app({line.split()!r})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code
+    assert words in done.stdout + done.stderr

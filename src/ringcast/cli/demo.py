@@ -6,6 +6,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -191,6 +192,8 @@ def prepare(out: Path) -> Path:
 def live(out: Path, json: bool) -> NoReturn:
     """The story, the checks, the report; leaves with the exit code."""
     began_s = time.monotonic()
+    if missing := [name for name in ("cryptography", "matplotlib") if not find_spec(name)]:
+        fail(f"the live demo needs {' and '.join(missing)}: pip install 'ringcast[live,plots]'")
     traces = prepare(out)
     late: list[Violation] = []
     until_us = None

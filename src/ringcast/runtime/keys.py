@@ -15,12 +15,17 @@ import os
 import secrets
 from pathlib import Path
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from ringcast.runtime.errors import KeyFileError
+
+try:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+except ImportError:  # an extra; what needs no keys works without it
+    CAN_SEAL = False
+else:
+    CAN_SEAL = True
 
 KEY_BYTES = 32
 TAG_BYTES = 16
@@ -32,6 +37,11 @@ class KeyFile:
     """The keys of a group, read again whenever the file changes."""
 
     def __init__(self, path: Path) -> None:
+        if not CAN_SEAL:
+            raise KeyFileError(
+                "keys need the package cryptography, which is not installed: "
+                "pip install 'ringcast[live]'"
+            )
         self.path = path
         self._stamp = 0
         self.keys: dict[int, bytes] = {}
