@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sim": {"core", "blocks", "protocols", "checks", "traces"},
     "runtime": {"core", "blocks", "protocols", "checks", "traces"},
     "api": {"core", "blocks", "protocols", "checks", "traces", "runtime"},
-    "": {"api", "core"},
+    "": {"api", "core", "runtime"},
     "pipeline": {"core", "checks", "traces", "sim"},
     "cli": {
         "",

@@ -1,11 +1,90 @@
 """Totally ordered group communication for Python, with a deterministic simulator.
 
 Every member of a group sees the same messages and the same membership changes in the same order.
-The protocols are machines without I/O (``ringcast.core``, ``ringcast.protocols``); the simulator
-(``ringcast.sim``) runs whole groups of them under faults, and ``ringcast.checks`` says whether
-what happened is what the protocol promises.
+``Node`` and ``Group`` are the application's side (``docs/api.md``). The protocols are machines
+without I/O (``ringcast.core``, ``ringcast.protocols``); the simulator (``ringcast.sim``) runs
+whole groups of them under faults, and ``ringcast.checks`` says whether what happened is what the
+protocol promises.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ringcast.api.events import Batch, Event, EventsLost, Message, Position, View
+    from ringcast.api.group import Group, MessageTooLarge, NotJoined, WouldBlock
+    from ringcast.api.node import Node
+    from ringcast.api.replica import Replica, ResultLost, StateMachine
+    from ringcast.core.ids import Level
+    from ringcast.runtime.config import NodeConfig
+    from ringcast.runtime.errors import (
+        ConfigError,
+        KeyFileError,
+        NodeStopped,
+        RingcastError,
+        StorageError,
+        TransportError,
+    )
+
+    AGREED, SAFE = Level.AGREED, Level.SAFE
+
+_HOMES = {
+    "api.events": ("Batch", "Event", "EventsLost", "Message", "Position", "View"),
+    "api.group": ("Group", "MessageTooLarge", "NotJoined", "WouldBlock"),
+    "api.node": ("Node",),
+    "api.replica": ("Replica", "ResultLost", "StateMachine"),
+    "core.ids": ("Level",),
+    "runtime.config": ("NodeConfig",),
+    "runtime.errors": (
+        "ConfigError",
+        "KeyFileError",
+        "NodeStopped",
+        "RingcastError",
+        "StorageError",
+        "TransportError",
+    ),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AGREED",
+    "SAFE",
+    "Batch",
+    "ConfigError",
+    "Event",
+    "EventsLost",
+    "Group",
+    "KeyFileError",
+    "Level",
+    "Message",
+    "MessageTooLarge",
+    "Node",
+    "NodeConfig",
+    "NodeStopped",
+    "NotJoined",
+    "Position",
+    "Replica",
+    "ResultLost",
+    "RingcastError",
+    "StateMachine",
+    "StorageError",
+    "TransportError",
+    "View",
+    "WouldBlock",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used: the simulator needs neither asyncio nor keys."""
+    if name in ("AGREED", "SAFE"):
+        value: object = getattr(import_module("ringcast.core.ids").Level, name)
+    elif name in _HOME:
+        value = getattr(import_module(f"ringcast.{_HOME[name]}"), name)
+    else:
+        raise AttributeError(f"module 'ringcast' has no attribute {name!r}")
+    globals()[name] = value
+    return value

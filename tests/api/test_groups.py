@@ -484,3 +484,15 @@ def test_ctrl_c_ends_a_program_cleanly(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (130, "interrupted\n", "")
+
+
+def test_a_node_that_closes_is_not_waited_for(tmp_path: Path) -> None:
+    """Its Leave takes the place of every timeout, which here are far too long to wait for."""
+
+    async def story() -> None:
+        slow = {"token_loss_us": 60_000_000, "consensus_us": 70_000_000}
+        async with ring(tmp_path, 3, settings=slow) as nodes:
+            await nodes[2].close()
+            await eventually(lambda: nodes[0].ring == nodes[1].ring == (1, 2))
+
+    run(story)

@@ -19,6 +19,7 @@ from ringcast.protocols.totem_single.messages import (
     Entry,
     Hearing,
     Join,
+    Leave,
     Regular,
     RingId,
     Token,
@@ -38,6 +39,7 @@ SAMPLES: list[msgspec.Struct] = [
     Join(1, 8, (1, 2, 3), (3,), 2, 50, (Hearing(2, 8, 1, (1, 2)),)),
     CommitToken(RING, 0, (1, 2), (Entry(RingId(4, 1), 5, 6, False, 7, None),)),
     Announce(RING, 1, (1, 2), (3,), ((3, 1),)),
+    Leave(RING, 1),
     Hello((Place(1, 2**50, "::1", 5405), Place(2, 0, "n2.example", 1)), True),
 ]
 

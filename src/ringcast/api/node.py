@@ -96,7 +96,7 @@ class Node:
                 while self.running and not self.outgoing.idle and loop.time() < deadline:
                     await asyncio.sleep(0.002)
             finally:
-                self._host.close()
+                self._host.leave()
 
     def join(self, name: str, soft: int = SOFT, hard: int = HARD) -> Group:
         """The group called ``name``, to be used with ``async with``.

@@ -32,7 +32,16 @@ from ringcast.core.effects import (
 )
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.core.inputs import Input, Message, Received, Started, Submitted, Timer, TimerFired
+from ringcast.core.inputs import (
+    Input,
+    Leaving,
+    Message,
+    Received,
+    Started,
+    Submitted,
+    Timer,
+    TimerFired,
+)
 from ringcast.core.scribe import Scribe
 from ringcast.runtime import address
 from ringcast.runtime.clock import TICK_US, ActiveClock
@@ -152,6 +161,13 @@ class Host:
             raise NodeStopped(f"the node could not start: {self.stopped}")
         self._arm_next()
         self._quiet()
+
+    def leave(self) -> None:
+        """End the node, telling the others, so that they need not notice by its silence."""
+        if self.stopped is None and self._loop is not None:
+            self._handle(Leaving())
+            self.stopped = "closed"
+        self.close()
 
     def close(self, reason: str = "closed") -> None:
         """End the node at once; the others notice by its silence."""
