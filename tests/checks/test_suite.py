@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, suite
+from ringcast.checks.fifo import QUEUED, Fifo
 from ringcast.checks.history import TRIM_EVERY
-from ringcast.core.trace import Ended, Faulted
+from ringcast.core.trace import Ended, Faulted, Submit
 from ringcast.traces.text import parse
 
 
@@ -55,6 +57,29 @@ def test_a_violation_is_seen_at_its_event_and_reported_once() -> None:
         seen.append(len(checks.violations))
     assert seen[-4:] == [0, 1, 1, 1]
     assert checks.verdicts() == {"D2": Verdict.INVALID}
+
+
+OVERTAKEN = "ring(8,1){1,2}\np1: sub3 o1=3 o2x2=1 d1 d2\np2: d1 d2\nend{1,2}"
+
+
+def test_a_message_that_overtakes_in_the_queue_of_its_sender() -> None:
+    (violation,) = judge(OVERTAKEN).violations
+    assert (violation.property, violation.nodes) == ("fifo", (1,))
+    assert violation.messages == ("(8,1):1.0",)
+    assert "number 1, which is not" in violation.explanation
+    assert violation.explanation.endswith("these contents: 3.")
+
+
+def test_contents_that_were_not_recorded_are_not_compared() -> None:
+    checks = suite(["fifo"])
+    for event in parse(OVERTAKEN):
+        checks.feed(replace(event, digests=()) if isinstance(event, Submit) else event)
+    assert checks.verdicts() == {"fifo": Verdict.VALID}
+
+
+def test_a_new_incarnation_has_an_empty_queue() -> None:
+    story = "p1: reg(4,1){1} sub2 o1 d1 down up reg(8,1){1} o1x2 d1\nend{1}"
+    assert judge(story, "fifo").verdicts() == {"fifo": Verdict.VALID}
 
 
 STAYS = "ring(8,1){1,2,3}\np1: o1 d1\np3: down\np1: +900 tr(10,1){1,2} +5000\nend"
@@ -116,6 +141,13 @@ def test_a_running_ring_is_trimmed_behind_the_slowest() -> None:
 def test_what_was_trimmed_still_counts(word: str, broken: set[str]) -> None:
     checks = judge(long_run(2 * TRIM_EVERY + 5) + word + "\nend")
     assert {violation.property for violation in checks.violations} == broken
+
+
+@pytest.mark.parametrize("story", ["p1: reg(4,1){1} o1-5000", "p1: reg(4,1){1} sub80000"])
+def test_what_left_the_queue_or_never_leaves_it_is_forgotten(story: str) -> None:
+    (fifo,) = judge(story, "fifo").properties
+    assert isinstance(fifo, Fifo)
+    assert len(fifo.queued[1]) == (0 if "o1" in story else QUEUED // 2)
 
 
 def test_rings_and_configurations_that_are_over_are_forgotten() -> None:

@@ -194,13 +194,7 @@ def frames_numbered_backwards(patch: MonkeyPatch) -> None:
     patch.setattr(sending, "number_new", number_new)
 
 
-@mutant(
-    "R78 R81",
-    survives=(
-        "Not to be seen: numbers are given when a message leaves the queue, and a submission "
-        "in the trace has sizes but no digests."
-    ),
-)
+@mutant("R78 R81", "fifo")
 def queue_served_from_the_wrong_end(patch: MonkeyPatch) -> None:
     """Lets a message overtake those that were submitted before it and wait in the queue."""
 

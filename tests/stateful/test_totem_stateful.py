@@ -78,7 +78,7 @@ class World(Bench):
         first = self.submitted[node] + 1
         self.submitted[node] += len(bodies)
         sizes = tuple(map(len, bodies))
-        self.emit(Submit, node, self.boots[node], first, level, sizes)
+        self.emit(Submit, node, self.boots[node], first, level, sizes, digests(bodies))
         return super().submit(node, *bodies, level=level)
 
     def handle(self, node: NodeId, event: Input) -> list[Effect]:
@@ -88,10 +88,10 @@ class World(Bench):
             match effect:
                 case Originate(batch):
                     place = (batch.ring, batch.seq, batch.level, batch.first)
-                    self.emit(Originated, node, *place, digests(batch))
+                    self.emit(Originated, node, *place, digests(batch.bodies))
                 case Deliver(view, batch):
                     place = (batch.ring, batch.seq, batch.sender, batch.level, batch.first)
-                    self.emit(Delivered, node, view, *place, digests(batch))
+                    self.emit(Delivered, node, view, *place, digests(batch.bodies))
                     self.deliveries += 1
                 case InstallView(view, members, transitional, ring, seq, conf_id):
                     conf = (view, members, transitional, ring, seq, conf_id, self.views[node])

@@ -23,9 +23,9 @@ def test_a_small_story() -> None:
     assert list(parse("p1: reg(4,1){1} o1sx2 d1  # all of it\n\nend{1}")) == [
         Restarted(1, 1, 1, 1),
         Installed(1, 2, 2, ring, (1,), False, ring, 0, None, None),
-        Submit(1, 3, 3, 1, 1, Level.SAFE, (8, 8)),
-        Originated(1, 4, 4, ring, 1, Level.SAFE, 1, (1000100, 1000101)),
-        Delivered(1, 5, 5, ring, ring, 1, 1, Level.SAFE, 1, (1000100, 1000101)),
+        Submit(1, 3, 3, 1, 1, Level.SAFE, (8, 8), (1010001, 1010002)),
+        Originated(1, 4, 4, ring, 1, Level.SAFE, 1, (1010001, 1010002)),
+        Delivered(1, 5, 5, ring, ring, 1, 1, Level.SAFE, 1, (1010001, 1010002)),
         Ended(6, (1,)),
     ]
 
@@ -50,6 +50,16 @@ def test_a_restart_counts_messages_anew() -> None:
     assert [e for e in events if isinstance(e, Crashed)] != []
     last = [e for e in events if isinstance(e, Restarted)][-1]
     assert (last.incarnation, last.storage_kept) == (2, False)
+
+
+def test_contents_are_those_of_the_number_unless_it_says_otherwise() -> None:
+    events = list(parse("p1: reg(4,1){1} sub3 o1 o2x2=1 down up reg(8,1){1} o1"))
+    (submitted, again) = [e.digests for e in events if isinstance(e, Submit)]
+    first, second, third = [e.digests for e in events if isinstance(e, Originated)]
+    assert len(set(submitted)) == 3
+    assert (first, second) == (submitted[:1], submitted[:2])
+    assert third == again
+    assert third != first  # another incarnation, another message
 
 
 def test_time_passes() -> None:

@@ -1,7 +1,8 @@
 """fifo: messages of one sender are delivered in the order in which it submitted them.
 
 Numbers of a sender's incarnation rise at every receiver, and a later incarnation comes after an
-earlier one. Numbers may be missing: a receiver need not have been in every configuration.
+earlier one. Numbers may be missing: a receiver need not have been in every configuration. And a
+number means the message that was submitted under it: nothing overtakes inside the sender either.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 from ringcast.checks.history import Frame, History
 from ringcast.checks.property import Property
 from ringcast.core.ids import NodeId
-from ringcast.core.trace import Delivered
+from ringcast.core.trace import Delivered, Originated, Restarted, Submit
+
+QUEUED = 1 << 16
+"""Messages of a sender that wait to be compared, before the older ones are let go."""
 
 
 class Fifo(Property):
@@ -21,6 +25,39 @@ class Fifo(Property):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._last: dict[NodeId, dict[NodeId, tuple[int, int, Frame]]] = {}
+        self.queued: dict[NodeId, dict[int, int]] = {}
+        """What was submitted and not originated so far: digests by number, oldest first."""
+
+    def on_restarted(self, event: Restarted) -> None:
+        """Queues do not survive."""
+        self.queued.pop(event.node, None)
+
+    def on_submit(self, event: Submit) -> None:
+        """Messages wait for their place in the order."""
+        queued = self.queued.setdefault(event.node, {})
+        queued.update(enumerate(event.digests, event.first))
+        if len(queued) > QUEUED:
+            for number in list(queued)[: -QUEUED // 2]:
+                del queued[number]
+
+    def on_originated(self, event: Originated) -> None:
+        """Compare with what was submitted under these numbers."""
+        queued = self.queued.get(event.node)
+        if not queued:
+            return
+        for number, digest in enumerate(event.digests, event.first):
+            if queued.get(number, digest) != digest:
+                real = next((k for k, waiting in queued.items() if waiting == digest), "no message")
+                self.violate(
+                    f"Processor {event.node} originated {self.history.frame} at {event.t_us} us "
+                    f"with its number {number}, which is not the message it had submitted under "
+                    f"that number; waiting with these contents: {real}.",
+                    (event.node,),
+                    (self.history.frame,),
+                    event.t_us,
+                )
+        for number in range(event.first, event.first + len(event.digests)):
+            queued.pop(number, None)
 
     def on_delivered(self, event: Delivered) -> None:
         """Compare with the last message of the same sender."""

@@ -54,7 +54,18 @@ class Scribe:
         first = self._submitted + 1
         self._submitted += len(bodies)
         sizes = tuple(map(len, bodies))
-        self._emit(Submit(self.node, self._n, t_us, self.incarnation, first, level, sizes))
+        self._emit(
+            Submit(
+                self.node,
+                self._n,
+                t_us,
+                self.incarnation,
+                first,
+                level,
+                sizes,
+                digests(bodies),
+            )
+        )
 
     def originated(self, t_us: int, effect: Originate) -> None:
         """Messages got their place in the order."""
@@ -69,7 +80,7 @@ class Scribe:
                 batch.seq,
                 batch.level,
                 batch.first,
-                digests(batch),
+                digests(batch.bodies),
             )
         )
 
@@ -88,7 +99,7 @@ class Scribe:
                 batch.sender,
                 batch.level,
                 batch.first,
-                digests(batch),
+                digests(batch.bodies),
             )
         )
 

@@ -7,19 +7,22 @@ of messages carry all its messages (``digests``, one each); files hold one row a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 from zlib import crc32
 
 import msgspec
 
-from ringcast.core.effects import Batch
 from ringcast.core.ids import Level, NodeId, ViewId
 
 SCHEMA_VERSION = 1
 
 
 class Submit(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The application asked for messages ``first ..`` of this incarnation to be broadcast."""
+    """The application asked for messages ``first ..`` of this incarnation to be broadcast.
+
+    Without ``digests``, the contents are not known and not compared with what is originated.
+    """
 
     node: NodeId
     n: int
@@ -28,6 +31,7 @@ class Submit(msgspec.Struct, frozen=True, gc=False, tag=True):
     first: int
     level: Level
     sizes: tuple[int, ...]
+    digests: tuple[int, ...] = ()
 
 
 class Originated(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -134,6 +138,6 @@ TraceEvent: TypeAlias = (
 )
 
 
-def digests(batch: Batch) -> tuple[int, ...]:
+def digests(bodies: Iterable[bytes]) -> tuple[int, ...]:
     """One checksum a message, the same on every machine and in every run."""
-    return tuple([crc32(body) for body in batch.bodies])
+    return tuple(map(crc32, bodies))

@@ -67,7 +67,7 @@ def _columns_of(field: msgspec.structs.FieldInfo) -> list[Column]:
     """The columns one field of an event becomes."""
     name, kind = field.name, field.type
     if name in PER_MESSAGE:
-        return [Column("index", Kind.INT), Column(PER_MESSAGE[name], Kind.INT)]
+        return [Column("index", Kind.INT), Column(PER_MESSAGE[name], Kind.INT, not field.required)]
     if name == "first":
         return [Column("sequence", Kind.INT)]
     optional = type(None) in get_args(kind)
@@ -124,24 +124,24 @@ def rows(event: TraceEvent, run: int) -> list[dict[str, Any]]:
     """The rows of one event; the columns of other kinds of event are left out."""
     kind = type(event)
     base: dict[str, Any] = {"run": run, "event": kind.__name__, "node": 0, "n": 0}
-    per_message: tuple[str, Sequence[int]] | None = None
+    per_message: dict[str, Sequence[int]] = {}
     for name in kind.__struct_fields__:
         value = getattr(event, name)
         if name in PER_MESSAGE:
-            per_message = (PER_MESSAGE[name], value)
+            per_message[PER_MESSAGE[name]] = value
         elif isinstance(value, ViewId):
             base[f"{name}_seq"], base[f"{name}_rep"] = value.seq, value.rep
         else:
             base[name] = value
-    if per_message is None:
+    if not per_message:
         return [base]
-    column, values = per_message
-    if not values:
+    known = {column: values for column, values in per_message.items() if values}
+    if not known:
         raise ValueError(f"an event without messages cannot be written: {event}")
     first = base.pop("first")
     return [
-        {**base, "index": index, "sequence": first + index, column: value}
-        for index, value in enumerate(values)
+        {**base, "index": index, "sequence": first + index, **dict(zip(known, each, strict=True))}
+        for index, each in enumerate(zip(*known.values(), strict=True))
     ]
 
 
@@ -151,7 +151,8 @@ def event(kind: type[msgspec.Struct], found: Sequence[dict[str, Any]]) -> TraceE
     values: dict[str, Any] = {}
     for name in kind.__struct_fields__:
         if name in PER_MESSAGE:
-            values[name] = tuple([each[PER_MESSAGE[name]] for each in found])
+            column = PER_MESSAGE[name]
+            values[name] = () if row[column] is None else tuple([each[column] for each in found])
         elif name == "first":
             values[name] = row["sequence"]
         elif f"{name}_seq" in row:

@@ -10,8 +10,9 @@ install their first ring, all agree, and each goes through its transitional conf
 ``tr(10,1){1,2}``     installs a transitional one; ``@3`` after it: with ``seq`` 3 in place of the
                       last number delivered
 ``o5``  ``o5-8``      originates number 5 (5 to 8) on its ring, agreed; ``s``: safe, ``x3``: three
-                      messages in the frame, ``#7``: from its 7th on, ``@(4,1)``: on that ring.
-                      What was not submitted before is submitted now
+                      messages in the frame, ``#7``: from its 7th on, ``=9``: with the contents of
+                      its 9th, ``@(4,1)``: on that ring. What was not submitted before is
+                      submitted now
 ``sub3``  ``sub1s``   submits three messages, one safe message
 ``d5``  ``d5-8``      delivers number 5 (5 to 8) of its ring; ``@(4,1)``: of that ring, ``/(6,1)``:
                       says it is in that configuration, ``~``: with other contents
@@ -45,7 +46,7 @@ from ringcast.core.trace import (
 VIEW = r"\((\d+),(\d+)\)"
 RING = re.compile(r"ring" + VIEW + r"\{([\d,]+)\}")
 CONF = re.compile(r"(reg|tr|commit|memb)" + VIEW + r"\{([\d,]+)\}(?:@(\d+))?")
-ORIGINATE = re.compile(r"o(\d+)(?:-(\d+))?(s)?(?:x(\d+))?(?:#(\d+))?(?:@" + VIEW + ")?")
+ORIGINATE = re.compile(r"o(\d+)(?:-(\d+))?(s)?(?:x(\d+))?(?:#(\d+))?(?:=(\d+))?(?:@" + VIEW + ")?")
 DELIVER = re.compile(r"d(\d+)(?:-(\d+))?(?:@" + VIEW + ")?(?:/" + VIEW + ")?(~)?")
 SUBMIT = re.compile(r"sub(\d+)(s)?")
 END = re.compile(r"end(?:\{([\d,]+)\})?")
@@ -75,6 +76,11 @@ class _Actor:
         self.regular: ViewId | None = None
         self.current: ViewId | None = None
         self.last = 0  # number last delivered on the ring
+
+    def contents(self, node: NodeId, first: int, count: int) -> tuple[int, ...]:
+        """What the messages ``first ..`` of this incarnation hold: each something else."""
+        base = node * 1_000_000 + self.incarnation * 10_000 + first
+        return tuple(range(base, base + count))
 
 
 class _Story:
@@ -167,8 +173,8 @@ class _Story:
     def submit(self, node: NodeId, actor: _Actor, count: int, level: Level) -> Submit:
         first = actor.submitted + 1
         actor.submitted += count
-        sizes = (8,) * count
-        return Submit(*self.at(node), actor.incarnation, first, level, sizes)
+        sizes, digests = (8,) * count, actor.contents(node, first, count)
+        return Submit(*self.at(node), actor.incarnation, first, level, sizes, digests)
 
     def originate(
         self, node: NodeId, actor: _Actor, seq: int, match: re.Match[str]
@@ -178,11 +184,11 @@ class _Story:
         first = int(match[5] or actor.originated + 1)
         if first + count - 1 > actor.submitted:
             yield self.submit(node, actor, first + count - 1 - actor.submitted, level)
-        ring = ViewId(int(match[6]), int(match[7])) if match[6] else actor.regular
+        ring = ViewId(int(match[7]), int(match[8])) if match[7] else actor.regular
         if ring is None:
             raise ValueError(f"processor {node} originates before it is in a ring")
         actor.originated = first + count - 1
-        digests = tuple(node * 1_000_000 + seq * 100 + k for k in range(count))
+        digests = actor.contents(node, int(match[6] or first), count)
         event = Originated(*self.at(node), ring, seq, level, first, digests)
         self.frames.setdefault((ring, seq), event)
         yield event
