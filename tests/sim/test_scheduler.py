@@ -44,6 +44,18 @@ def test_halting_stops_the_clock() -> None:
     assert len(scheduler.heap) == 1
 
 
+def test_a_look_every_so_many_entries_even_if_time_stands_still() -> None:
+    scheduler = Scheduler()
+    seen: list[int] = []
+    looks: list[int] = []
+    scheduler.every(3, lambda: looks.append(len(seen)))
+    for i in range(8):
+        scheduler.at(i // 4, seen.append, i)
+    scheduler.run_until(0)  # four entries, and four more
+    scheduler.run_until(1)
+    assert looks == [3, 6]
+
+
 def test_steps_end() -> None:
     scheduler = Scheduler()
     scheduler.at(7, lambda _: None)

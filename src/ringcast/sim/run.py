@@ -38,6 +38,7 @@ from ringcast.sim.meter import Measures, Meter
 from ringcast.sim.model import Micros, NetworkModel
 from ringcast.sim.presets import preset
 from ringcast.sim.record import Observer
+from ringcast.sim.storm import StormWatch
 from ringcast.sim.workload import Workload
 
 
@@ -233,6 +234,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
     parts = (setup.sheet, setup.config, spec.ids, setup.model, spec.seed)
     meter = Meter(spec.measure_from_us, spec.duration_us)
     cluster = Cluster(*parts, [judge, watch, meter, *observers])
+    storms = StormWatch(cluster)
     schedule(spec.faults, cluster)
     stagger = Random(f"{spec.seed}/stagger")
     for node in spec.ids:
@@ -251,7 +253,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
         found.extend(settle(cluster, setup, watch, settled, spec.seed))
     if not cluster.scheduler.halted and not found:
         cluster.recorder.emit(Ended(cluster.now_us, settled))
-    found = [*checks.violations, *cluster.recorder.violations, *found]
+    found = [*checks.violations, *cluster.recorder.violations, *storms.violations, *found]
 
     again = repeat or repeat_command(spec)
     counts = cluster.counts
