@@ -12,7 +12,7 @@ from ringcast.checks import Violation
 from ringcast.core.ids import NodeId
 from ringcast.sim.cluster import Cluster
 
-EVENTS = 20_000
+EVENTS = 10_000
 """More events than this, for each processor of the group, ..."""
 WITHIN_US = 1_000
 """... in less time than this are a storm."""
