@@ -69,7 +69,7 @@ def on_announce(p: Processor, env: Env, event: Received) -> None:
     """R36: like a foreign message."""
     announce = event.message
     assert isinstance(announce, Announce)
-    heed_announce(p, event.src, announce)
+    heed_announce(p, env, announce)
     on_stranger(p, env, event.src)
 
 
@@ -131,9 +131,8 @@ def keep_out(p: Processor, env: Env, src: NodeId) -> bool:
         return True
     if p.config.mutual:
         p.ears.hear(src)
-        if why := p.ears.barred(src):
+        if p.ears.barred(src):
             env.drop("totem R43", "barred for a bad link")
-            env.note("totem R43", "barred", f"{src}: {why}")
             return True
     until, _ = p.shunned.get(src, (0, 0))
     if env.now_us < until:
@@ -142,11 +141,16 @@ def keep_out(p: Processor, env: Env, src: NodeId) -> bool:
     return False
 
 
-def heed_announce(p: Processor, src: NodeId, announce: Announce) -> None:
-    """R43 ext: what an Announce says about links."""
+def heed_announce(p: Processor, env: Env, announce: Announce) -> None:
+    """R43 ext: what an Announce says about links, and whom that bars."""
     if p.config.mutual:
+        src = announce.sender_id
+        before = p.ears.barred(src)
         p.ears.hear(src)
         p.ears.heed(announce, p.my_memb)
+        why = p.ears.barred(src)
+        if why and not before:
+            env.note("totem R43", "barred", f"{src}: {why}", members=(src,))
 
 
 # --- consensus ------------------------------------------------------------------------------

@@ -101,6 +101,8 @@ def become_operational(p: Processor, env: Env, cause: str) -> None:
         p.shunned.pop(q, None)
     if p.config.mutual:
         p.ears.settle(p.my_new_memb, excluded)
+        for q in p.ears.barred_ids():
+            env.note("totem R43", "barred", f"{q}: {p.ears.barred(q)}", members=(q,))
     p.change_phase(env, Phase.OPERATIONAL, "totem R75", cause)
     env.set_timer(Timer.ANNOUNCE, p.config.announce_us)
 

@@ -139,7 +139,7 @@ def on_announce(p: Processor, env: Env, event: Received) -> None:
     """R28, R94: another ring exists."""
     announce = event.message
     assert isinstance(announce, Announce)
-    gather.heed_announce(p, event.src, announce)
+    gather.heed_announce(p, env, announce)
     if announce.ring_id == p.my_ring_id:
         p.ring_seen_alive = True
         return
