@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import typer.main
@@ -29,12 +30,22 @@ def help_text(*command: str) -> str:
     return printed(*command, "--help")
 
 
+def commands(group: object, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command that does something, by its words; groups stand for what is in them."""
+    for name, command in sorted(getattr(group, "commands", {}).items()):
+        path = (*above, name)
+        if hasattr(command, "commands"):
+            yield from commands(command, path)
+        else:
+            yield path
+
+
 def pages() -> dict[Path, str]:
     """``docs/cli.md``."""
     group = typer.main.get_command(app)
-    names = sorted(getattr(group, "commands", {}))
     parts = [HEAD, f"## ringcast\n\n```text\n{help_text()}\n```\n"]
-    parts += [f"## ringcast {name}\n\n```text\n{help_text(name)}\n```\n" for name in names]
+    for path in commands(group):
+        parts.append(f"## ringcast {' '.join(path)}\n\n```text\n{help_text(*path)}\n```\n")
     return {ROOT / "docs" / "cli.md": "\n".join(parts)}
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import ringcast
-from ringcast.cli import demo, keygen, node, sim
+from ringcast.cli import bench, demo, keygen, node, sim
 from ringcast.cli.options import UNKNOWN
 
 
@@ -58,6 +58,7 @@ app.command("sim")(sim.command)
 app.command("demo")(demo.command)
 app.command("node")(node.command)
 app.command("keygen")(keygen.command)
+app.add_typer(bench.app, name="bench")
 
 
 @app.command("version")

@@ -1,0 +1,162 @@
+"""``ringcast bench live``: what it prints, what it checks, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringcast.api.events import Batch, Position
+from ringcast.cli import bench, bridge
+from ringcast.cli.bench_member import Meter, Pool, Task
+from ringcast.cli.bench_run import Trial, packet
+from ringcast.core.ids import Level, ViewId
+
+LIVE = [sys.executable, "-m", "ringcast.cli", "bench", "live"]
+SHORT = ["--seconds", "0.5", "--warm", "0.1"]
+
+rooted = pytest.mark.skipif(bool(bridge.obstacle()), reason="namespaces " + bridge.obstacle())
+
+
+def measured(*options: str) -> dict[str, Any]:
+    done = subprocess.run([*LIVE, *SHORT, "--json", *options], capture_output=True, timeout=90)
+    assert done.returncode == 0, done.stderr.decode()
+    figures: dict[str, Any] = json.loads(done.stdout)
+    assert figures["lost"] == figures["reordered"] == 0
+    return figures
+
+
+def refused(*options: str) -> str:
+    done = subprocess.run([*LIVE, *options], capture_output=True, timeout=30, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_the_figures_promised() -> None:
+    figures = measured("--nodes", "2", "--size", "64")
+    for name in ("messages_per_s", "mb_per_s", "frames_per_s", "cpu_s"):
+        assert figures[name] > 0, name
+    assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p99"]
+
+
+def test_a_rate_safe_delivery_keys_and_one_sender() -> None:
+    options = "--rate 200 --level safe --keys --senders 1 --size 5000 --frame 1400"
+    assert measured("--nodes", "2", *options.split())["messages_per_s"] > 0
+
+
+def test_an_idle_ring() -> None:
+    figures = measured("--nodes", "2", "--senders", "0")
+    assert figures["messages_per_s"] == 0
+    assert figures["latency_ms"] is None
+
+
+def test_a_member_is_killed() -> None:
+    assert measured("--nodes", "3", "--kill", "--rate", "100", "--seconds", "3")["gap_ms"] > 0
+
+
+@rooted
+def test_over_a_bridge_with_multicast() -> None:
+    assert measured("--nodes", "2", "--namespaces", "--multicast")["messages_per_s"] > 0
+
+
+def test_bad_options_are_said_before_anything_starts() -> None:
+    assert "agreed or safe" in refused("--level", "sure")
+    assert "no protocol called 'x'" in refused("--protocol", "x")
+    assert "profile" in refused("--profile", "x")
+    assert "window_size = 0" in refused("--set", "window_size=0")
+    assert "name=value" in refused("--set", "window_size")
+    assert "--namespaces" in refused("--multicast")
+    assert "--size" in refused("--size", str(2**40))
+
+
+def children(pid: int) -> list[int]:
+    """Processes whose parent is ``pid``, by the kernel's table."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            except OSError:
+                continue  # gone meanwhile
+            if int(parent) == pid:
+                found.append(int(entry.name))
+    return found
+
+
+@rooted
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_process_and_no_namespace(number: signal.Signals) -> None:
+    parent = subprocess.Popen(
+        [*LIVE, "--nodes", "2", "--seconds", "60", "--namespaces"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline_s = time.monotonic() + 30
+    while len(started := children(parent.pid)) < 5 and time.monotonic() < deadline_s:
+        time.sleep(0.05)  # three namespaces, two members
+    parent.send_signal(number)
+    _, said = parent.communicate(timeout=30)
+    assert parent.returncode == 130
+    assert "Traceback" not in said
+    assert len(started) == 5
+    for child in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
+
+
+def test_a_setting_is_read_as_toml() -> None:
+    assert bench.setting("window_size=70") == ("window_size", 70)
+    assert bench.setting("adaptive = false") == ("adaptive", False)
+
+
+def task(senders: int = 2, size: int = 9) -> Task:
+    return Task(
+        node={}, members=2, senders=senders, size=size, rate=0, flight=1,
+        level=Level.AGREED, warm_s=0, seconds=1,
+    )  # fmt: skip
+
+
+def batch(sender: int, bodies: tuple[bytes, ...], seq: int = 1) -> Batch:
+    return Batch(sender, bodies, Position(ViewId(8, 1), seq), Level.AGREED)
+
+
+def check(*batches: Batch) -> Meter:
+    meter = Meter(task(), {1: Pool(1, 9), 2: Pool(2, 9)})
+    for each in batches:
+        meter.take(each)
+    return meter
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 64])
+def test_a_pool_repeats_after_its_period_only(size: int) -> None:
+    pool = Pool(3, size)
+    assert {len(body) for body in pool(0, pool.period)} == {size}
+    assert pool(pool.period - 1, 2) == pool(pool.period - 1, 1) + pool(0, 1)
+    if size >= 8:
+        assert len(set(pool(0, pool.period))) == pool.period
+
+
+def test_the_checker_tells_gaps_swaps_and_orders_apart() -> None:
+    one, two = Pool(1, 9), Pool(2, 9)
+    right = [batch(1, one(0, 2)), batch(2, two(0, 1)), batch(1, one(2, 3))]
+    assert check(*right).wrong == 0
+    assert check(batch(1, one(1, 2))).wrong == 2
+    assert check(batch(1, one(0, 1)), batch(1, one(2, 1))).wrong == 1
+    assert check(batch(1, one(0, 2)[::-1])).wrong == 2
+    assert check(batch(1, two(0, 1))).wrong == 1
+    assert check(*right).order == check(*right).order
+    assert check(*right).order != check(right[1], right[0], right[2]).order
+
+
+def test_a_trial_is_one_of_ours() -> None:
+    assert packet(Trial()) > 60_000
+    assert packet(Trial(namespaces=True)) + 16 + 28 == 1500
