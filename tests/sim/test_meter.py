@@ -166,7 +166,7 @@ BUSY = NetworkModel(link=LinkModel(delay=Uniform(50, 400)), cpu=CpuModel(20, 0.0
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.integers(0, 1_000), st.integers(1, 4), st.sampled_from([preset("ideal"), BUSY]))
+@given(st.integers(0, 1_000), st.integers(2, 4), st.sampled_from([preset("ideal"), BUSY]))
 def test_against_the_arithmetic_that_keeps_everything(
     seed: int, nodes: int, network: NetworkModel
 ) -> None:
@@ -210,6 +210,13 @@ def test_against_the_arithmetic_that_keeps_everything(
         assert latency.messages == len(whole) > 0
         assert latency.mean_ms == pytest.approx(fmean(map(fmean, whole)) / 1e3)
         assert latency.last_ms == pytest.approx(fmean(map(max, whole)) / 1e3)
+
+
+def test_a_run_is_measured_only_if_asked() -> None:
+    """It would cost a swarm three hundredths of its time, and say nothing."""
+    spec = RunSpec(nodes=2, duration_us=200_000, workload=LOADS, settle=False)
+    assert run(spec).measures == Measures()
+    assert run(replace(spec, measure_from_us=0)).measures.messages > 0
 
 
 def test_a_run_cannot_be_measured_after_its_end() -> None:

@@ -61,8 +61,6 @@ class Plan(msgspec.Struct, frozen=True):
     sheet: Sheet
     again: Callable[[int], str] | None = None
     """The command for one seed; None if the runs know it themselves."""
-    alike: bool = True
-    """Whether all runs are of one group under one load, so that its speed can be told."""
 
 
 class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,7 +93,7 @@ def plan_of_swarm(protocol: str, nodes: int | None, seeds: str) -> Plan:
     if nodes is not None and nodes < FEWEST_IN_A_SWARM:
         fail(f"--nodes {nodes} is too few for --faults swarm; it needs {FEWEST_IN_A_SWARM} or more")
     sheet = sheet_of(RunSpec(protocol=protocol))
-    return Plan(seed_range(seeds), lambda seed: Job(seed, protocol, nodes), sheet, alike=False)
+    return Plan(seed_range(seeds), lambda seed: Job(seed, protocol, nodes), sheet)
 
 
 def plan_of_options(given: dict[str, Any], seeds: str) -> Plan:
@@ -332,7 +330,7 @@ def command(
         "verdicts": judged,
         "violations": summary.violations,
     }
-    if plan.alike:
+    if summary.measures.span_us:
         report |= figures(summary.measures)
     if shrinking and summary.violations:
         report["shrunk"] = shrink_first(plan, summary)
@@ -346,7 +344,7 @@ def command(
     print_violations(summary.violations)
     if isinstance(shrunk := report.get("shrunk"), dict):
         say(f"shrunk to {shrunk['faults']} faults in {shrunk['runs']} runs: {shrunk['repeat']}")
-    if plan.alike:
+    if summary.measures.span_us:
         print_figures(summary.measures)
     print_summary(summary, judged, perf_counter() - began_s)
     raise typer.Exit(code)

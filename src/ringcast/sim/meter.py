@@ -7,12 +7,13 @@ the configuration that delivered it first have delivered it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import (
     Crashed,
     Delivered,
@@ -110,8 +111,9 @@ class Meter:
         self._from_us = from_us
         self._until_us = until_us
         self._messages = self._bytes = self._views = 0
-        self._latency = dict.fromkeys(Level, Latency())
-        self._queues: dict[NodeId, dict[int, tuple[int, int]]] = {}
+        self._count, self._each_us, self._last_us = [0, 0], [0.0, 0.0], [0, 0]
+        """Sums of a ``Latency``, by level."""
+        self._queues: defaultdict[NodeId, dict[int, tuple[int, int]]] = defaultdict(dict)
         """When each message that has no place yet was submitted, and its size: by sender and
         number. As long as the senders' own queues."""
         self._members: dict[NodeId, int] = {}
@@ -129,35 +131,31 @@ class Meter:
     def __call__(self, event: TraceEvent) -> None:
         """Take note of one event."""
         act = self._on.get(type(event))
-        if act is not None:
+        if act is not None and event.t_us < self._until_us:
             act(event)
 
     def read(self) -> Measures:
         """What was measured."""
-        return Measures(
-            self._until_us - self._from_us,
-            self._messages,
-            self._bytes,
-            self._views,
-            self._latency[Level.AGREED],
-            self._latency[Level.SAFE],
-        )
+        sums = zip(self._count, self._each_us, self._last_us, strict=True)
+        agreed, safe = [Latency(*each) for each in sums]
+        span_us = self._until_us - self._from_us
+        return Measures(span_us, self._messages, self._bytes, self._views, agreed, safe)
 
     def _submit(self, event: Submit) -> None:
-        queue = self._queues.setdefault(event.node, {})
+        queue = self._queues[event.node]
         for number, size in enumerate(event.sizes, event.first):
             queue[number] = (event.t_us, size)
 
     def _originated(self, event: Originated) -> None:
-        queue = self._queues.get(event.node, {})
-        inside = self._from_us <= event.t_us < self._until_us
+        queue, from_us = self._queues[event.node], self._from_us
+        inside = event.t_us >= from_us
         messages = submitted_us = 0
         for number in range(event.first, event.first + len(event.digests)):
             t_us, size = queue.pop(number, (-1, 0))
             if inside:
                 self._messages += 1
                 self._bytes += size
-                if t_us >= self._from_us:
+                if t_us >= from_us:
                     messages += 1
                     submitted_us += t_us
         if messages:
@@ -166,27 +164,26 @@ class Meter:
                 del self._open[next(iter(self._open))]
 
     def _delivered(self, event: Delivered) -> None:
-        place = (event.ring, event.seq)
+        place, t_us = (event.ring, event.seq), event.t_us
         frame = self._open.get(place)
-        if frame is None or event.t_us >= self._until_us:
+        if frame is None:
             return
         if not frame.receivers:
             frame.receivers = frame.awaited = self._members.get(event.node, 1)
         frame.awaited -= 1
-        frame.delivered_us += event.t_us
-        frame.last_us = max(frame.last_us, event.t_us)
+        frame.delivered_us += t_us
+        if t_us > frame.last_us:
+            frame.last_us = t_us
         if not frame.awaited:
             del self._open[place]
-            count, submitted_us = frame.messages, frame.submitted_us
-            self._latency[event.level] += Latency(
-                count,
-                count * frame.delivered_us / frame.receivers - submitted_us,
-                count * frame.last_us - submitted_us,
-            )
+            level, count, submitted_us = event.level, frame.messages, frame.submitted_us
+            self._count[level] += count
+            self._each_us[level] += count * frame.delivered_us / frame.receivers - submitted_us
+            self._last_us[level] += count * frame.last_us - submitted_us
 
     def _installed(self, event: Installed) -> None:
         self._members[event.node] = len(event.members)
-        if self._from_us <= event.t_us < self._until_us:
+        if event.t_us >= self._from_us:
             self._views += 1
 
     def _gone(self, event: Crashed | Restarted) -> None:

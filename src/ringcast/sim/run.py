@@ -53,8 +53,8 @@ class RunSpec(
     seed: int = 0
     duration_us: Micros = 1_000_000
     """Length of the first stage."""
-    measure_from_us: Micros = 0
-    """Rates and latencies are those of the first stage from here on."""
+    measure_from_us: Micros | None = None
+    """Measure rates and latencies, of the first stage from here on."""
     network: str | NetworkModel = "lan"
     """The name of a preset, or a model."""
     profile: str = ""
@@ -114,6 +114,7 @@ class RunResult(msgspec.Struct, frozen=True):
     """Faults of the first stage that took effect, by kind."""
     simulated_us: int
     measures: Measures
+    """Empty unless the specification asks for them."""
     wall_s: float
     violations: tuple[Breach, ...]
     verdicts: dict[str, str]
@@ -141,7 +142,7 @@ def prepare(spec: RunSpec) -> Setup:
         config = msgspec.convert(settings, sheet.config)
     except msgspec.ValidationError as error:
         raise ValueError(f"config: {error}") from None
-    if spec.measure_from_us > spec.duration_us:
+    if (spec.measure_from_us or 0) > spec.duration_us:
         raise ValueError(
             f"measure_from_us {spec.measure_from_us} is after the end ({spec.duration_us} us)"
         )
@@ -232,8 +233,11 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
             cluster.scheduler.halted = True
 
     parts = (setup.sheet, setup.config, spec.ids, setup.model, spec.seed)
-    meter = Meter(spec.measure_from_us, spec.duration_us)
-    cluster = Cluster(*parts, [judge, watch, meter, *observers])
+    cluster = Cluster(*parts, [judge, watch, *observers])
+    meter: Meter | None = None
+    if spec.measure_from_us is not None:
+        meter = Meter(spec.measure_from_us, spec.duration_us)
+        cluster.recorder.observers.append(meter)
     storms = StormWatch(cluster)
     schedule(spec.faults, cluster)
     stagger = Random(f"{spec.seed}/stagger")
@@ -269,7 +273,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
         lost=dict(sorted(counts.lost.items())),
         faults=faults,
         simulated_us=cluster.now_us,
-        measures=meter.read(),
+        measures=meter.read() if meter else Measures(),
         wall_s=perf_counter() - began_s,
         violations=tuple(
             Breach(v.property, spec.seed, v.explanation, again, v.nodes, v.messages, v.t_us)

@@ -68,7 +68,7 @@ def _shrink(search: _Search) -> None:
     if t_us <= search.best.duration_us:
         # Broken in the first stage: what was planned for later cannot have mattered.
         early = tuple(fault for fault in search.best.faults if fault.at_us <= t_us)
-        search.accept(faults=early, duration_us=t_us, measure_from_us=0, settle=False)
+        search.accept(faults=early, duration_us=t_us, measure_from_us=None, settle=False)
     minimise(search.best.faults, lambda faults: search.accept(faults=tuple(faults)))
     minimise(search.best.workload, lambda work: search.accept(workload=tuple(work)))
     for i in range(len(search.best.workload)):
