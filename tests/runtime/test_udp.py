@@ -226,12 +226,13 @@ def test_multicast_that_cannot_be(group: str, interface: str) -> None:
 def test_a_full_buffer_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     udp = Udp(Address("127.0.0.1", 0), BUFFER)
 
-    def blocked(datagram: bytes) -> int:
-        raise BlockingIOError(errno.EAGAIN, "full")
+    class Blocked:
+        def send(self, run: list[bytes]) -> None:
+            raise BlockingIOError(errno.EAGAIN, "full")
 
-    monkeypatch.setattr(udp, "_fanout", [blocked])
-    udp.broadcast(b"x")
-    assert (udp.blocked, udp.sent) == (1, 0)
+    monkeypatch.setattr(udp, "_fanout", [Blocked()])
+    udp.broadcast(b"x", b"y")
+    assert (udp.blocked, udp.sent) == (2, 0)
     udp.close()
 
 

@@ -117,6 +117,7 @@ class Host:
         host, port = public or self._udp.address
         mine = Place(config.id, self.boot, host, port)
         self._book = PeerBook(mine, config.peer_addresses)
+        self._frames: list[bytes] = []
         self._deadlines: dict[Timer, int] = {}
         self._armed_us = 0
         self._alarm: asyncio.TimerHandle | None = None
@@ -253,9 +254,14 @@ class Host:
             if env.effects:
                 acts = self._acts
                 for effect in env.take():
-                    acts[type(effect)](effect)
+                    kind = type(effect)
+                    if self._frames and kind is not Broadcast and kind is not Originate:
+                        self._broadcast_frames()
+                    acts[kind](effect)
                     if self.stopped is not None:
                         return  # what follows depends on what failed
+                if self._frames:
+                    self._broadcast_frames()
         except Exception as error:
             # A defect of ours: this processor must not go on with half a step done.
             self.stopped = f"a defect: {error!r}"
@@ -315,8 +321,13 @@ class Host:
         self._udp.unicast(effect.to, self._codec.encode(effect.message, Lane.UNICAST))
 
     def _broadcast(self, effect: Broadcast) -> None:
+        self._frames.append(self._codec.encode(effect.message, Lane.BROADCAST))
+
+    def _broadcast_frames(self) -> None:
+        """Broadcasts in a row leave together: a run costs hardly more than one frame."""
         self._record()
-        self._udp.broadcast(self._codec.encode(effect.message, Lane.BROADCAST))
+        frames, self._frames = self._frames, []
+        self._udp.broadcast(*frames)
 
     def _record(self) -> None:
         """No frame leaves before the trace of what led to it: SIGKILL leaves no riddles."""

@@ -14,6 +14,7 @@ import base64
 import os
 import secrets
 from pathlib import Path
+from typing import TypeAlias
 
 from ringcast.runtime.errors import KeyFileError
 
@@ -26,6 +27,9 @@ except ImportError:  # an extra; what needs no keys works without it
     CAN_SEAL = False
 else:
     CAN_SEAL = True
+
+Bytes: TypeAlias = bytes | memoryview
+"""What came from outside: a view into the receive buffer saves a copy."""
 
 KEY_BYTES = 32
 TAG_BYTES = 16
@@ -188,7 +192,7 @@ class Opener:
             peer.ciphers.clear()
 
     def open(
-        self, key_id: int, src: int, boot: int, counter: int, sealed: bytes, header: bytes
+        self, key_id: int, src: int, boot: int, counter: int, sealed: Bytes, header: Bytes
     ) -> bytes | str:
         """The payload, or the reason why the frame is refused."""
         key = self._file.keys.get(key_id)

@@ -19,6 +19,7 @@ from ringcast.core.inputs import Message
 from ringcast.runtime.address import Address, Names, resolve
 from ringcast.runtime.discovery import Hello
 from ringcast.runtime.errors import TransportError
+from ringcast.runtime.segments import Intake, Link, runs
 from ringcast.runtime.shim import Shim
 from ringcast.runtime.wire import Codec, Lane
 
@@ -27,9 +28,6 @@ MOST_AT_ONCE = 1024
 
 MOST_FORGOTTEN = 2**16
 """Datagrams thrown away at a time; more than a socket's buffer holds."""
-
-LARGEST = 2**16
-"""Any datagram is read whole: a Join of many members may be larger than a frame of messages."""
 
 SEND_BUFFER = 4 * 2**20
 SO_RCVBUFFORCE = 33
@@ -44,9 +42,9 @@ class Udp:
 
     def __init__(self, bind: Address, receive_buffer: int) -> None:
         self._names = Names()
-        self._peers: dict[NodeId, socket.socket] = {}
-        self._fanout: list[Callable[[bytes], int]] = []
-        self._multicast: socket.socket | None = None
+        self._peers: dict[NodeId, Link] = {}
+        self._fanout: list[Link] = []
+        self._multicast: Link | None = None
         self._group: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sockets: list[socket.socket] = []
@@ -96,7 +94,8 @@ class Udp:
     def _join(self, group: Address, interface: str, receive_buffer: int) -> None:
         family, place = resolve(group)[0]
         self._group = receiving = socket.socket(family, socket.SOCK_DGRAM)
-        self._multicast = sending = socket.socket(family, socket.SOCK_DGRAM)
+        sending = socket.socket(family, socket.SOCK_DGRAM)
+        self._multicast = Link(sending)
         receiving.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         enlarge(receiving, receive_buffer)
         sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
@@ -123,7 +122,7 @@ class Udp:
         for node, address in peers.items():
             places = self._names.resolve(address)
             known = self._peers.get(node)
-            if not places or (known and known.getpeername()[:2] in [at for _, at in places]):
+            if not places or (known and known.socket.getpeername()[:2] in [at for _, at in places]):
                 continue
             family, place = next((each for each in places if each[0] == mine), places[0])
             fresh = socket.socket(family, socket.SOCK_DGRAM)
@@ -136,32 +135,33 @@ class Udp:
                 self.send_failures += 1
                 continue
             if known:
-                known.close()
-            self._peers[node] = fresh
+                known.socket.close()
+            self._peers[node] = Link(fresh)
         one = self._multicast
-        self._fanout = [one.send] if one else [p.send for _, p in sorted(self._peers.items())]
+        self._fanout = [one] if one else [link for _, link in sorted(self._peers.items())]
 
     # --- sending ---------------------------------------------------------------------------
 
-    def broadcast(self, datagram: bytes) -> None:
+    def broadcast(self, *datagrams: bytes) -> None:
         """To everybody known, or to the multicast group."""
-        for send in self._fanout:
-            self._send(send, datagram)
+        for run in runs(datagrams):
+            for link in self._fanout:
+                self._send(link, run)
 
     def unicast(self, node: NodeId, datagram: bytes) -> None:
         """To one processor; one whose address is not known cannot be reached yet."""
-        peer = self._peers.get(node)
-        if peer:
-            self._send(peer.send, datagram)
+        link = self._peers.get(node)
+        if link:
+            self._send(link, [datagram])
 
-    def _send(self, send: Callable[[bytes], int], datagram: bytes) -> None:
+    def _send(self, link: Link, run: list[bytes]) -> None:
         try:
-            send(datagram)
-            self.sent += 1
+            link.send(run)
+            self.sent += len(run)
         except BlockingIOError:
-            self.blocked += 1
-        except OSError:
-            self.send_failures += 1  # nobody listens there (yet), or the network is down: a loss
+            self.blocked += len(run)
+        except OSError:  # nobody listens there (yet), or the network is down: a loss
+            self.send_failures += len(run)
 
     def send_to(self, address: Address, datagram: bytes) -> None:
         """To an address nobody is known at yet (a seed)."""
@@ -185,35 +185,36 @@ class Udp:
         """Call ``handle`` for every frame from now on, between ``before`` and ``after``."""
         self._loop = loop
         sockets = [self._socket] if self._group is None else [self._group, self._socket]
+        intakes = [Intake(each) for each in sockets]
         decode = codec.decode
 
         def drain() -> None:
             before()
             tokens: list[tuple[NodeId, int, Message]] = []
             count = 0
-            for each in sockets:
-                receive = each.recv
+            for intake in intakes:
                 while count < MOST_AT_ONCE:
                     try:
-                        datagram = receive(LARGEST)
+                        datagrams = intake.receive()
                     except BlockingIOError:
                         break
                     except OSError:
                         count += 1  # an ICMP error of an earlier send; that frame is lost anyway
                         continue
-                    count += 1
-                    frame = decode(datagram)
-                    if frame is None:
-                        continue
-                    src, boot, lane, message = frame
-                    if shim is not None and shim.loses(src):
-                        continue
-                    if lane == Lane.UNICAST:
-                        tokens.append((src, boot, message))
-                    elif type(message) is Hello:
-                        on_hello(message)
-                    else:
-                        handle(src, boot, message)
+                    count += len(datagrams)
+                    for datagram in datagrams:
+                        frame = decode(datagram)
+                        if frame is None:
+                            continue
+                        src, boot, lane, message = frame
+                        if shim is not None and shim.loses(src):
+                            continue
+                        if lane == Lane.UNICAST:
+                            tokens.append((src, boot, message))
+                        elif type(message) is Hello:
+                            on_hello(message)
+                        else:
+                            handle(src, boot, message)
             self.received += count
             for src, boot, message in tokens:
                 handle(src, boot, message)
@@ -256,10 +257,10 @@ class Udp:
                 if self._loop is not None:
                     self._loop.remove_reader(each)
                 each.close()
-        for peer in self._peers.values():
-            peer.close()
+        for link in self._peers.values():
+            link.socket.close()
         if self._multicast is not None:
-            self._multicast.close()
+            self._multicast.socket.close()
 
 
 def enlarge(receiving: socket.socket, size: int) -> None:

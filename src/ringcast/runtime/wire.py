@@ -17,7 +17,7 @@ import msgspec
 
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Message
-from ringcast.runtime.keys import TAG_BYTES, KeyFile, Opener, Sealer
+from ringcast.runtime.keys import TAG_BYTES, Bytes, KeyFile, Opener, Sealer
 
 MAGIC = 0x5263  # "Rc"
 VERSION = 1
@@ -77,7 +77,7 @@ class Codec:
             payload = sealer.seal(self._counter, payload, header)
         return header + payload
 
-    def decode(self, datagram: bytes) -> tuple[int, int, int, Message] | None:
+    def decode(self, datagram: Bytes) -> tuple[int, int, int, Message] | None:
         """Who sent it, in which incarnation, on which lane, and what; None if it is refused."""
         try:
             magic, kind, key_id, src, boot, counter = HEADER.unpack_from(datagram)
@@ -93,7 +93,7 @@ class Codec:
             opened = self._opener.open(key_id, src, boot, counter, datagram[HEADER.size :], header)
             if isinstance(opened, str):
                 return self.refuse(opened)
-            payload = opened
+            payload: Bytes = opened
         elif key_id:
             return self.refuse("sealed, but this node has no key")
         else:
