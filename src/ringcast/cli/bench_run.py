@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,8 +182,6 @@ def run(trial: Trial, network: Bridge | None = None) -> Figures:
         if trial.namespaces and network is None:
             network = stack.enter_context(Bridge(trial.nodes, trial.mtu))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ringcast-bench-")))
-        ids = range(1, trial.nodes + 1)
-        tasks = dict(zip(ids, prepare(trial, network, folder), strict=True))
         program = [sys.executable, "-m", "ringcast.cli.bench_member"]
         commands = {
             id: [
@@ -191,19 +189,24 @@ def run(trial: Trial, network: Bridge | None = None) -> Figures:
                 *program,
                 msgspec.json.encode(task).decode(),
             ]
-            for id, task in tasks.items()
+            for id, task in enumerate(prepare(trial, network, folder), 1)
         }
         crew = stack.enter_context(Crew(commands, folder / "errors"))
-        ready = crew.words(time.monotonic() + PATIENCE_S)
-        assert all(type(word) is Ready for word in ready.values())
-        begin_s = time.monotonic() + LEAD_S
-        crew.tell(repr(begin_s))
-        end_s = begin_s + trial.warm_s + trial.seconds
-        if trial.kill:
-            time.sleep(max(0.0, end_s - trial.seconds / 2 - time.monotonic()))
-            crew.lose(trial.nodes)
-        shares = [w for w in crew.words(end_s + PATIENCE_S).values() if isinstance(w, Share)]
-        return figures(trial, shares)
+        return measure(trial, crew, crew.lose)
+
+
+def measure(trial: Trial, crew: Crew, kill: Callable[[NodeId], None]) -> Figures:
+    """Let the crew begin when all are there, and collect what they found."""
+    ready = crew.words(time.monotonic() + PATIENCE_S)
+    assert all(type(word) is Ready for word in ready.values())
+    begin_s = time.monotonic() + LEAD_S
+    crew.tell(repr(begin_s))
+    end_s = begin_s + trial.warm_s + trial.seconds
+    if trial.kill:
+        time.sleep(max(0.0, end_s - trial.seconds / 2 - time.monotonic()))
+        kill(trial.nodes)
+    shares = [w for w in crew.words(end_s + PATIENCE_S).values() if isinstance(w, Share)]
+    return figures(trial, shares)
 
 
 def prepare(trial: Trial, network: Bridge | None, folder: Path) -> Iterator[Task]:
@@ -281,7 +284,8 @@ def figures(trial: Trial, shares: list[Share]) -> Figures:
         seconds=trial.seconds,
         trial=msgspec.to_builtins(trial),
         members=[
-            {"id": share.id, **{name: share.metrics[name] for name in SHOWN}} for share in shares
+            {"id": share.id, **{name: share.metrics.get(name) for name in SHOWN}}
+            for share in shares
         ],
     )
 
