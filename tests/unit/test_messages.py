@@ -123,7 +123,7 @@ def test_sizes_are_not_understated(frame: Regular) -> None:
 RING = ViewId(8, 1)
 ONE = Contents(1, (b"x",))
 GOOD = Regular(1, RING, 1, Level.AGREED, ONE)
-SIGNED = Entry(RING, 0, 0, False, 0, None)
+SIGNED = Entry(ViewId(4, 1), 0, 7, False, 5, None)
 
 
 @pytest.mark.parametrize(
@@ -176,3 +176,16 @@ def test_a_ring_number_without_room_for_the_next_is_malformed() -> None:
 @given(st.lists(st.integers(0, 20), max_size=6))
 def test_ascending(numbers: list[int]) -> None:
     assert ascending(tuple(numbers)) is (numbers == sorted(set(numbers)))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Entry(ViewId(8, 1), 0, 7, False, 5, None),  # an old ring as new as the new one
+        Entry(ViewId(4, 1), 0, 7, False, 8, None),  # more delivered than received
+        Entry(ViewId(4, 1), 0, 7, True, 5, ViewId(8, 1)),  # received in a ring not yet formed
+    ],
+)
+def test_an_entry_no_correct_processor_signs_makes_a_commit_token_malformed(entry: Entry) -> None:
+    """R4: such an entry would make a member look for messages that do not exist."""
+    assert malformed(CommitToken(ViewId(8, 1), 0, (1, 2), (entry,)), 1)

@@ -15,6 +15,9 @@ from ringcast.protocols.totem_single.messages import (
 )
 from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
 
+HISTORY_US = 600_000_000
+"""R95: how long it is remembered that a processor was dropped, and for how long it was shunned."""
+
 
 def enter(p: Processor, env: Env, cause: Cause) -> None:
     """R33, F4.5: propose my two sets to everybody."""
@@ -121,12 +124,15 @@ def merge(p: Processor, env: Env, join: Join) -> bool:
         p.my_fail_set |= fail_set
     else:
         p.my_fail_set |= fail_set - frozenset(p.my_memb)  # an outsider cannot break my ring
+    for x in sorted(p.my_fail_set - before[1]):
+        why = "it excludes me" if x == q else f"{q} excludes it"
+        env.note("totem R40", "exclude", f"{x}: {why}", members=(x,))
     return before != (p.my_proc_set, p.my_fail_set)
 
 
 def keep_out(p: Processor, env: Env, src: NodeId) -> bool:
     """R43 ext, R95: whether an outsider is left alone for now, because of a bad link or backoff."""
-    if len(p.my_proc_set) >= MAX_MEMBERS:
+    if len(p.my_proc_set | {src}) > MAX_MEMBERS:
         env.drop("totem R4", "more candidates than a ring may have")
         return True
     if p.config.mutual:
@@ -247,7 +253,7 @@ def exclude(p: Processor, env: Env) -> frozenset[NodeId]:
         links = {link for a in mine for b in group for link in hearing.broken(a, b, rows)}
         for q in group if group is not mine else ():
             own = [link for link in links if q in link]
-            why = hearing.reason(own or links)
+            why = hearing.reason(own or links) if q in rows else "nothing was heard from it"
             env.note("totem R43", "exclude", f"{q}: {why}", members=(q,))
     return frozenset(p.candidates).difference(mine)
 
@@ -255,6 +261,8 @@ def exclude(p: Processor, env: Env) -> frozenset[NodeId]:
 def shun(p: Processor, env: Env, q: NodeId) -> None:
     """R95: after q was dropped, leave it alone for a doubling interval."""
     if p.config.merge_backoff_us:
+        for gone in [x for x, (until, _) in p.shunned.items() if until < env.now_us - HISTORY_US]:
+            del p.shunned[gone]
         _, interval = p.shunned.get(q, (0, p.config.merge_backoff_us))
         p.shunned[q] = (env.now_us + interval, min(2 * interval, 64 * p.config.merge_backoff_us))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ringcast.core.ids import NodeId
-from ringcast.protocols.totem_single.messages import Announce, Hearing, Join
+from ringcast.protocols.totem_single.messages import MAX_MEMBERS, Announce, Hearing, Join
 
 Pair = tuple[NodeId, NodeId]
 Rows = Mapping[NodeId, frozenset[NodeId]]
@@ -107,7 +107,8 @@ class Ears:
 
     def hear(self, src: NodeId) -> None:
         """A frame of ``src`` arrived: evidence against any claim that I do not hear it."""
-        self._heard.add(src)
+        if len(self._heard) < MAX_MEMBERS:
+            self._heard.add(src)
         if self.bars:
             self._mend((self.me, src))
 
@@ -120,8 +121,10 @@ class Ears:
             self.part(join.sender_id, frozenset(join.proc_set).difference(join.fail_set, memb))
         for row in join.hearing:
             known = self._rows.get(row.node)
+            room = known is not None or len(self._rows) < MAX_MEMBERS - 1  # my own goes with them
             if (
-                row.node != self.me
+                room
+                and row.node != self.me
                 and row.node in join.proc_set
                 and (known is None or (known.ring_seq, known.count) < (row.ring_seq, row.count))
             ):
@@ -133,7 +136,7 @@ class Ears:
     @property
     def lately(self) -> tuple[NodeId, ...]:
         """Whom I heard in the last two periods."""
-        return tuple(sorted(self._heard | self._earlier))
+        return tuple(sorted(self._heard | self._earlier)[:MAX_MEMBERS])
 
     def report(self, ring_seq: int) -> tuple[Hearing, ...]:
         """The rows for my next Join, my own first."""

@@ -13,13 +13,13 @@ from ringcast.protocols.totem_single.messages import Regular, RingId
 from ringcast.protocols.totem_single.state import Phase, Processor, Timer
 
 
-def install(p: Processor, env: Env, cause: str) -> None:
-    """R71-R77, F4.14."""
+def install(p: Processor, env: Env, cause: str) -> bool:
+    """R71-R77, F4.14; whether it could be done."""
     old = p.old
     waiting = delivery.undelivered(old)
     if not all_present(waiting, old.my_high_delivered, p.high_ring_delivered):
         env.stop("broken invariant: a message some member delivered is not here (totem R71)")
-        return
+        return False
     rest = finish_old(p, env, waiting)  # R71
     transitional = RingId(p.my_ring_id.seq - 2, p.my_trans_memb[0])  # R72, G26
     env.note("totem R73", "deliver_memb", view=transitional, members=p.my_deliver_memb)
@@ -40,6 +40,7 @@ def install(p: Processor, env: Env, cause: str) -> None:
     become_operational(p, env, cause)  # R75
     if p.my_memb == (p.me,):
         sending.serve_alone(p, env)  # R9
+    return True
 
 
 def all_present(waiting: list[Regular], delivered: int, high_ring_delivered: int) -> bool:

@@ -17,8 +17,9 @@ from ringcast.core.ids import LIMIT, Level, NodeId, Seq, ViewId
 RingId: TypeAlias = ViewId
 """The paper's ring identifier: sequence number first, then the representative (G26)."""
 
-MAX_MEMBERS = 255
-"""Longest membership a frame may carry; the paper's max_proc_ring is 60."""
+MAX_MEMBERS = 100
+"""Largest ring; the paper's max_proc_ring is 60. A Join carries a row of who hears whom for each
+member, which for 100 members is 50 kB at worst: below the largest datagram."""
 
 Ids = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_MEMBERS)]
 """A set of processors, as a sorted tuple."""
@@ -192,11 +193,22 @@ def malformed(frame: msgspec.Struct, src: NodeId) -> str | None:
             bad = not memb or memb[0] != min(memb) or not ascending(memb)
             bad = bad or memb[0] != frame.ring_id.rep or not 0 < frame.memb_index <= len(memb)
             bad = bad or max(frame.token_seq, frame.ring_id.seq) > LAST
+            bad = bad or any(_bad_entry(entry, frame.ring_id) for entry in frame.entries)
             return "malformed Commit token" if bad else None
         case Announce() | Leave():
             return "malformed notice" if frame.sender_id != src else None
         case _:
             return None
+
+
+def _bad_entry(entry: Entry, ring_id: RingId) -> bool:
+    """An old ring that is not older, or more delivered than received."""
+    received_in = entry.received_in
+    return (
+        entry.my_old_ring_id.seq >= ring_id.seq
+        or entry.my_high_delivered > entry.old_ring_my_aru
+        or (received_in is not None and received_in.seq >= ring_id.seq)
+    )
 
 
 def _bad_join(join: Join, src: NodeId) -> bool:

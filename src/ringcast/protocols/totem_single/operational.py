@@ -163,7 +163,7 @@ def on_join(p: Processor, env: Env, event: Received) -> None:
     if join.sender_id not in p.my_memb and not p.my_proc_set.isdisjoint(join.fail_set):
         env.drop("totem R30", "an outsider's Join that excludes a member of mine")
         return
-    if gather.keep_out(p, env, join.sender_id):
+    if join.sender_id not in p.my_memb and gather.keep_out(p, env, join.sender_id):
         return
     gather.merge(p, env, join)
     p.enter_gather(env, Cause.JOIN)

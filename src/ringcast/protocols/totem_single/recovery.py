@@ -43,7 +43,11 @@ def begin(p: Processor, entries: tuple[Entry, ...]) -> bool:
     p.answered = frozenset()
     by_id = dict(zip(p.my_new_memb, entries, strict=True))
     old = (p.old.ring_id, p.old.memb_crc)
-    mine = {q: e for q, e in by_id.items() if (e.my_old_ring_id, e.old_memb_crc) == old}
+    mine = {
+        q: e
+        for q, e in by_id.items()
+        if (e.my_old_ring_id, e.old_memb_crc) == old and q in p.old.memb
+    }
     p.my_trans_memb = tuple(sorted(mine))  # G23: from the same old *ring*
     p.retrans_message_queue = {}
     if all(e.my_received_flg for e in mine.values()):  # R58: keep all from the earlier pass
@@ -91,8 +95,9 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
     if p.my_retrans_flg_count >= 2 and not p.my_received_flg:
         complete_exchange(p)
     # R64: forwarded with a full aru at this visit and the one before (safe_bound is the minimum).
-    if p.my_retrans_flg_count >= 3 and p.new.safe_bound >= p.my_install_seq:
-        install.install(p, env, "recovered")
+    done = p.my_retrans_flg_count >= 3 and p.new.safe_bound >= p.my_install_seq
+    if done and not install.install(p, env, "recovered"):
+        return
     tokens.forward(p, env, passed_on, memb)
     if p.phase is Phase.OPERATIONAL:
         install.resume(p, env)  # R76

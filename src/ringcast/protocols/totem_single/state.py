@@ -245,7 +245,7 @@ class Processor(Machine):
             "my_received_flg": self.my_received_flg,
             "my_rotation_count": self.my_rotation_count,
             "queued": len(self.new_message_queue),
-            "stored": len(self.old.store | self.new.store),
+            "stored": sum(len(ring.store) for ring in {self.old, self.new}),
             "window": self.window,
             "token_held": self.held_token is not None,
             "barred": self.ears.barred_ids(),
