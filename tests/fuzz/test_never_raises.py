@@ -255,7 +255,7 @@ def bounded(machine: TotemSingle, config: Config, steps: int) -> None:
     for ring in (machine.old, machine.new):
         assert len(ring.store) <= 3 + 20 * steps
         assert all(seq <= ring.released + STORE_LIMIT for seq in ring.store)
-        assert sum(ring.assembler._sizes.values()) <= config.max_message * (steps + 3)
+        assert ring.assembler.held <= config.max_message * (steps + 3)
     assert len(machine.new_message_queue) < config.max_queue + 5
     assert config.min_window <= machine.window <= config.max_window
     assert len(machine.tried) + len(machine.given_up) <= 2 * steps + 3

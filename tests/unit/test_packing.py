@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringcast.blocks.packing import Assembler, Contents, Outbox
+from ringcast.blocks.packing import MOST_SENDERS, Assembler, Contents, Outbox
 from ringcast.core.ids import Level
 
 MIB = 2**20
@@ -129,6 +130,16 @@ def test_senders_do_not_mix() -> None:
         assert assembler.add(sender, Contents(1, (b"!",), 1, True)) == (b"%d!" % sender,)
 
 
+def test_pieces_of_different_messages_are_never_joined() -> None:
+    """R99: the number of the message counts, not only that of the piece."""
+    assembler = Assembler(MIB)
+    for part in range(2):
+        assert assembler.add(1, Contents(7, (b"A",), part, False)) is None
+    assert assembler.add(1, Contents(8, (b"B",), 2, True)) is None
+    assert assembler.dropped and assembler.held == 0
+    assert assembler.add(1, Contents(7, (b"A",), 2, True)) is None  # its beginning is gone too
+
+
 def test_whole_messages_end_an_assembly() -> None:
     assembler = Assembler(MIB)
     assembler.add(1, Contents(1, (b"a",), 0, False))
@@ -162,6 +173,34 @@ def test_memory_is_bounded_whatever_arrives(pieces: list[tuple[int, int, bool]])
     assembler = Assembler(64)
     for sender, part, last in pieces:
         assembler.add(sender, Contents(1, (bytes(16),), part, last))
-        held = [sum(map(len, parts)) for parts in assembler._parts.values()]
-        assert all(size <= 64 for size in held)
-        assert assembler._sizes.keys() == assembler._parts.keys()
+        assert assembler.held <= 3 * 64
+
+
+def test_senders_are_bounded() -> None:
+    assembler = Assembler(64)
+    for sender in range(1, MOST_SENDERS + 2):
+        assembler.add(sender, Contents(1, (b"x",), 0, False))
+    assert assembler.held == MOST_SENDERS and assembler.dropped == 1
+    assert assembler.add(1, Contents(1, (b"y",), 1, True)) == (b"xy",)
+
+
+@given(
+    st.lists(st.binary(min_size=40, max_size=200), min_size=1, max_size=5),
+    st.randoms(use_true_random=False),
+)
+def test_nothing_within_max_message_is_dropped(large: list[bytes], random: Random) -> None:
+    """However the pieces of different senders interleave: the bound is the sender's alone."""
+    assembler = Assembler(200)
+    boxes = {sender: outbox() for sender in range(1, len(large) + 1)}
+    for sender, box in boxes.items():
+        box.put((large[sender - 1],), Level.AGREED)
+    got: dict[int, tuple[bytes, ...]] = {}
+    while boxes:
+        sender = random.choice(sorted(boxes))
+        if (frame := boxes[sender].take(32)) is None:
+            del boxes[sender]
+        elif (whole := assembler.add(sender, frame[1])) is not None:
+            got[sender] = whole
+        assert assembler.held <= len(large) * 200
+    assert got == {at: (body,) for at, body in enumerate(large, start=1)}
+    assert assembler.dropped == 0

@@ -144,50 +144,81 @@ MOST_SENDERS = 255
 """Senders whose large messages are put together at the same time: the members of a ring."""
 
 
+class Pieces:
+    """The beginning of a large message: its sender's number for it, and what came so far."""
+
+    __slots__ = ("first", "parts", "size")
+
+    def __init__(self, first: Seq) -> None:
+        self.first = first
+        self.parts: list[bytes] = []
+        self.size = 0
+
+
 class Assembler:
-    """Puts the pieces of each sender's message together again, in bounded memory.
+    """R98-R100: puts the pieces of each sender's message together again, in bounded memory.
 
     A sender's pieces come in order and without gap or not at all, so a piece that does not
     continue what is there ends the assembly (R73: a message that is not whole is dropped whole).
+
+    Senders refuse what is larger than ``max_message``, so with that setting the same everywhere
+    no message of a correct sender is given up for its size, and a ring of n members holds at most
+    n times ``max_message`` here. A bound on the sum would have to drop a message that already has
+    its place in the order: all members could drop the same one, since what is held follows from
+    the order alone, but its sender would miss its own message (D3). Memory is bounded by choosing
+    ``max_message``.
     """
 
-    __slots__ = ("_parts", "_sizes", "dropped", "max_message")
+    __slots__ = ("_begun", "dropped", "max_message")
 
     def __init__(self, max_message: int) -> None:
         self.max_message = max_message
         self.dropped = 0
-        self._parts: dict[NodeId, list[bytes]] = {}
-        self._sizes: dict[NodeId, int] = {}
+        """Messages given up, and pieces that continue nothing."""
+        self._begun: dict[NodeId, Pieces] = {}
+
+    @property
+    def held(self) -> int:
+        """Bytes of messages that are not whole yet."""
+        return sum(begun.size for begun in self._begun.values())
 
     def add(self, sender: NodeId, contents: Contents) -> tuple[bytes, ...] | None:
         """The messages that are whole with this frame, or None while one is still in pieces."""
         if contents.last and contents.part == 0:
-            if self._parts:
+            if self._begun:
                 self._drop(sender)
             return contents.bodies
-        parts = self._parts.get(sender, [])
-        if not parts and len(self._parts) >= MOST_SENDERS:
+        begun = self._continued(sender, contents)
+        if begun is None:
             self.dropped += 1
             return None
-        if contents.part != len(parts) or len(contents.bodies) != 1:
-            self._drop(sender)
-            if contents.part != 0 or len(contents.bodies) != 1:
-                self.dropped += 1
-                return None
-            parts = []
-        size = self._sizes.get(sender, 0) + len(contents.bodies[0])
-        if size > self.max_message:
+        (piece,) = contents.bodies
+        begun.parts.append(piece)
+        begun.size += len(piece)
+        if begun.size > self.max_message:
             self._drop(sender)
             return None
-        parts.append(contents.bodies[0])
         if not contents.last:
-            self._parts[sender], self._sizes[sender] = parts, size
             return None
-        self._parts.pop(sender, None)
-        self._sizes.pop(sender, None)
-        return (b"".join(parts),)
+        del self._begun[sender]
+        return (b"".join(begun.parts),)
+
+    def _continued(self, sender: NodeId, contents: Contents) -> Pieces | None:
+        """What this piece is added to: a new message, or the very one it is the next part of."""
+        begun = self._begun.get(sender)
+        if (
+            begun is not None
+            and contents.first == begun.first
+            and contents.part == len(begun.parts)
+            and len(contents.bodies) == 1
+        ):
+            return begun
+        self._drop(sender)
+        if contents.part != 0 or len(contents.bodies) != 1 or len(self._begun) >= MOST_SENDERS:
+            return None
+        begun = self._begun[sender] = Pieces(contents.first)
+        return begun
 
     def _drop(self, sender: NodeId) -> None:
-        if self._parts.pop(sender, None) is not None:
-            self._sizes.pop(sender)
+        if self._begun.pop(sender, None) is not None:
             self.dropped += 1
