@@ -41,8 +41,8 @@ class Group:
         """Whose messages each processor delivered in the view it is in."""
         self.reasons: set[tuple[NodeId, NodeId]] = set()
         """Who gave a reason for leaving whom out."""
-        self.checks = suite(SHEET.claims)
         self.bound_us = SHEET.progress_bound_us(CONFIG, n)
+        self.checks = suite(SHEET.claims, self.bound_us)
         observers = [self.checks.feed, self.watch]
         ids = range(1, n + 1)
         self.cluster = Cluster(SHEET, CONFIG, ids, preset("ideal"), observers=observers)

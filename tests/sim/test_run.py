@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from toy import SHEET
 
 from ringcast.core.trace import Ended, Faulted, TraceEvent
+from ringcast.protocols.totem_single.machine import TotemSingle
+from ringcast.protocols.totem_single.state import Phase, Timer
 from ringcast.sim import runfile
 from ringcast.sim.faults import Crash, Loss, Pause
 from ringcast.sim.model import LinkModel, LinkOverride, NetworkModel, Uniform
@@ -99,11 +101,44 @@ def test_a_core_that_comes_together_is_settled() -> None:
 
 def test_a_core_that_does_not_come_together_is_a_violation() -> None:
     # The toy always believes in the whole group, so it never forms a smaller one.
-    spec = next(s for s in variants(toy(settle=True)) if len(draw_core(s)) == 2)
+    troubled = toy(settle=True, faults=(Pause(40_000, 1),))
+    spec = next(s for s in variants(troubled) if len(draw_core(s)) == 2)
     (breach,) = run(spec).violations
     assert breach.property == "progress"
     assert breach.nodes == draw_core(spec)
     assert "no common configuration" in breach.explanation
+
+
+def test_who_is_healed_can_be_said() -> None:
+    troubled = toy(faults=(Pause(40_000, 1),))
+    assert len({draw_core(spec) for spec in variants(troubled)}) == 7  # any of three, and all
+    assert {draw_core(spec) for spec in variants(replace(troubled, core="all"))} == {(1, 2, 3)}
+    assert {draw_core(spec) for spec in variants(replace(troubled, core=(3, 1)))} == {(1, 3)}
+    assert {draw_core(spec) for spec in variants(toy())} == {(1, 2, 3)}  # nothing to heal
+
+
+def test_progress_is_held_to_the_bound_of_the_specification() -> None:
+    spec = RunSpec(nodes=3, network="ideal", faults=(Crash(500_000, 3),), core=(1, 2))
+    assert not run(spec).violations
+    (breach,) = run(replace(spec, duration_us=500_000, progress_us=100_000)).violations
+    assert breach.property == "progress"  # it takes a token loss to miss processor 3
+
+
+def test_a_ring_that_has_ceased_must_be_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M5 with its bound, in a run without a second stage."""
+    spec = RunSpec(
+        nodes=3,
+        network="ideal",
+        faults=(Crash(500_000, 3),),
+        duration_us=10_000_000,
+        settle=False,
+    )
+    assert not run(spec).violations
+    rows = TotemSingle.table.rows
+    monkeypatch.setitem(rows[Phase.OPERATIONAL], Timer.TOKEN_LOSS, lambda *_: None)
+    (breach,) = run(spec).violations
+    assert breach.property == "M5"
+    assert "nothing was disturbed since 500000 us" in breach.explanation
 
 
 def variants(spec: RunSpec) -> list[RunSpec]:
@@ -120,6 +155,8 @@ def variants(spec: RunSpec) -> list[RunSpec]:
         ({"config": {"group": "many"}}, "config: Expected `int`"),
         ({"faults": (Crash(1, 4),)}, "faults\\[0\\]: no such processors: \\[4\\]"),
         ({"faults": (Loss(1, 0, 0), Crash(60_000, 1))}, "faults\\[1\\]: .* after the end"),
+        ({"core": (1, 4)}, "core: \\[1, 4\\] are not processors of 1 .. 3"),
+        ({"core": ()}, "core: \\[\\] are not processors"),
         ({"workload": (Poisson(rate=1, senders=(7,)),)}, "workload\\[0\\]: no such processors"),
     ],
 )
@@ -132,6 +169,7 @@ def test_run_files_there_and_back(tmp_path: Path) -> None:
     odd = LinkOverride(1, 2, LinkModel(delay=Uniform(1, 2), loss=0.5))
     for spec in (
         RunSpec(),
+        toy(core=(1, 3), progress_us=70),
         toy(config={"beat_us": 7}, network=NetworkModel(links=(odd,), shared=True)),
         *(draw(seed) for seed in range(40)),
     ):

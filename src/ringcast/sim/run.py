@@ -2,7 +2,8 @@
 
 First anything may go wrong, and safety is checked at every step. Then a core of the processors
 is healed, the others stay as broken as they are and cut off from it, and the core must come
-together and make progress within the protocol's own bound (``Sheet.progress_bound_us``): once
+together and make progress within the protocol's own bound (``Sheet.progress_bound_us``), or a
+tighter one that the specification sets: once
 for forming a configuration of exactly the core, and from then on between one delivery and the
 next, until fresh messages of every core member, agreed and safe, are delivered everywhere in the
 core. (Submitting has ended by then, and queues are bounded, so that is a bound on the whole.)
@@ -14,7 +15,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from random import Random
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -67,6 +68,10 @@ class RunSpec(
     """The processors start at random moments within this time."""
     settle: bool = True
     """Whether there is a second stage."""
+    core: Literal["drawn", "all"] | tuple[NodeId, ...] = "drawn"
+    """Who is healed for it: any of them, all if there are no faults; all; or these."""
+    progress_us: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    """A bound on it that is tighter than the protocol's own, for a run aimed at one delay."""
     swarm: bool = False
     """Whether ``swarm.draw`` made this from protocol, nodes and seed alone."""
 
@@ -153,6 +158,8 @@ def prepare(spec: RunSpec) -> Setup:
             raise ValueError(
                 f"faults[{i}]: at_us {fault.at_us} is after the end ({spec.duration_us} us)"
             )
+    if isinstance(spec.core, tuple) and (not spec.core or set(spec.core) - set(spec.ids)):
+        raise ValueError(f"core: {list(spec.core)} are not processors of 1 .. {spec.nodes}")
     for i, work in enumerate(spec.workload):
         if strangers := sorted(set(work.senders) - set(spec.ids)):
             raise ValueError(f"workload[{i}]: no such processors: {strangers}")
@@ -221,7 +228,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
     """Carry out a run; ``repeat`` is the command to name in violations, if not the usual one."""
     began_s = perf_counter()
     setup = prepare(spec)
-    checks = suite(setup.sheet.claims)
+    checks = suite(setup.sheet.claims, setup.sheet.progress_bound_us(setup.config, spec.nodes))
     watch = Watch()
     digest = blake2b(digest_size=16)
     encode = msgspec.msgpack.Encoder().encode
@@ -254,7 +261,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
         for each in loads:
             each.stop()
         settled = draw_core(spec)
-        found.extend(settle(cluster, setup, watch, settled, spec.seed))
+        found.extend(settle(cluster, setup, watch, settled, spec))
     if not cluster.scheduler.halted and not found:
         cluster.recorder.emit(Ended(cluster.now_us, settled))
     found = [*checks.violations, *cluster.recorder.violations, *storms.violations, *found]
@@ -286,19 +293,23 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
 
 
 def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
-    """Which processors are healed: often all, otherwise any number of them."""
+    """Which processors are healed; if drawn, often all, otherwise any number of them."""
+    if isinstance(spec.core, tuple):
+        return tuple(sorted(set(spec.core)))
+    if spec.core == "all" or not spec.faults:
+        return spec.ids
     rng = Random(f"{spec.seed}/core")
     size = spec.nodes if rng.random() < 0.4 else rng.randint(1, spec.nodes)
     return tuple(sorted(rng.sample(spec.ids, size)))
 
 
 def settle(
-    cluster: Cluster, setup: Setup, watch: Watch, core: tuple[NodeId, ...], seed: int
+    cluster: Cluster, setup: Setup, watch: Watch, core: tuple[NodeId, ...], spec: RunSpec
 ) -> list[Violation]:
     """The second stage; returns what the core failed to do in time."""
-    bound_us = setup.sheet.progress_bound_us(setup.config, len(core))
+    bound_us = spec.progress_us or setup.sheet.progress_bound_us(setup.config, len(core))
     pulse_us = max(1, bound_us // 500)
-    heal_core(cluster, core, deaf=Random(f"{seed}/outsiders").random() < 0.7)
+    heal_core(cluster, core, deaf=Random(f"{spec.seed}/outsiders").random() < 0.7)
     deadline_us = cluster.now_us + bound_us
     watch.core = core
     view: ViewId | None = None

@@ -102,7 +102,8 @@ class Scene:
         setup = prepare(spec)
         sheet, self._config, self._spec = setup.sheet, setup.config, spec
         self._chance = Random(f"{spec.seed}/submit")
-        self._suite = checks = suite(sheet.claims or PROPERTIES)
+        bound_us = sheet.progress_bound_us(setup.config, spec.nodes)
+        self._suite = checks = suite(sheet.claims or PROPERTIES, bound_us)
         tapped = msgspec.structs.replace(sheet, make=self.tap.maker(sheet.make))
         parts = (tapped, setup.config, spec.ids, setup.model, spec.seed)
         self._cluster = cluster = Cluster(*parts, [checks.feed, self.tap.observe])

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ringcast.sim.model import NetworkModel
-from ringcast.sim.run import Breach, RunSpec, prepare, run
+from ringcast.sim.run import Breach, RunSpec, draw_core, prepare, run
 from ringcast.sim.workload import Bursts, ClosedLoop, Fill, Poisson, Sizes, Workload
 
 Item = TypeVar("Item")
@@ -57,7 +57,8 @@ def shrink(spec: RunSpec, budget: int = 1000) -> Shrunk:
     violations = run(spec).violations
     if not violations:
         raise ValueError(f"seed {spec.seed} breaks no property, so there is nothing to shrink")
-    search = _Search(replace(spec, swarm=False), violations[0], budget)
+    pinned = replace(spec, swarm=False, core=draw_core(spec))  # whatever faults are taken out
+    search = _Search(pinned, violations[0], budget)
     with suppress(_Spent):
         _shrink(search)
     return Shrunk(search.best, search.breach, search.runs)
