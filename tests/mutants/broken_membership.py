@@ -74,10 +74,7 @@ def ring_numbers_of_others_ignored(patch: MonkeyPatch) -> None:
     after(patch, TotemSingle, "admit", spoil)
 
 
-@mutant(
-    "R52 G1",
-    survives=("Slower only: the attempt ends with the token loss timeout instead of at once."),
-)
+@mutant("R52 R68 G1", "progress")
 def join_must_be_newer(patch: MonkeyPatch) -> None:
     """In Commit and Recover, heeds only a Join with a higher number than its ring's."""
 

@@ -14,6 +14,7 @@ import broken_membership
 import broken_order
 import broken_recovery
 import msgspec
+from abandoned import abandoned
 from broken_off import broken_off
 from harsh import harsh
 from mutant import MUTANTS, Mutant, run_mutated
@@ -42,6 +43,7 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "swarm": (draw, tuple(seed for seed in range(300) if seed not in SLOW)),
     "harsh": (harsh, tuple(range(150))),
     "broken off": (broken_off, tuple(range(500))),
+    "abandoned": (abandoned, tuple(range(20))),
     "regression": (SAVED.__getitem__, tuple(SAVED)),
 }
 """Where to look for a run that catches a mutant: how to make it, and the seeds to try."""
@@ -51,10 +53,10 @@ HEAD = """# Mutants
 Totem, broken on purpose in one rule at a time, and the run in which a check notices. The same run
 of the protocol as it is breaks nothing. `tests/mutants/` has the patches and the families of runs:
 `swarm` draws anything, `harsh` interrupts recoveries at random, `broken off` aims at one moment of
-them, `regression` is a saved run that once showed a bug. `progress` and `no-crash` are checks of
-the simulator itself, the others are the properties of the protocol. When a change of the protocol
-makes a run take another course, `python tests/mutants/catalogue.py` looks for a new one and writes
-this page.
+them, `abandoned` gives the second stage less time than a token loss takes, `regression` is a saved
+run that once showed a bug. `progress` and `no-crash` are checks of the simulator itself, the others
+are the properties of the protocol. When a change of the protocol makes a run take another course,
+`python tests/mutants/catalogue.py` looks for a new one and writes this page.
 
 | mutant | breaks | what it does | caught by | run |
 | --- | --- | --- | --- | --- |
