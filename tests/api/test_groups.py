@@ -60,6 +60,27 @@ def test_positions_are_the_same_everywhere_and_increase(tmp_path: Path) -> None:
     run(story)
 
 
+def test_levels_by_name(tmp_path: Path) -> None:
+    """Totem R80: fifo and causal are served, and reported, as agreed."""
+
+    async def story() -> None:
+        async with ring(tmp_path, 1) as (node,), node.join("g") as group:
+            for name in ("fifo", "causal", "agreed", "safe"):
+                await group.send(name.encode(), level=name)
+            group.send_nowait(b"fifo", level="fifo")
+            reported = {(m.body, m.level) for m in await messages(group, 5)}
+            assert reported == {
+                *((name, Level.AGREED) for name in (b"fifo", b"causal", b"agreed")),
+                (b"safe", Level.SAFE),
+            }
+            with pytest.raises(ValueError, match="say agreed or safe"):
+                await group.send(b"", level="total")
+            with pytest.raises(ValueError, match="say agreed or safe"):
+                group.send_nowait(b"", level="total")
+
+    run(story)
+
+
 def test_joins_and_leaves_are_ordered_with_messages(tmp_path: Path) -> None:
     async def story() -> None:
         async with ring(tmp_path, 2) as (one, two):

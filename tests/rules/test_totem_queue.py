@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from ringcast.core.effects import Broadcast, Deliver, Note, Originate, Send
 from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import level as level_of
 from ringcast.core.inputs import TimerFired
 from ringcast.protocols.totem_single import Config
 from ringcast.protocols.totem_single.messages import (
@@ -79,12 +80,14 @@ def test_r79_back_pressure_between_two_marks() -> None:
 
 def test_r80_two_levels_serve_all() -> None:
     """§4.6, §1.2: fifo, causal and reliable are served, and reported, as agreed."""
-    assert [level.name for level in Level] == ["AGREED", "SAFE"]
-    bench = Bench().to_ring()
-    bench.submit(1, b"a")
-    bench.submit(1, b"b", level=Level.SAFE)
+    bench = Bench(packing=False).to_ring()
+    for name in ("reliable", "fifo", "causal", "agreed", "safe"):
+        bench.submit(1, name.encode(), level=level_of(name))
     bench.rotate(4)
-    assert [d.batch.level for d in only(bench.log[2], Deliver)] == [Level.AGREED, Level.SAFE]
+    reported = [d.batch.level for d in only(bench.log[2], Deliver)]
+    assert reported == [Level.AGREED] * 4 + [Level.SAFE]
+    with pytest.raises(ValueError, match="'atomic' is no level: say agreed or safe"):
+        level_of("atomic")
 
 
 def test_r81_one_sender_keeps_its_order_across_configurations() -> None:

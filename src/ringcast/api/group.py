@@ -12,6 +12,7 @@ from ringcast.api.events import Batch, Event, EventsLost, Message, Position, Vie
 from ringcast.api.inbox import Inbox
 from ringcast.api.outgoing import Item
 from ringcast.core.ids import Level, NodeId
+from ringcast.core.ids import level as level_of
 from ringcast.runtime.errors import NodeStopped, RingcastError
 
 if TYPE_CHECKING:
@@ -91,29 +92,33 @@ class Group:
 
     # --- sending ---------------------------------------------------------------------------
 
-    async def send(self, body: bytes, level: Level = Level.AGREED) -> Position:
+    async def send(self, body: bytes, level: Level | str = Level.AGREED) -> Position:
         """Broadcast ``body``; its position in the order, once it is delivered here.
 
+        A level may be given by its name; "fifo" and "causal" are served as agreed (totem R80).
         Waits while the ring's window is full. When cancelled, the message may still be sent.
         """
         return await self.send_many((body,), level)
 
-    async def send_many(self, bodies: Iterable[bytes], level: Level = Level.AGREED) -> Position:
+    async def send_many(
+        self, bodies: Iterable[bytes], level: Level | str = Level.AGREED
+    ) -> Position:
         """Broadcast several bodies in this order, packed; the position of the last one."""
-        taken = tuple(bodies)
+        taken, served_as = tuple(bodies), level_of(level)
         self._check(taken)
         await self._node.outgoing.room()
         done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
-        self._node.outgoing.put(Item(self.name, level, taken, done))
+        self._node.outgoing.put(Item(self.name, served_as, taken, done))
         return await done
 
-    def send_nowait(self, body: bytes, level: Level = Level.AGREED) -> None:
+    def send_nowait(self, body: bytes, level: Level | str = Level.AGREED) -> None:
         """Broadcast ``body`` without waiting for anything; WouldBlock if there is no room."""
+        served_as = level_of(level)
         self._check((body,))
         self._node.outgoing.check()
         if self._node.outgoing.full:
             raise WouldBlock(f"too much is queued for {self.name!r}; await group.send() instead")
-        self._node.outgoing.put(Item(self.name, level, (body,)))
+        self._node.outgoing.put(Item(self.name, served_as, (body,)))
 
     def _check(self, bodies: tuple[bytes, ...]) -> None:
         if not self._joined:

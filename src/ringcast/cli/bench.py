@@ -14,7 +14,7 @@ from ringcast.cli.bench_run import MOST_FRAME, Failed, Figures, Trial, packet, r
 from ringcast.cli.members import LOOPBACK
 from ringcast.cli.options import OK, VIOLATED, fail
 from ringcast.cli.output import as_json, say
-from ringcast.core.ids import Level
+from ringcast.core.ids import level as level_of
 from ringcast.core.registry import protocol
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.errors import ConfigError, RingcastError
@@ -41,7 +41,9 @@ def live(
     senders: Annotated[
         int | None, typer.Option(min=0, help="How many members send; all by default.")
     ] = None,
-    level: Annotated[str, typer.Option(help="agreed or safe.")] = "agreed",
+    level: Annotated[
+        str, typer.Option(help="agreed or safe; fifo and causal are served as agreed.")
+    ] = "agreed",
     keys: Annotated[bool, typer.Option(help="Seal every frame with a group key.")] = False,
     frame: Annotated[
         int | None, typer.Option(min=512, max=MOST_FRAME, help="Largest datagram, in bytes.")
@@ -68,8 +70,10 @@ def live(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Members in processes of their own send, deliver and check; exit code 1 if order broke."""
-    if level not in ("agreed", "safe"):
-        fail(f"--level {level!r} is not agreed or safe")
+    try:
+        served_as = level_of(level)
+    except ValueError as error:
+        fail(f"--level {error}")
     if namespaces and (why := bridge.obstacle()):
         fail(f"--namespaces {why}; use --loopback")
     if multicast and not namespaces:
@@ -83,7 +87,7 @@ def live(
         warm_s=warm,
         rate=rate,
         senders=None if senders is None else min(senders, nodes),
-        level=Level[level.upper()],
+        level=served_as,
         keys=keys,
         frame=frame,
         namespaces=namespaces,

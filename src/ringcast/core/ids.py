@@ -51,3 +51,28 @@ class Level(IntEnum):
 
     AGREED = 0
     SAFE = 1
+
+
+LEVELS = {
+    "reliable": Level.AGREED,
+    "fifo": Level.AGREED,
+    "causal": Level.AGREED,
+    "agreed": Level.AGREED,
+    "safe": Level.SAFE,
+}
+"""Every service that may be asked for, and the level that serves it."""
+
+
+def level(name: Level | str) -> Level:
+    """The level of a service by its name; one total order contains all the weaker orders.
+
+    So reliable, fifo and causal are served, and reported, as agreed (totem R80).
+    """
+    if isinstance(name, Level):
+        return name
+    found = LEVELS.get(name)
+    if found is None:
+        raise ValueError(
+            f"{name!r} is no level: say agreed or safe (reliable, fifo and causal are agreed)"
+        )
+    return found
