@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tags import ROOT, handlers, number, tags
+from rules_page import CODE
+from tags import ROOT, handlers, number, single_tags, tags
 from tags import tests as tags_of_tests
 
 SRC = ROOT / "src" / "ringcast"
@@ -156,10 +157,59 @@ RULES = [f"R{n}" for n in range(1, 101)]
 
 def test_every_rule_has_a_handler() -> None:
     """Or a reason in rules-totem.toml why the protocol package is not where it acts."""
-    tagged = handlers(SRC / "protocols" / "totem_single").keys()
+    tagged = handlers(*CODE).keys()
     elsewhere = tomllib.loads((ROOT / "docs" / "rules-totem.toml").read_text("utf-8"))["elsewhere"]
     assert not sorted(set(RULES) - tagged - elsewhere.keys(), key=number)
     assert not sorted(elsewhere.keys() & tagged, key=number), "these have a handler now"
+
+
+def test_a_rule_named_only_in_passing_has_no_handler(tmp_path: Path) -> None:
+    """Neither a module's docstring nor a range counts; a comment, a class and a note do."""
+    path = tmp_path / "module.py"
+    path.write_text(
+        '''"""Rules R1-R9 and R10."""
+
+TABLE = {"a": Discard("totem R11", "late")}
+
+
+class Box:
+    """R12."""
+
+    def put(self) -> None:
+        """R13, R20-R29."""
+        self.full = True  # R12, R14
+'''
+    )
+    assert handlers(path) == {
+        "R11": ["module"],
+        "R12": ["module:Box.put"],
+        "R13": ["module:Box.put"],
+        "R14": ["module:Box.put"],
+    }
+
+
+def test_a_rule_named_only_in_passing_is_not_tested(tmp_path: Path) -> None:
+    """Neither by a module's docstring, nor by a helper, nor in the middle of a scenario."""
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "test_some.py").write_text(
+        '''"""Rules R1-R9."""
+
+
+def helper() -> None:
+    """R10."""
+
+
+def test_r11_is_kept() -> None:
+    """R12-R13."""
+'''
+    )
+    (folder / "story.txt").write_text("# A story.\n# R14\n\nring totem n=3\n# R15\n")
+    test = "rules/test_some.py:test_r11_is_kept"
+    assert tags_of_tests(folder) == {
+        **{tag: [test] for tag in ("R11", "R12", "R13")},
+        "R14": ["rules/story.txt"],
+    }
 
 
 def test_every_rule_has_a_test() -> None:
@@ -180,6 +230,7 @@ def test_ranges_of_tags_are_read() -> None:
     assert tags("R1 .. R3, G7") == {"R1", "R2", "R3", "G7"}
     assert tags("R96\N{EN DASH}R98") == {"R96", "R97", "R98"}
     assert tags("RR5 R1234 XR6") == set()
+    assert single_tags("R37-R39 and R5") == {"R5"}
 
 
 def test_generated_pages_are_up_to_date() -> None:

@@ -1,15 +1,19 @@
 """Finds rule tags (``R12``, ``G7``, ranges such as ``R37-R41``) in code, tests and scenarios.
 
 A tag ties a rule of the dossier to the handler that carries it out and to the tests that show it.
+A module's docstring says what the module is about, so tags in it tie nothing; nor does a range at
+a handler, which names a step as a whole: each rule of it must have a place of its own.
 """
 
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,6 +32,11 @@ def tags(text: str) -> set[str]:
     return found
 
 
+def single_tags(text: str) -> set[str]:
+    """Every tag that ``text`` names alone."""
+    return {letter + number for letter, number in _ONE.findall(_RANGE.sub("", text))}
+
+
 def test_tags(text: str) -> set[str]:
     """As ``tags``; in tests a name such as ``test_r12_resends`` counts too."""
     return tags(text) | {f"{letter.upper()}{number}" for letter, number in _TEST_NAME.findall(text)}
@@ -38,61 +47,83 @@ def number(tag: str) -> tuple[str, int]:
     return tag[0], int(tag[1:])
 
 
-def functions(source: str) -> Iterator[tuple[str, int, int]]:
-    """(qualified name, first line, last line) of each function, inner ones after outer ones."""
+class Place(NamedTuple):
+    """A function, a class or, with an empty name, the module itself."""
 
-    def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, int, int]]:
+    name: str
+    function: bool
+    first: int
+    last: int
+
+
+def scopes(tree: ast.Module) -> Iterator[Place]:
+    """Each class and function with its lines and decorators, inner ones after outer ones."""
+
+    def walk(node: ast.AST, prefix: str) -> Iterator[Place]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 name = f"{prefix}{child.name}"
-                if not isinstance(child, ast.ClassDef):
-                    yield name, child.lineno, child.end_lineno or child.lineno
+                first = min([child.lineno, *(above.lineno for above in child.decorator_list)])
+                function = not isinstance(child, ast.ClassDef)
+                yield Place(name, function, first, child.end_lineno or first)
                 yield from walk(child, f"{name}.")
             else:
                 yield from walk(child, prefix)
 
-    return walk(ast.parse(source), "")
+    yield Place("", False, 1, 2**31)
+    yield from walk(tree, "")
 
 
-def places(path: Path) -> dict[str, list[str]]:
-    """Tag to the functions of a Python file that name it; ``""`` is the module itself."""
+def places(path: Path, read: Callable[[str], set[str]]) -> dict[str, list[Place]]:
+    """Tag to the innermost places of a Python file that name it, its docstring left out."""
     source = path.read_text(encoding="utf-8")
-    spans = list(functions(source))
-    read = test_tags if path.name.startswith("test_") else tags
-    found: dict[str, list[str]] = defaultdict(list)
-    for line_number, line in enumerate(source.splitlines(), start=1):
-        inside = [name for name, first, last in spans if first <= line_number <= last]
-        where = inside[-1] if inside else ""
+    tree = ast.parse(source)
+    all_scopes = list(scopes(tree))
+    docstring = tree.body[0].end_lineno or 0 if ast.get_docstring(tree) else 0
+    found: dict[str, list[Place]] = defaultdict(list)
+    for at, line in enumerate(source.splitlines(), start=1):
+        if at <= docstring:
+            continue
+        inner = [place for place in all_scopes if place.first <= at <= place.last][-1]
         for tag in read(line):
-            if where not in found[tag]:
-                found[tag].append(where)
+            if inner not in found[tag]:
+                found[tag].append(inner)
     return found
 
 
-def handlers(package: Path) -> dict[str, list[str]]:
-    """Tag to ``module:function`` over a protocol package; the module alone if no function does.
-
-    The package's own docstring names all rules at once, which says nothing of any of them.
-    """
-    found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted(package.glob("[!_]*.py")):
-        for tag, names in places(path).items():
-            inner = [name for name in names if name]
-            found[tag] += [f"{path.stem}:{name}" for name in inner] or [path.stem]
-    return {tag: [name for name in names if ":" in name] or names for tag, names in found.items()}
+def handlers(*files: Path) -> dict[str, list[str]]:
+    """Tag to ``module:function``; to a class, or a module's table, only if no function has it."""
+    found: dict[str, list[tuple[str, bool]]] = defaultdict(list)
+    for path in files:
+        for tag, named in places(path, single_tags).items():
+            found[tag] += [
+                (f"{path.stem}:{place.name}" if place.name else path.stem, place.function)
+                for place in named
+            ]
+    return {
+        tag: [name for name, function in named if function] or [name for name, _ in named]
+        for tag, named in found.items()
+    }
 
 
 def tests(*folders: Path) -> dict[str, list[str]]:
-    """Tag to the tests (``file:function``) and text scenarios that name it."""
+    """Tag to the tests (``file:function``) that name it and the text scenarios that begin so."""
     found: dict[str, list[str]] = defaultdict(list)
     for folder in folders:
         for path in sorted(folder.rglob("test_*.py")):
-            name = path.relative_to(ROOT / "tests").as_posix()
-            for tag, where in places(path).items():
-                shown = [inner for inner in where if "test" in inner]
-                found[tag] += [f"{name}:{inner}" for inner in shown] or [name]
+            name = path.relative_to(folder.parent).as_posix()
+            for tag, named in places(path, test_tags).items():
+                shown = [place.name for place in named if place.name.startswith("test_")]
+                if shown:
+                    found[tag] += [f"{name}:{test}" for test in shown]
         for path in sorted(folder.rglob("*.txt")):
-            name = path.relative_to(ROOT / "tests").as_posix()
-            for tag in tags(path.read_text(encoding="utf-8")):
+            name = path.relative_to(folder.parent).as_posix()
+            for tag in tags(header(path)):
                 found[tag].append(name)
     return found
+
+
+def header(path: Path) -> str:
+    """The comment at the top of a scenario."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "\n".join(itertools.takewhile(lambda line: line.startswith("#"), lines))

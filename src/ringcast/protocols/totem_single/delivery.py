@@ -26,7 +26,7 @@ def deliver_ready(env: Env, ring: Ring) -> None:
 
 
 def upcall(env: Env, ring: Ring, view: ViewId, message: Regular) -> None:
-    """R96-R100: the messages that are whole with this frame go up together, if any."""
+    """R96, R98, R100: the messages that are whole with this frame go up together, if any."""
     bodies = ring.assembler.add(message.sender_id, message.contents)
     if bodies is not None:
         env.deliver(view, batch_of(message, bodies))

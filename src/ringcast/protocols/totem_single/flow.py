@@ -9,7 +9,7 @@ from ringcast.protocols.totem_single.messages import Token
 def allowance(
     config: Config, window: int, token: Token, last_token_seq: int, last_retrans: int
 ) -> int:
-    """R84, R86-R88: frames this processor may send in this visit, retransmissions included.
+    """R84, R86, R87, R88: frames this processor may send in this visit, retransmissions included.
 
     Own frames of the last visit are in neither term, so the sum over one rotation stays within
     the window. ``min_each`` (R87) keeps a saturated ring from starving a late position.

@@ -107,7 +107,7 @@ def requests(p: Processor, ring: Ring, rtr: tuple[int, ...], seq: int) -> tuple[
 
 
 def failed_to_receive(p: Processor, aru: int, aru_id: NodeId | None) -> bool:
-    """R17, G4: the same processor has kept aru at the same value for too many visits."""
+    """R17, R70, G4: the same processor has kept aru at the same value for too many visits."""
     if aru == p.last_aru_seen and aru_id is not None:
         p.my_aru_count += 1
     else:
