@@ -242,7 +242,7 @@ def _change(patch: MonkeyPatch, position: Any) -> None:
     """Let the transitional configuration have another position."""
     whole = install.install
 
-    def spoiled(p: Processor, env: Env, cause: str) -> None:
+    def spoiled(p: Processor, env: Env, cause: str) -> bool:
         def view(
             view: RingId, members: Any, transitional: bool, ring: RingId, seq: int, conf: RingId
         ) -> InstallView:
@@ -251,7 +251,7 @@ def _change(patch: MonkeyPatch, position: Any) -> None:
 
         with MonkeyPatch.context() as inner:
             inner.setattr(install, "InstallView", view)
-            whole(p, env, cause)
+            return whole(p, env, cause)
 
     patch.setattr(install, "install", spoiled)
 

@@ -265,12 +265,13 @@ def no_transitional_configuration(patch: MonkeyPatch) -> None:
     """Goes from one regular configuration straight to the next."""
     whole = install.install
 
-    def spoiled(p: Processor, env: Env, cause: str) -> None:
+    def spoiled(p: Processor, env: Env, cause: str) -> bool:
         before = len(env.effects)
-        whole(p, env, cause)
+        done = whole(p, env, cause)
         env.effects[before:] = [
             effect for effect in env.effects[before:] if not getattr(effect, "transitional", False)
         ]
+        return done
 
     patch.setattr(install, "install", spoiled)
 
