@@ -161,14 +161,35 @@ def test_an_events_file_is_read() -> None:
     assert warnings == ["line 4: not listed, so isolated: [5]"]
 
 
+def test_an_events_file_knows_more_than_partitions() -> None:
+    text = """
+    crash:   10 63 (2 3)
+    restart: 20 63 (2) (3)
+    pause:   30 63 (1)
+    resume:  40 63 (1)
+    cut:     50 63 (1) (3)
+    mend:    60 63 (1) (3)
+    """
+    plan, warnings = read_events(text, (1, 2, 3))
+    assert plan == (
+        Crash(10, 2), Crash(10, 3), Restart(20, 2), Restart(20, 3), Pause(30, 1), Resume(40, 1),
+        Cut(50, 1, 3), Mend(60, 1, 3),
+    )  # fmt: skip
+    assert warnings == []
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("partition 5 63 (1)", "line 1: .* is not of the form"),
         ("partition: soon 63 (1)", "is not of the form"),
         ("partition: 5 63 1 2", "is not of the form"),
-        ("partition: 5 63 (1) (1 2)", "in two groups"),
+        ("partition: 5 63 (1) (1 2)", "listed twice"),
         ("partition: 5 63 (1 9)", "no such processors: \\[9\\]"),
+        ("earthquake: 5 63 (1)", "another of the words partition, crash, restart, pause"),
+        ("crash: 5 63 ()", r"'crash:' wants processors: \(1 2\)"),
+        ("cut: 5 63 (1 2)", "'cut:' wants processors: .* a source and a destination"),
+        ("cut: 5 63 (1) (1)", "listed twice"),
         ("partition: 5 63 (1)\npartition: 6 64 (1)", "networks"),
     ],
 )

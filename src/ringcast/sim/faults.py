@@ -1,13 +1,14 @@
 """Fault plans: what goes wrong, and when, as data.
 
 A plan is a list of faults in a run file, one ``[[faults]]`` table each. The events file of the
-original simulator (``partition: <time> <network> (ids) (ids) ...``) is read as well.
+original simulator (``partition: <time> <network> (ids) (ids) ...``) is read as well, and knows
+crashes, pauses and one-way cuts besides.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -211,15 +212,25 @@ def named(fault: Fault) -> set[NodeId]:
             return {fault.node}
 
 
-_EVENT = re.compile(r"partition:\s+(\d+)\s+(\d+)((?:\s*\([\d\s,]*\))+)\s*$")
+_EVENT = re.compile(r"(\w+):\s+(\d+)\s+(\d+)((?:\s*\([\d\s,]*\))+)\s*$")
 _GROUP = re.compile(r"\(([\d\s,]*)\)")
+_GRAMMAR = "<time us> <network> (id id ...) ..."
+_EACH: Mapping[str, Callable[[int, NodeId], Fault]] = {
+    "crash": Crash,
+    "restart": Restart,
+    "pause": Pause,
+    "resume": Resume,
+}
+_LINK: Mapping[str, Callable[[int, NodeId, NodeId], Fault]] = {"cut": Cut, "mend": Mend}
 
 
 def read_events(text: str, ids: Iterable[NodeId]) -> tuple[FaultPlan, list[str]]:
     """Read an events file; returns the plan and warnings about processors left out.
 
-    Each line is the whole new partition of one network at a time in microseconds. Empty lines
-    and lines that begin with ``#`` are passed over.
+    A ``partition:`` line is the whole new partition of one network at a time in microseconds, as
+    in the original. The other words are ours: ``crash:``, ``restart:``, ``pause:`` and ``resume:``
+    with the processors that suffer it, ``cut:`` and ``mend:`` with a source and a destination.
+    Empty lines and lines that begin with ``#`` are passed over.
     """
     plan: list[Fault] = []
     warnings: list[str] = []
@@ -229,24 +240,33 @@ def read_events(text: str, ids: Iterable[NodeId]) -> tuple[FaultPlan, list[str]]
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _EVENT.match(line.strip())
-        if match is None:
+        if match is None or match[1] not in ("partition", *_EACH, *_LINK):
+            words = ", ".join(("partition", *_EACH, *_LINK))
             raise ValueError(
                 f"events file, line {number}: {line.strip()!r} is not of the form "
-                "'partition: <time us> <network> (id id ...) (id ...) ...'"
+                f"'partition: {_GRAMMAR}', or with another of the words {words}"
             )
-        at_us, network, sides = match.groups()
+        word, time, network, sides = match.groups()
         networks.add(network)
-        groups = tuple(
+        groups = [
             tuple(int(node) for node in re.findall(r"\d+", side)) for side in _GROUP.findall(sides)
-        )
+        ]
         listed = [node for group in groups for node in group]
         if len(listed) != len(set(listed)):
-            raise ValueError(f"events file, line {number}: a processor is in two groups")
+            raise ValueError(f"events file, line {number}: a processor is listed twice")
         if strangers := sorted(set(listed) - known):
             raise ValueError(f"events file, line {number}: no such processors: {strangers}")
-        if isolated := sorted(known - set(listed)):
-            warnings.append(f"line {number}: not listed, so isolated: {isolated}")
-        plan.append(Partition(int(at_us), groups))
+        if word == "partition":
+            if isolated := sorted(known - set(listed)):
+                warnings.append(f"line {number}: not listed, so isolated: {isolated}")
+            plan.append(Partition(int(time), tuple(groups)))
+        elif word in _EACH and listed:
+            plan += [_EACH[word](int(time), node) for node in listed]
+        elif word in _LINK and [len(group) for group in groups] == [1, 1]:
+            plan.append(_LINK[word](int(time), *listed))
+        else:
+            wanted = "(1) (2), a source and a destination" if word in _LINK else "(1 2)"
+            raise ValueError(f"events file, line {number}: '{word}:' wants processors: {wanted}")
     if len(networks) > 1:
         raise ValueError(f"events file speaks of networks {sorted(networks)}; a run has one")
     return tuple(plan), warnings
