@@ -36,11 +36,8 @@ SAVED = {
 }
 """Runs that once showed a bug, by their seed."""
 
-SLOW = (24, 35)
-"""Swarm seeds that saturate large rings and take seconds."""
-
 FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
-    "swarm": (draw, tuple(seed for seed in range(300) if seed not in SLOW)),
+    "swarm": (draw, tuple(range(300))),
     "harsh": (harsh, tuple(range(150))),
     "broken off": (broken_off, tuple(range(500))),
     "abandoned": (abandoned, tuple(range(20))),

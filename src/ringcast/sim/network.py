@@ -288,12 +288,14 @@ class Network:
     ) -> None:
         """Take one frame over one link, from the moment it is on the medium."""
         model, rng, scheduler, lost = link.model, self._rng, self._scheduler, self._counts.lost
+        faults = self._counts.faults
         rule = self._tampering(link, frame.message) if self._tampers else None
         if rule is not None and not rule.delay_us:
             lost["tampering"] += 1
             return
         if model.mtu_bytes and size > model.mtu_bytes:
             lost["mtu"] += 1
+            faults["black hole"] += 1
             return
         if not self.model.shared and model.bandwidth_bps:
             start_us = max(start_us, link.free_us)
@@ -307,11 +309,15 @@ class Network:
         if loss and rng.random() < loss:
             lost["loss"] += 1
             return
-        copies = 2 if model.duplicate and rng.random() < model.duplicate else 1
+        copies = 1
+        if model.duplicate and rng.random() < model.duplicate:
+            copies = 2
+            faults["duplicate"] += 1
         for _ in range(copies):
             delay_us = link.delay_us or model.delay.sample(rng)
             if model.reorder and rng.random() < model.reorder:
                 delay_us += rng.randint(0, model.reorder_us)
+                faults["reorder"] += 1
             if rule is not None:
                 scheduler.at(start_us + delay_us + rule.delay_us, hear, frame, rank)
                 if not rule.copy:

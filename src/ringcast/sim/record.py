@@ -37,7 +37,8 @@ class Counts:
         self.views = 0
         """Configurations announced to applications."""
         self.faults: Counter[str] = Counter()
-        """Faults that took effect, by kind."""
+        """Faults that took effect, by kind. Those that the model of a link has count once for each
+        frame that they hit: black hole, duplicate, reorder."""
 
 
 class Recorder:
