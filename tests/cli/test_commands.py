@@ -80,6 +80,8 @@ def test_a_swarm_reports_what_scripts_read(call: Any) -> None:
     assert set(report["verdicts"]) == set(protocol("totem").claims)
     for count in ("events", "deliveries", "views", "simulated_s", "wall_s"):
         assert report[count] > 0
+    assert set(report["judged"]) == set(report["verdicts"])
+    assert all(sum(counts) == 8 for counts in report["judged"].values())
     assert report["faults"]
     assert all(times > 0 for times in report["faults"].values())
 
@@ -191,6 +193,26 @@ def test_shrinking_writes_a_run_file_that_fails_the_same_way(call: Any) -> None:
     assert (code, shrunk["property"], shrunk["faults"]) == (1, "progress", 0)
     assert runfile.load(Path(shrunk["file"])).faults == ()
     assert call(shrunk["repeat"].removeprefix("ringcast "))[0] == 1
+    _, out = call("sim hopeless.toml --shrink --json")  # what is there stays
+    assert (shrunk["file"], json.loads(out)["shrunk"]["file"]) == (
+        "shrunk-0.toml",
+        "shrunk-0-2.toml",
+    )
+    _, out = call("sim hopeless.toml --shrink --out small.toml")
+    assert "ringcast sim small.toml" in out
+    assert runfile.load(Path("small.toml")) == runfile.load(Path("shrunk-0.toml"))
+
+
+def test_a_shrunk_run_that_cannot_be_written_is_an_error(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    Path("hopeless.toml").write_text(HOPELESS)
+    monkeypatch.setattr(Path, "open", refuse)
+    code, out = call("sim hopeless.toml --shrink --json")
+    assert (code, out) == (2, "")
 
 
 def test_traces_are_written_for_each_seed(call: Any) -> None:

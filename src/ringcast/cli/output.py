@@ -35,9 +35,9 @@ def console(err: bool = False) -> Console:
     return Console(stderr=err, highlight=False, soft_wrap=True)
 
 
-def say(markup: str) -> None:
+def say(markup: str, err: bool = False) -> None:
     """One line for people."""
-    console().print(markup)
+    console(err).print(markup)
 
 
 def as_json(value: object) -> None:
@@ -57,13 +57,13 @@ def print_verdicts(verdicts: Mapping[str, str]) -> None:
         say(f"  [{STYLE[verdict]}]{verdict:<8}[/] {tag:<12} {escape(PROPERTIES[tag].title)}")
 
 
-def print_violations(breaches: Sequence[Breach]) -> None:
+def print_violations(breaches: Sequence[Breach], err: bool = False) -> None:
     """What was violated, and the line that repeats it."""
     for breach in breaches[:MOST_SHOWN]:
-        say(f"[bold red]violated[/] {escape(f'{breach.property}: {breach.explanation}')}")
-        say(f"  repeat: {escape(breach.repeat)}")
+        say(f"[bold red]violated[/] {escape(f'{breach.property}: {breach.explanation}')}", err)
+        say(f"  repeat: {escape(breach.repeat)}", err)
     if len(breaches) > MOST_SHOWN:
-        say(f"  and {len(breaches) - MOST_SHOWN} more; --json lists them all")
+        say(f"  and {len(breaches) - MOST_SHOWN} more; --json lists them all", err)
 
 
 def print_summary(summary: Summary, verdicts: Mapping[str, str], wall_s: float) -> None:
@@ -76,6 +76,11 @@ def print_summary(summary: Summary, verdicts: Mapping[str, str], wall_s: float) 
     if summary.faults:
         kinds = ", ".join(f"{kind} {times}" for kind, times in sorted(summary.faults.items()))
         say(f"faults: {kinds}")
+    alike: dict[tuple[int, int], list[str]] = {}
+    for tag in verdicts:
+        alike.setdefault((summary.valid[tag], summary.unknown[tag]), []).append(tag)
+    for (valid, unknown_in), tags in sorted(alike.items(), reverse=True):
+        say(f"valid in {valid} of {runs}, unknown in {unknown_in}: {' '.join(tags)}")
     if not verdicts:
         say("[yellow]unknown[/]: the protocol claims no property")
     unknown = [tag for tag, verdict in verdicts.items() if verdict == "unknown"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing
+from itertools import chain, count
 from pathlib import Path
 from shlex import quote
 from time import perf_counter
@@ -173,18 +174,29 @@ def verdicts(sheet: Sheet, summary: Summary) -> dict[str, str]:
     }
 
 
-def shrink_first(plan: Plan, summary: Summary) -> dict[str, object]:
+def free_name(stem: str) -> Path:
+    """A run file that does not exist yet: ``stem.toml``, or else with a number."""
+    names = chain([stem], (f"{stem}-{i}" for i in count(2)))
+    return next(file for name in names if not (file := Path(f"{name}.toml")).exists())
+
+
+def shrink_first(plan: Plan, summary: Summary, out: Path | None) -> dict[str, object]:
     """Reduce the first run that failed and write it down as a run file."""
     seed = min(breach.seed for breach in summary.violations)
     shrunk = shrink(plan.job(seed).make())
-    file = Path(f"shrunk-{seed}.toml")
-    file.write_text(runfile.dump(shrunk.spec), "utf-8")
+    file = out or free_name(f"shrunk-{seed}")
+    try:
+        with file.open("x", encoding="utf-8") as target:
+            target.write(runfile.dump(shrunk.spec))
+    except OSError as error:
+        print_violations(summary.violations, err=True)
+        fail(f"cannot write {str(file)!r} ({error.strerror}); --out says where else")
     return {
         "file": str(file),
         "property": shrunk.breach.property,
         "faults": len(shrunk.spec.faults),
         "runs": shrunk.runs,
-        "repeat": f"ringcast sim {file}",
+        "repeat": f"ringcast sim {quote(str(file))}",
     }
 
 
@@ -258,6 +270,10 @@ def command(
     shrinking: Annotated[
         bool, typer.Option("--shrink", help="Reduce the first failing run to a small run file.")
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where --shrink puts the run file [default: shrunk-SEED.toml here]."),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Processes [default: one a core].")
     ] = None,
@@ -286,6 +302,11 @@ def command(
             fail(f"{excess[0]} cannot be combined with a file, which says it all: {file}")
     if trace is not None and jobs is not None:
         fail("--jobs cannot be combined with --trace, which writes one run after another")
+    if out is not None and not shrinking:
+        fail("--out is where --shrink puts its run file, so add --shrink")
+    if out is not None and (out.exists() or not out.parent.is_dir()):
+        why = "is there already" if out.exists() else f"needs a directory {str(out.parent)!r}"
+        fail(f"--out {out} {why}; name a new file")
 
     if file is not None and file.suffix == ".txt":
         run_scenario(file, json)
@@ -328,12 +349,13 @@ def command(
         "wall_s": round(perf_counter() - began_s, 3),
         "faults": dict(sorted(summary.faults.items())),
         "verdicts": judged,
+        "judged": {claim: [summary.valid[claim], summary.unknown[claim]] for claim in judged},
         "violations": summary.violations,
     }
     if summary.measures.span_us:
         report |= figures(summary.measures)
     if shrinking and summary.violations:
-        report["shrunk"] = shrink_first(plan, summary)
+        report["shrunk"] = shrink_first(plan, summary, out)
     if covering:
         report["coverage"] = coverage(plan.sheet, summary.visits)
     if json:

@@ -46,8 +46,9 @@ class Summary:
         self.lost: Counter[str] = Counter()
         self.visits: Counter[str] = Counter()
         self.violations: list[Breach] = []
+        self.valid: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
-        """Runs in which a property could not be judged, by property."""
+        """Runs in which a property held, and in which it could not be judged, by property."""
 
     def add(self, result: RunResult) -> None:
         """Take one result in."""
@@ -62,7 +63,9 @@ class Summary:
         self.lost.update(result.lost)
         self.visits.update(result.visits)
         self.violations.extend(result.violations)
-        self.unknown.update(name for name, v in result.verdicts.items() if v == "unknown")
+        for name, verdict in result.verdicts.items():
+            if verdict != "invalid":
+                (self.valid if verdict == "valid" else self.unknown)[name] += 1
 
 
 def run_batch(jobs: Iterable[Job], workers: int | None = None) -> Iterator[RunResult]:
