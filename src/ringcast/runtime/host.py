@@ -225,17 +225,19 @@ class Host:
             self._scribe.submitted(self._wall_us(), bodies, level)
         self._handle(Submitted(bodies, level))
 
-    def _wake(self) -> int:
-        """We run again. After a long pause the others have gone on without us, and what waits
-        in the socket is their parting words: taken for news, it would make us eject them all."""
+    def _wake(self) -> None:
+        """We run again; all that has arrived meanwhile has arrived now.
+
+        After a long pause the others have gone on without us, and what waits in the socket is
+        their parting words: taken for news, it would make us eject them all.
+        """
         paused_us = self.clock.paused_us
-        now_us = self.clock.wake()
+        self._env.now_us = self.clock.wake()
         if self.clock.paused_us - paused_us > self._patience_us:
             self._udp.forget()
-        return now_us
 
     def _receive(self, src: NodeId, boot: int, message: Message) -> None:
-        self._handle(Received(src, boot, message))
+        self._step(Received(src, boot, message))
 
     def _on_hello(self, hello: Hello) -> None:
         if self._book.learn(hello):
@@ -245,10 +247,15 @@ class Host:
             self._udp.unicast(hello.places[0].node, answer)
 
     def _handle(self, event: Input) -> None:
+        """An input that comes now."""
+        self._env.now_us = self.clock.now_us()
+        self._step(event)
+
+    def _step(self, event: Input) -> None:
+        """An input, and what it leads to, at the time the machine was told last."""
         if self.stopped is not None:
             return
         env = self._env
-        env.now_us = self.clock.now_us()
         try:
             self.machine.handle(env, event)
             if env.effects:
@@ -295,12 +302,13 @@ class Host:
         self._alarm = self._loop.call_later(delay_s, self._on_alarm)
 
     def _on_alarm(self) -> None:
-        now_us = self._wake()
+        self._wake()
+        now_us = self._env.now_us
         due = [(at, str(timer), timer) for timer, at in self._deadlines.items() if at <= now_us]
         for at, _, timer in sorted(due):
             if self._deadlines.get(timer) == at:
                 del self._deadlines[timer]
-                self._handle(TimerFired(timer))
+                self._step(TimerFired(timer))
         if self.stopped is None:
             self._arm_next()
         self._quiet()

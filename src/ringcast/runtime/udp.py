@@ -216,8 +216,10 @@ class Udp:
                         else:
                             handle(src, boot, message)
             self.received += count
-            for src, boot, message in tokens:
-                handle(src, boot, message)
+            if tokens:
+                before()  # the frames took their time
+                for src, boot, message in tokens:
+                    handle(src, boot, message)
             after()
 
         self._drain, self._sockets = drain, sockets

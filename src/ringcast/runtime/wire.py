@@ -78,16 +78,19 @@ class Codec:
         return header + payload
 
     def decode(self, datagram: Bytes) -> tuple[int, int, int, Message] | None:
-        """Who sent it, in which incarnation, on which lane, and what; None if it is refused."""
+        """Who sent it, in which incarnation, on which lane, and what; None: it goes no further."""
         try:
             magic, kind, key_id, src, boot, counter = HEADER.unpack_from(datagram)
         except struct.error:
             return self.refuse("too short")
         if magic != MAGIC or kind >> 4 != VERSION or src == 0:
             return self.refuse("not a ringcast frame of this version")
-        if src == self._src and boot < self._boot:
-            # Replayed or late. Passed on, it would look like somebody else with our id.
-            return self.refuse("frame of an earlier incarnation")
+        if src == self._src:
+            if boot == self._boot:
+                return None  # a multicast of ours came back
+            if boot < self._boot:
+                # Replayed or late. Passed on, it would look like somebody else with our id.
+                return self.refuse("frame of an earlier incarnation")
         if self._opener:
             header = datagram[: HEADER.size]
             opened = self._opener.open(key_id, src, boot, counter, datagram[HEADER.size :], header)
