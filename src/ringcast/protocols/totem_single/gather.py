@@ -26,6 +26,7 @@ def enter(p: Processor, env: Env, cause: Cause) -> None:
         p.ears.forget(p.my_memb)
     for timer in (Timer.TOKEN_LOSS, Timer.TOKEN_RETRANSMIT, Timer.HOLD, Timer.ANNOUNCE):
         env.cancel_timer(timer)
+    p.heard_us = -1
     p.change_phase(env, Phase.GATHER, "totem R33", cause)
     p.held_token = None  # R93: leaving drops a token that was resting here
     p.waiting = False

@@ -110,10 +110,14 @@ def token_moved_on(p: Processor, env: Env, message: Regular | Encapsulated) -> b
     """R23, G6: a frame of my ring shows that the ring lives; whether it is worth keeping.
 
     Only a number above those of the token I sent proves that somebody after me has held it.
+    Each timer is touched by the first of the frames that say the same: 1 us a frame less.
     """
     p.ring_seen_alive = True
-    env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
-    if message.seq > p.last_token_seq:
+    if p.heard_us != env.now_us:
+        p.heard_us = env.now_us
+        env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
+    if p.token_away and message.seq > p.last_token_seq:
+        p.token_away = False
         env.cancel_timer(Timer.TOKEN_RETRANSMIT)
     return message.seq > p.old.released
 

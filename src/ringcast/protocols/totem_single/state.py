@@ -166,6 +166,8 @@ class Processor(Machine):
         self.my_signature: Entry | None = None  # my entry in the Commit token (R49)
         self.my_token_seq = 0
         self.last_sent: tuple[NodeId, Token | CommitToken]  # the token as passed on, for R25
+        self.token_away = False  # passed on, and nothing yet shows that it arrived (R23)
+        self.heard_us = -1  # when a frame of my ring last set the token loss timer (R23)
         self.held_token: Token | None = None  # R92
         self.last_aru_seen = 0
         self.my_aru_count = 0

@@ -129,6 +129,7 @@ def forward(p: Processor, env: Env, token: Token | CommitToken, memb: tuple[Node
     """R19, R20: pass the token on, remember it for R25, and expect it back."""
     p.my_rotation_count += 1
     p.last_sent = (p.successor(memb), token)
+    p.token_away = True
     env.send(*p.last_sent)
     env.set_timer(Timer.TOKEN_RETRANSMIT, p.config.token_retransmit_us)
     env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
