@@ -1,0 +1,91 @@
+"""Bodies leave in envelopes: in order, none lost or doubled, filled but not over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringcast.api import envelope
+from ringcast.api.envelope import Data, Enter, Envelope
+from ringcast.api.events import Position
+from ringcast.api.outgoing import ENVELOPE_BYTES, Item, Outgoing
+from ringcast.core.ids import Level, ViewId
+
+
+class Machine:
+    """Takes what it is given."""
+
+    stopped = None
+    ready = True
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[Envelope, Level]] = []
+
+    def submit(self, bodies: tuple[bytes, ...], level: Level) -> None:
+        self.taken += [(envelope.decode(body), level) for body in bodies]
+
+
+SIZES = st.sampled_from([0, 1, 31, 32, 255, 256, 5_000, 20_000, ENVELOPE_BYTES, 100_000])
+CALLS = st.tuples(
+    st.sampled_from(["a", "b"]),
+    st.sampled_from([Level.AGREED, Level.SAFE]),
+    st.lists(SIZES, min_size=1, max_size=12),
+)
+
+
+@given(st.lists(CALLS, max_size=12), st.sampled_from([300, 1_372, 60_000]))
+def test_envelopes_hold_all_bodies_in_order(calls: list[Any], budget: int) -> None:
+    async def main() -> None:
+        machine = Machine()
+        outgoing = Outgoing(machine, budget)  # type: ignore[arg-type]
+        wanted: list[tuple[str, Level, bytes]] = []
+        waiting: list[tuple[asyncio.Future[Position], int]] = []
+        for number, (group, level, sizes) in enumerate(calls):
+            bodies = tuple(number.to_bytes(4, "big") + bytes(size) for size in sizes)
+            done = asyncio.get_running_loop().create_future()
+            outgoing.put(Item(group, level, bodies, done))
+            wanted += [(group, level, body) for body in bodies]
+            waiting.append((done, len(wanted)))
+        outgoing.flush()
+        found: list[tuple[str, Level, bytes]] = []
+        before = 0
+        most = max(budget, ENVELOPE_BYTES)
+        for number, (word, level) in enumerate(machine.taken, 1):
+            assert type(word) is Data
+            found += [(word.group, level, body) for body in word.bodies]
+            assert len(envelope.encode(word)) <= most or len(word.bodies) == 1
+            outgoing.delivered(number, Position(ViewId(8, 1), number))
+            for done, upto in waiting:
+                assert done.done() == (upto <= len(found))
+                if before < upto <= len(found):
+                    assert done.result().index == upto - before - 1
+            before = len(found)
+        assert found == wanted
+        assert outgoing.idle
+        assert not outgoing.full
+
+    asyncio.run(main())
+
+
+def test_small_bodies_of_one_turn_share_envelopes_and_words_keep_their_place() -> None:
+    async def main() -> None:
+        machine = Machine()
+        outgoing = Outgoing(machine, 1_372)  # type: ignore[arg-type]
+        outgoing.put(Item("a", Level.AGREED, (b"x" * 64,) * 300))
+        outgoing.put(Item("a", Level.AGREED, (b"x" * 64,) * 300))
+        outgoing.put(Item("b", Level.AGREED, (), word=Enter("b")))
+        outgoing.put(Item("a", Level.AGREED, (b"y",)))
+        outgoing.put_first(Item("c", Level.AGREED, (), word=Enter("c")))
+        outgoing.flush()
+        words = [word for word, _ in machine.taken]
+        assert words == [
+            Enter("c"),
+            Data("a", (b"x" * 64,) * 600),
+            Enter("b"),
+            Data("a", (b"y",)),
+        ]
+
+    asyncio.run(main())
