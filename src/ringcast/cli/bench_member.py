@@ -22,7 +22,7 @@ from ringcast.api.node import Node
 from ringcast.cli.node import loop_factory
 from ringcast.core.ids import Level, NodeId, ViewId
 
-POOL_BYTES = 4 * 2**20
+POOL_BYTES = 2**19
 POOL_MESSAGES = 2**16
 """A sender's messages repeat after so many, or so many bytes."""
 
@@ -92,7 +92,7 @@ class Pool:
     """
 
     def __init__(self, sender: NodeId, size: int) -> None:
-        self.period = max(64, min(POOL_MESSAGES, POOL_BYTES // size))
+        self.period = max(16, min(POOL_MESSAGES, POOL_BYTES // size))
         cycle = [self._body(sender, number, size) for number in range(self.period)]
         self._twice = tuple(cycle) * 2
 
@@ -264,10 +264,18 @@ def say(word: Word) -> None:
     sys.stdout.buffer.flush()
 
 
+async def begin(orders: asyncio.StreamReader) -> float:
+    """When to begin; a parent that has gone ends this process wherever it is."""
+    line = await orders.readline()
+    if not line:
+        raise EOFError("the parent has gone")
+    return float(line)
+
+
 async def work(task: Task) -> None:
     """Be a member from the first word to the last."""
-    loop = asyncio.get_running_loop()
     orders = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     pools = {id: Pool(id, task.size) for id in range(1, task.senders + 1)}
     meter = Meter(task, pools)
@@ -277,9 +285,10 @@ async def work(task: Task) -> None:
         asyncio.TaskGroup() as tasks,
     ):
         reading = tasks.create_task(meter.read(group))
+        order = tasks.create_task(begin(orders))
         await meter.complete.wait()
         say(Ready())
-        begin_s = float(await orders.readline())
+        begin_s = await order
         start_s = begin_s + task.warm_s
         end_s = start_s + task.seconds
         meter.begin(start_s, end_s)
