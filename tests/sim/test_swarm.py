@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ringcast.core.trace import Submit, TraceEvent
 from ringcast.sim.batch import Summary
-from ringcast.sim.run import RunResult, run
+from ringcast.sim.run import RunResult, prepare, run
 from ringcast.sim.runfile import load
 from ringcast.sim.swarm import KINDS, draw
 
@@ -55,6 +56,21 @@ def test_every_kind_of_fault_is_drawn() -> None:
         "Burst", "Crash", "Cut", "Drift", "Drop", "Heal", "Leave", "Link", "Loss", "Mend",
         "Partition", "Pause", "Restart", "Resume", "StorageFail", "Torn",
     }  # fmt: skip
+
+
+def test_wires_that_take_time_and_large_messages_are_drawn() -> None:
+    specs = [draw(seed) for seed in SEEDS]
+    models = [prepare(spec).model for spec in specs]
+    assert 10 < sum(model.shared for model in models) < 40
+    assert 10 < sum(bool(model.link.bandwidth_bps) and not model.shared for model in models) < 40
+    assert 30 < sum(bool(spec.config["merge_backoff_us"]) for spec in specs) < 90
+    large = [spec for spec in specs if any(w.sizes[-1].high > 100_000 for w in spec.workload)]
+    assert len(large) >= 3
+    seen: list[TraceEvent] = []
+    for spec in large:
+        run(spec, [seen.append])
+    sizes = [size for event in seen if isinstance(event, Submit) for size in event.sizes]
+    assert max(sizes) > 500_000
 
 
 def test_every_kind_of_fault_takes_effect() -> None:

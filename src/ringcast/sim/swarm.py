@@ -15,6 +15,8 @@ from itertools import chain
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from ringcast.core.ids import NodeId
 from ringcast.sim.faults import (
     Burst,
@@ -63,17 +65,20 @@ def draw(seed: int, protocol: str = "totem", nodes: int | None = None) -> RunSpe
     hop_us = stream("hop").choice((200, 400, 800))
     unit_us = (8 + 4 * n) * hop_us
     """A handful of token rotations: the measure for timeouts and for how long faults last."""
-    model = draw_network(stream("network"), hop_us)
     duration_us = unit_us * stream("duration").randint(6, 16)
+    large = draw_large(stream("large"), n, duration_us)
     tune = SETTINGS.get(protocol)
+    config = tune(stream, n, unit_us, bool(large)) if tune else {}
+    model = draw_network(stream("network"), hop_us)
+    model = draw_medium(stream("medium"), model, config, unit_us)
     return RunSpec(
         protocol=protocol,
         nodes=n,
         seed=seed,
         duration_us=duration_us,
         network=model,
-        config=tune(stream("config"), n, unit_us) if tune else {},
-        workload=draw_workload(stream("workload"), n, unit_us),
+        config=config,
+        workload=draw_workload(stream("workload"), n, unit_us) + large,
         faults=in_order(
             draw_faults(stream("faults"), n, model, duration_us, unit_us),
             draw_leaves(stream("leaves"), n, duration_us, unit_us),
@@ -110,6 +115,32 @@ def draw_network(rng: Random, hop_us: int) -> NetworkModel:
     return NetworkModel(link=link, cpu=cpu, receive_buffer=rng.choice((20, 200, 2000)))
 
 
+def draw_medium(
+    rng: Random, model: NetworkModel, config: Mapping[str, Any], unit_us: int
+) -> NetworkModel:
+    """In one seed of four, wires that take time: one for each link, or one for all.
+
+    They carry all that a ring may send in one rotation, and all that is said while one is formed,
+    several times in the unit of time; or else no timeout would be long enough.
+    """
+    share, shared = rng.choice((5, 10, 30)), rng.random() < 0.5
+    if rng.random() > 0.25:
+        return model
+    rotation_bytes = config.get("window_size", 50) * config.get("max_packet", 1460)
+    bandwidth_bps = share * max(rotation_bytes, 70_000) * 8_000_000 // unit_us
+    link = replace(model.link, bandwidth_bps=bandwidth_bps, queue_us=unit_us)
+    return replace(model, link=link, shared=shared, overhead_bytes=66)
+
+
+def draw_large(rng: Random, n: int, duration_us: int) -> tuple[Workload, ...]:
+    """In one seed of thirty, somebody sends messages of 200 kB to 1 MB, one or a few."""
+    if rng.random() > 1 / 30:
+        return ()
+    common: dict[str, Any] = {"senders": (_node(rng, n),), "safe": rng.choice((0.0, 1.0))}
+    every_us = duration_us // rng.randint(1, 3)
+    return (Bursts(messages=1, every_us=every_us, sizes=(Sizes(200_000, 1_000_000),), **common),)
+
+
 def draw_workload(rng: Random, n: int, unit_us: int) -> tuple[Workload, ...]:
     """One or two kinds of load; now and then none."""
     most = rng.choice((0, 40, 400, 400, 3000, 20_000))
@@ -130,12 +161,17 @@ def draw_workload(rng: Random, n: int, unit_us: int) -> tuple[Workload, ...]:
     return tuple(chosen[: rng.choice((0, 1, 1, 1, 1, 2))])
 
 
-def _totem(rng: Random, n: int, unit_us: int) -> dict[str, Any]:
+Stream = Callable[[str], Random]
+"""The random stream of a topic."""
+
+
+def _totem(stream: Stream, n: int, unit_us: int, large: bool) -> dict[str, Any]:
     """Settings of the Totem single ring, in unusual but legal combinations."""
+    rng = stream("config")
     each_time = rng.choice((1, 3, 10, 30))
     consensus_us = rng.choice((unit_us // 2, unit_us))
     queue = rng.choice((20, 60))
-    return {
+    settings: dict[str, Any] = {
         "token_loss_us": unit_us,
         "token_retransmit_us": unit_us // rng.choice((3, 5)),
         "join_us": consensus_us // rng.choice((3, 5)),
@@ -157,12 +193,16 @@ def _totem(rng: Random, n: int, unit_us: int) -> dict[str, Any]:
         "max_queue": queue,
         "min_queue": queue * 3 // 4,
         "mutual": rng.random() < 0.75,
+        "merge_backoff_us": stream("backoff").choice((0, 0, 0, unit_us // 64, unit_us // 16)),
     }
+    if large:  # through in some rotations, of which the bound on progress has a hundred
+        settings |= {"each_time": 30, "window_size": 100, "min_window": 10, "max_packet": 9000}
+    return settings
 
 
-SETTINGS: Mapping[str, Callable[[Random, int, int], dict[str, Any]]] = {"totem": _totem}
-"""How to draw the settings of a protocol from a stream, a number of processors and a unit of
-time; a protocol that is not here runs with its default profile."""
+SETTINGS: Mapping[str, Callable[[Stream, int, int, bool], dict[str, Any]]] = {"totem": _totem}
+"""How to draw the settings of a protocol from its streams, a number of processors, a unit of time
+and whether there are large messages; a protocol that is not here has its default profile."""
 
 
 def draw_faults(
