@@ -225,6 +225,19 @@ def test_no_tag_is_invented() -> None:
         assert not unknown, f"{name_of(path)}: {sorted(unknown)}"
 
 
+def test_every_extension_is_explained() -> None:
+    """``ext`` marks what the source does not say: docs/errata.md and the package's page list it."""
+    package = SRC / "protocols" / "totem_single"
+    source = "".join(path.read_text("utf-8") for path in sorted(package.glob("[!_]*.py")))
+    extensions = set(re.findall(r"\b([RG]\d+) ext\b", source))
+    beyond = (package / "__init__.py").read_text("utf-8").partition("\nBeyond")[2]
+    listed = re.findall(r"^ +([RG]\d+) ", beyond.partition('"""')[0], re.MULTILINE)
+    assert sorted(extensions, key=number) == sorted(listed, key=number)
+    found = (ROOT / "docs" / "errata.md").read_text("utf-8").partition("## Totem single-ring")[0]
+    explained = set(re.findall(r"\b([RG]\d+) ext\b", found))
+    assert not sorted(extensions - explained, key=number)
+
+
 def test_ranges_of_tags_are_read() -> None:
     assert tags("R37-R39 and R5") == {"R37", "R38", "R39", "R5"}
     assert tags("R1 .. R3, G7") == {"R1", "R2", "R3", "G7"}

@@ -118,6 +118,13 @@ def test_r38_a_join_with_smaller_sets_changes_nothing(bench: Bench) -> None:
     assert bench[2].my_last[3].rotation_count == 5
 
 
+def test_r38_ext_a_late_smaller_join_takes_back_no_consent(bench: Bench) -> None:
+    """R38 ext: a Join that was overtaken says what its sender wanted earlier."""
+    bench.receive(2, bench.join(3, (1, 2, 3)), src=3)
+    bench.receive(2, bench.join(3, (2, 3)), src=3)
+    assert "consensus" in cancelled(bench.receive(2, bench.join(1, (1, 2, 3)), src=1))
+
+
 def test_r39_a_join_of_a_failed_processor_is_ignored() -> None:
     """F4.6, §4.2: what it says does not count any more."""
     bench = Bench().to_ring().to_gather(2)

@@ -240,6 +240,15 @@ def test_r89_a_rotation_stays_within_the_window(n: int, min_each: int, over: int
     assert max(spans) <= 20 + over
 
 
+@pytest.mark.parametrize("n", [3, 7])
+def test_r89_an_adaptive_window_stays_within_max_window(n: int) -> None:
+    """R89 ext: each processor's window is its own, and the largest allowed bounds a rotation."""
+    settings = {"adaptive": True, "min_window": 10, "max_window": 40, "each_time": 20}
+    sizes = [size for rotation in saturate(12, n, **settings) for size in rotation]
+    spans = [sum(sizes[i : i + n]) for i in range(len(sizes) - n + 1)]
+    assert 20 + n - 1 < max(spans) <= 40 + n - 1
+
+
 def test_r90_another_window_is_reported() -> None:
     """R90: the window is one for the whole ring; Joins carry it so that a slip is seen."""
     bench = Bench().to_ring().to_gather(2)

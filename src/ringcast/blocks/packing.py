@@ -141,7 +141,7 @@ class Outbox:
 
 
 MOST_SENDERS = 255
-"""Senders whose large messages are put together at the same time: the members of a ring."""
+"""Senders whose large messages are put together at the same time: no ring has more members."""
 
 
 class Pieces:

@@ -10,8 +10,18 @@ Model     Asynchronous processors with unique permanent ids in one broadcast dom
 Rules     R1-R100 and the resolutions G1-G39: docs/rules-totem.md lists rule, handler and test.
 Phases    operational.py, gather.py, commit.py, recovery.py; install.py is the step between two
           configurations, tokens.py what a visit of the token does, delivery.py R24, flow.py §4.4.
-Beyond    R12 ext (a request is left to another holder), R43 ext (hearing.py: members that all
-          hear each other), the adaptive window (flow.py).
+Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
+          R7  excluded by all others, wait for the Consensus timeout before being a ring of one
+          R9  a ring of one broadcasts nothing
+          R12 a request that was answered in vain is left to another holder
+          R26 a member that leaves on purpose says so (leave.py)
+          R30 an outsider's Join that excludes a member of the ring does not end it
+          R38 a late, smaller Join does not take back a consent
+          R43 members are those that all hear each other (hearing.py)
+          R44 consensus needs that all are known to hear each other
+          R90 the window follows loss and rotation time, for each processor (flow.py)
+          R95 the backoff is for the victims of R46 too
+          G38 guards against processors that lost their stable storage
 """
 
 from ringcast.core.registry import Sheet, register

@@ -26,7 +26,10 @@ def next_retrans_round(token: Token, last_retrans: int, retransmitted: int) -> i
 
 
 def next_window(config: Config, window: int, token: Token, used: int, rotation_us: int) -> int:
-    """The adaptive window: beyond the paper, which fixes it (R90).
+    """The adaptive window: beyond the paper, which fixes it (R90 ext).
+
+    Each processor has its own, within min_window and max_window; a rotation stays within the
+    largest.
 
     Loss shows as retransmissions in the last rotation, slow receivers as a long rotation; either
     shrinks the window by an eighth. A rotation that used most of the window without loss lets it

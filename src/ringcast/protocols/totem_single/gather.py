@@ -113,7 +113,7 @@ def merge(p: Processor, env: Env, join: Join) -> bool:
         env.drop("totem R4", "more candidates than a ring may have")
         return False
     if proc_set <= p.my_proc_set and fail_set <= p.my_fail_set:
-        if not agrees(p, q):  # a late smaller Join does not take back q's consent
+        if not agrees(p, q):  # R38 ext: a late smaller Join does not take back q's consent
             p.my_last[q] = join
         return False  # R37, R38
     p.my_last[q] = join
@@ -207,7 +207,7 @@ def drop_slowest(p: Processor, env: Env) -> None:
     victim = min(p.candidates, key=rotation_count)  # min takes the first of equals
     env.note("totem R46", "victim", f"{victim} saw the fewest tokens of the last attempt")
     for q in p.candidates if victim == p.me else (victim,):
-        shun(p, env, q)
+        shun(p, env, q)  # R95 ext: else, with only unicast dead, the ring re-forms for ever
     if victim == p.me:
         p.my_fail_set = p.my_proc_set - {p.me}
         commit.start(p, env)  # R8
