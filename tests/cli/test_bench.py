@@ -15,7 +15,7 @@ import pytest
 from ringcast.api.events import Batch, Position
 from ringcast.cli import bench, bridge
 from ringcast.cli.bench_member import Meter, Pool, Task
-from ringcast.cli.bench_run import Trial, packet
+from ringcast.cli.bench_run import Trial, settings
 from ringcast.core.ids import Level, ViewId
 
 LIVE = [sys.executable, "-m", "ringcast.cli", "bench", "live"]
@@ -165,6 +165,7 @@ def test_the_checker_tells_gaps_swaps_and_orders_apart() -> None:
     assert check(*right).order != check(right[1], right[0], right[2]).order
 
 
-def test_a_trial_is_one_of_ours() -> None:
-    assert packet(Trial()) > 60_000
-    assert packet(Trial(namespaces=True)) + 16 + 28 == 1500
+def test_frames_are_as_large_as_the_path_takes() -> None:
+    assert settings(Trial())["max_packet"] > 60_000
+    assert settings(Trial(namespaces=True))["max_packet"] + 16 + 28 == 1500
+    assert settings(Trial(namespaces=True, settings={"each_time": 3}))["each_time"] == 3

@@ -10,7 +10,7 @@ import typer
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.cli import bridge
-from ringcast.cli.bench_run import MOST_FRAME, Failed, Figures, Trial, packet, run
+from ringcast.cli.bench_run import MOST_FRAME, Failed, Figures, Trial, run, settings
 from ringcast.cli.members import LOOPBACK
 from ringcast.cli.options import OK, VIOLATED, fail
 from ringcast.cli.output import as_json, say
@@ -132,23 +132,20 @@ def check(trial: Trial) -> None:
     """Refuse what the members would refuse, before anything is started."""
     try:
         sheet = protocol(trial.protocol)
-        settings = (
-            NodeConfig(
-                id=1,
-                bind=f"{LOOPBACK}:1",
-                peers=(f"1@{LOOPBACK}:1",),
-                state_dir="none",
-                protocol=trial.protocol,
-                profile=trial.profile,
-                settings={"max_packet": packet(trial), **trial.settings},
-            )
-            .check()
-            .protocol_config
+        config = NodeConfig(
+            id=1,
+            bind=f"{LOOPBACK}:1",
+            peers=(f"1@{LOOPBACK}:1",),
+            state_dir="none",
+            protocol=trial.protocol,
+            profile=trial.profile,
+            settings=settings(trial),
         )
+        largest = config.check().protocol_config.max_message - 2**16
     except (LookupError, ConfigError) as error:
         fail(str(error))
-    if trial.size > settings.max_message - 2**16:
-        fail(f"--size {trial.size}: {sheet.name} takes {settings.max_message - 2**16} at most")
+    if trial.size > largest:
+        fail(f"--size {trial.size}: {sheet.name} takes {largest} at most")
 
 
 def show(result: Figures) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import selectors
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,10 @@ from ringcast.cli.bridge import HEADERS, Bridge
 from ringcast.cli.members import LOOPBACK, free_ports
 from ringcast.core.ids import Level, NodeId
 from ringcast.runtime import keys as key_file
+from ringcast.runtime.config import RECEIVE_BUFFER
 from ringcast.runtime.keys import TAG_BYTES
+from ringcast.runtime.segments import MOST_IN_RUN
+from ringcast.runtime.udp import enlarge
 
 PATIENCE_S = 30.0
 """Longest wait for the ring to form, and for results after the end of the window."""
@@ -29,6 +33,9 @@ LEAD_S = 0.2
 
 MOST_FRAME = 65_000
 """Largest datagram, on loopback too: a message of 60 KB fits in one."""
+
+VISIT_BYTES = 2**19
+"""What a member sends in one visit of the token, at most."""
 
 FLIGHT_BYTES = 2 * 2**20
 FLIGHT = (4, 8192)
@@ -229,7 +236,7 @@ def prepare(trial: Trial, network: Bridge | None, folder: Path) -> Iterator[Task
             "insecure": not trial.keys,
             "protocol": trial.protocol,
             "profile": trial.profile,
-            "settings": {"max_packet": packet(trial), **trial.settings},
+            "settings": settings(trial),
         }
         if trial.keys:
             node["key_file"] = str(folder / "group.key")
@@ -248,10 +255,23 @@ def prepare(trial: Trial, network: Bridge | None, folder: Path) -> Iterator[Task
         )
 
 
-def packet(trial: Trial) -> int:
-    """The protocol's ``max_packet`` for the largest datagram wanted."""
+def settings(trial: Trial) -> dict[str, Any]:
+    """Settings of the protocol for speed: the largest frames that the path takes, and as many a
+    visit as one system call sends, as long as the receivers' buffers hold what all members may
+    send in a rotation."""
     path = trial.mtu - HEADERS if trial.namespaces else MOST_FRAME
-    return (trial.frame or min(path, MOST_FRAME)) - TAG_BYTES
+    packet = (trial.frame or min(path, MOST_FRAME)) - TAG_BYTES
+    visit_bytes = min(VISIT_BYTES, buffer_granted() // 2 // trial.nodes)
+    visit = max(1, min(MOST_IN_RUN, visit_bytes // packet))
+    speed = {"max_packet": packet, "each_time": visit, "window_size": visit * trial.nodes}
+    return speed | trial.settings
+
+
+def buffer_granted() -> int:
+    """What the system gives a node that asks for the usual receive buffer."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        enlarge(probe, RECEIVE_BUFFER)
+        return probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
 
 def figures(trial: Trial, shares: list[Share]) -> Figures:

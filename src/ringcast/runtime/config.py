@@ -15,6 +15,8 @@ from ringcast.runtime.address import Address
 from ringcast.runtime.errors import ConfigError
 from ringcast.runtime.wire import OVERHEAD
 
+RECEIVE_BUFFER = 8 * 2**20
+
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One node. Only ``id``, ``bind``, ``state_dir`` and a way to find the others are needed."""
@@ -43,7 +45,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Where to record what happens, for ``verify`` and reports; empty: nowhere."""
     fault_file: str = ""
     """For tests: a file that says which frames to lose."""
-    receive_buffer: Annotated[int, msgspec.Meta(ge=0)] = 8 * 2**20
+    receive_buffer: Annotated[int, msgspec.Meta(ge=0)] = RECEIVE_BUFFER
     """Socket receive buffer in bytes (the system may grant less)."""
     protocol: str = "totem"
     profile: str = ""
