@@ -189,11 +189,11 @@ class Udp:
         decode = codec.decode
 
         def drain() -> None:
-            before()
             tokens: list[tuple[NodeId, int, Message]] = []
             count = 0
             for intake in intakes:
                 while count < MOST_AT_ONCE:
+                    before()  # a pause may fall between any two reads
                     try:
                         datagrams = intake.receive()
                     except BlockingIOError:
