@@ -1,0 +1,375 @@
+"""Ours beside corosync, PySyncObj and the raw limit of Python's sockets, in one interleaved run.
+
+``compare.py --all`` takes about ten minutes, writes ``bench/results/live.json`` and
+``live.png``, and the tables of ``docs/performance.md``. ``--quick`` takes a minute and writes
+nothing. Needs root (network namespaces) and the packages corosync, libcpg-dev and gcc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import corosync
+import pso
+import raw
+from corosync import Corosync
+from record import RESULTS, spread, table, write
+
+from ringcast.cli import bridge
+from ringcast.cli.bench_run import Figures, Trial, run
+from ringcast.cli.bridge import Bridge
+
+SIZES = (64, 1024, 8192, 60_000)
+RATE = 400
+MEMBERS = (2, 3, 4, 6, 8, 10, 12)
+OVERHEAD = 60
+"""Bytes our frame of one message of 1 KiB has besides it: what the raw limit must carry too."""
+
+JUMBO = 9000
+COROSYNC_JUMBO = "netmtu: 8192"
+TOKEN_MS = 100
+COROSYNC_100 = (
+    f"token: {TOKEN_MS}\n    token_coefficient: 0\n    token_retransmits_before_loss_const: 2"
+)
+"""corosync refuses so short a timeout with more retransmissions."""
+
+OURS_100 = {
+    "token_loss_us": TOKEN_MS * 1000,
+    "token_retransmit_us": 20_000,
+    "join_us": 5_000,
+    "consensus_us": 20_000,
+}
+PSO_TRIES = 5
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A ratio that was promised. The names are those of what was measured."""
+
+    title: str
+    over: str
+    under: str
+    must: float
+    aim: float
+    less: bool = False
+    """Whether lower is better."""
+
+    def meets(self, value: float, bound: float) -> bool:
+        """Whether a ratio is as good as a bound."""
+        return value <= bound if self.less else value >= bound
+
+
+def rows(n: int) -> list[Row]:
+    """What must hold for ``n`` members."""
+    return [
+        Row("64 B messages/s over corosync", f"ours 64 {n}", f"corosync 64 {n}", 8, 14),
+        Row("1024 B over corosync, 1400 B frames", f"ours 1024 {n}", f"corosync 1024 {n}", 1, 1.5),
+        Row("1024 B over corosync, 8 KiB frames", f"ours jumbo {n}", f"corosync 1024 {n}", 2, 3),
+        Row("the same, corosync with 8 KiB too", f"ours jumbo {n}", f"corosync jumbo {n}", 2, 3),
+        Row("8 KiB, MB/s over corosync", f"ours 8192 {n}", f"corosync 8192 {n}", 1, 2),
+        Row("60 KB, MB/s over corosync", f"ours 60000 {n}", f"corosync 60000 {n}", 1, 2),
+        Row(
+            "frames/s over the raw limit, 1 KiB, multicast",
+            f"ours frames {n}",
+            f"raw multicast {n}",
+            0.6,
+            0.85,
+        ),
+        Row(
+            "frames/s over the raw limit, 1 KiB, unicast",
+            f"ours frames unicast {n}",
+            f"raw unicast {n}",
+            0.6,
+            0.85,
+        ),
+        Row("64 B over PySyncObj, loopback", f"ours loopback {n}", f"PySyncObj {n}", 8, 20),
+        Row(
+            f"p50 latency at {RATE} messages/s over corosync's",
+            f"ours p50 {n}",
+            f"corosync p50 {n}",
+            1.5,
+            1.0,
+            less=True,
+        ),
+        Row("an idle ring, share of a core", f"ours idle {n}", "", 0.05, 0.05, less=True),
+        Row(
+            f"silence after kill -9, token timeout {TOKEN_MS} ms, over corosync's",
+            f"ours gap {n}",
+            f"corosync gap {n}",
+            1.0,
+            0.5,
+            less=True,
+        ),
+        Row("1 KiB with keys over without", f"ours keys {n}", f"ours 1024 {n}", 0.6, 0.85),
+    ]
+
+
+class Book:
+    """Everything measured, by name; values of one round have the same place in their lists."""
+
+    def __init__(self, seconds: float, wanted: set[str]) -> None:
+        self.seconds = seconds
+        self.wanted = wanted
+        self.values: dict[str, list[float]] = {}
+        self.began_s = time.monotonic()
+
+    def note(self, name: str, value: float) -> None:
+        """One value, said at once."""
+        self.values.setdefault(name, []).append(value)
+        print(f"{time.monotonic() - self.began_s:6.0f} s  {name:<24} {value:,.2f}", flush=True)
+
+    def trial(self, nodes: int, size: int = 1024, **more: Any) -> Trial:
+        """A measurement over the bridge, with multicast."""
+        usual: dict[str, Any] = {
+            "nodes": nodes,
+            "size": size,
+            "seconds": self.seconds,
+            "warm_s": 0.5,
+            "namespaces": True,
+            "multicast": True,
+        }
+        return Trial(**usual | more)
+
+
+def sound(figures: Figures) -> Figures:
+    """A measurement in which the order did not break."""
+    if figures.lost or figures.reordered:
+        raise RuntimeError(f"lost {figures.lost}, out of order {figures.reordered}")
+    return figures
+
+
+def throughput(book: Book, n: int, network: Bridge, peer: Corosync) -> None:
+    """Every size, ours and corosync's in turn; then frames against the raw limit, and keys."""
+    for size in SIZES:
+        trial = book.trial(n, size)
+        ours = sound(run(trial, network))
+        book.note(f"ours {size} {n}", ours.messages_per_s)
+        if size == 1024:
+            book.note(f"ours frames {n}", ours.frames_per_s)
+        book.note(f"corosync {size} {n}", sound(peer.run(trial)).messages_per_s)
+    keys = sound(run(book.trial(n, keys=True), network))
+    book.note(f"ours keys {n}", keys.messages_per_s)
+    frame = 1024 + OVERHEAD
+    for way, multicast in (("multicast", True), ("unicast", False)):
+        limit = raw.limit(n - 1, frame, book.seconds, multicast, network)
+        book.note(f"raw {way} {n}", limit["frames_per_s"])
+    unicast = sound(run(book.trial(n, multicast=False), network))
+    book.note(f"ours frames unicast {n}", unicast.frames_per_s)
+
+
+def latency(book: Book, n: int, network: Bridge, peer: Corosync) -> None:
+    """From send to own delivery at a rate that both carry easily; and the ring at rest."""
+    trial = book.trial(n, 64, rate=RATE, seconds=2 * book.seconds)
+    for name, figures in (("ours", run(trial, network)), ("corosync", peer.run(trial))):
+        assert sound(figures).latency_ms is not None
+        book.note(f"{name} p50 {n}", figures.latency_ms.p50)  # type: ignore[union-attr]
+    idle = run(book.trial(n, senders=0, seconds=2 * book.seconds), network)
+    book.note(f"ours idle {n}", idle.cpu_s / idle.seconds)
+
+
+def jumbo(book: Book, n: int) -> None:
+    """Frames of 8 KiB."""
+    with Bridge(n, JUMBO) as network, Corosync(network, n, COROSYNC_JUMBO) as peer:
+        trial = book.trial(n, frame=8192, mtu=JUMBO)
+        book.note(f"ours jumbo {n}", sound(run(trial, network)).messages_per_s)
+        book.note(f"corosync jumbo {n}", sound(peer.run(trial)).messages_per_s)
+
+
+def failover(book: Book, n: int, network: Bridge) -> None:
+    """One member killed under load: the longest silence at the others."""
+    trial = book.trial(n, 64, rate=RATE * n, seconds=2.0, kill=True, settings=OURS_100)
+    book.note(f"ours gap {n}", run(trial, network).gap_ms)
+    with Corosync(network, n, COROSYNC_100) as peer:
+        book.note(f"corosync gap {n}", peer.run(trial).gap_ms)
+
+
+def loopback(book: Book, n: int) -> None:
+    """Beside PySyncObj, which uses TCP over loopback."""
+    trial = book.trial(n, 64, namespaces=False, multicast=False)
+    book.note(f"ours loopback {n}", sound(run(trial)).messages_per_s)
+    for _ in range(PSO_TRIES):  # on a busy machine its leader may be deposed, and nothing moves
+        rate = pso.measure(n, 64, 1.0, 2 * book.seconds)["messages_per_s"]
+        if rate:
+            break
+    else:
+        raise RuntimeError("PySyncObj applied nothing; is the machine busy?")
+    book.note(f"PySyncObj {n}", rate)
+
+
+def one_round(book: Book, n: int) -> None:
+    """Everything once, for ``n`` members."""
+    with Bridge(n) as network:
+        if book.wanted & {"throughput", "latency"}:
+            with Corosync(network, n) as peer:
+                for name, measure in (("throughput", throughput), ("latency", latency)):
+                    if name in book.wanted:
+                        measure(book, n, network, peer)
+        if "failover" in book.wanted:
+            failover(book, n, network)
+    if "throughput" in book.wanted:
+        jumbo(book, n)
+    if "loopback" in book.wanted:
+        loopback(book, n)
+
+
+def members(book: Book) -> None:
+    """Throughput against the number of members."""
+    for n in MEMBERS:
+        with Bridge(n) as network:
+            for size in (64, 1024):
+                figures = sound(run(book.trial(n, size), network))
+                book.note(f"members {size} {n}", figures.messages_per_s)
+
+
+def judged(book: Book, counts: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Each promise with the median of its ratios, one a round, and their spread."""
+    found = []
+    for n in counts:
+        for row in rows(n):
+            over = book.values.get(row.over)
+            under = book.values.get(row.under) if row.under else [1.0] * len(over or ())
+            if not over or not under:
+                continue
+            ratios = [a / b for a, b in zip(over, under, strict=True)]
+            value = median(ratios)
+            found.append(
+                {
+                    "members": n,
+                    "what": row.title,
+                    "ours": spread(over),
+                    "other": spread(under) if row.under else None,
+                    "ratio": spread(ratios),
+                    "must": row.must,
+                    "aim": row.aim,
+                    "met": "aim" if row.meets(value, row.aim)
+                    else "must" if row.meets(value, row.must) else "no",
+                }
+            )  # fmt: skip
+    return found
+
+
+def figure(value: float) -> str:
+    """A value for people: three digits that matter."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def ratio_table(found: list[dict[str, Any]]) -> str:
+    """The promises and what came of them."""
+    lines = []
+    for each in found:
+        ratio = each["ratio"]
+        other = each["other"]
+        lines.append(
+            (
+                str(each["members"]),
+                each["what"],
+                figure(each["ours"]["median"]),
+                figure(other["median"]) if other else "",
+                f"{figure(ratio['median'])} ({figure(ratio['least'])} to {figure(ratio['most'])})",
+                f"{each['must']:g}",
+                f"{each['aim']:g}",
+                each["met"],
+            )
+        )
+    head = ("N", "same run, ratio", "ours", "other", "ratio (extremes)", "must", "aim", "met")
+    return table(head, lines)
+
+
+def member_table(book: Book) -> str:
+    """Throughput against N."""
+    lines = [
+        (
+            str(n),
+            *(
+                figure(median(book.values[f"members {size} {n}"]))
+                if f"members {size} {n}" in book.values
+                else ""
+                for size in (64, 1024)
+            ),
+        )
+        for n in MEMBERS
+    ]
+    return table(("members", "64 B, messages/s", "1024 B, messages/s"), lines)
+
+
+def plot(book: Book, file: Path) -> None:
+    """Throughput against N, as a picture."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    chart, axes = pyplot.subplots(1, 2, figsize=(9, 3.2), constrained_layout=True)
+    for axis, size in zip(axes, (64, 1024), strict=True):
+        heights = [median(book.values[f"members {size} {n}"]) for n in MEMBERS]
+        axis.plot(MEMBERS, heights, marker="o")
+        axis.set(title=f"messages of {size} B", xlabel="members", ylabel="messages/s")
+        axis.set_ylim(bottom=0)
+        axis.grid(alpha=0.3)
+    chart.savefig(file, dpi=110)
+
+
+def write_page(name: str, block: str) -> None:
+    """Replace the block of that name in the page about performance."""
+    start, end = f"<!-- {name}: written by bench/live/compare.py -->", f"<!-- end of {name} -->"
+    text = PAGE.read_text("utf-8")
+    before, _, rest = text.partition(start)
+    _, _, after = rest.partition(end)
+    PAGE.write_text(f"{before}{start}\n{block}\n{end}{after}", "utf-8")
+
+
+PARTS: dict[str, str] = {
+    "throughput": "sizes, frames, keys and jumbo frames beside corosync and the raw limit",
+    "latency": "latency at a low rate, and the processor time of an idle ring",
+    "failover": "the silence after kill -9",
+    "loopback": "beside PySyncObj",
+    "members": "throughput against the number of members",
+}
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--all", action="store_true", help="everything, and write the results")
+    choice.add_argument("--quick", action="store_true", help="everything once, three members")
+    for name, text in PARTS.items():
+        choice.add_argument(f"--{name}", action="store_true", help=text)
+    parser.add_argument("--repeats", type=int, help="rounds (5; quick: 1)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a window")
+    asked = parser.parse_args()
+    for why in (bridge.obstacle(), corosync.obstacle(), pso.obstacle()):
+        if why:
+            sys.exit(f"compare.py: {why}")
+    picked = {name for name in PARTS if getattr(asked, name)} or set(PARTS)
+    counts = (3,) if asked.quick else (3, 5)
+    book = Book(asked.seconds, picked)
+    work: list[Callable[[], None]] = [lambda n=n: one_round(book, n) for n in counts]  # type: ignore[misc]
+    for _ in range(asked.repeats or (1 if asked.quick else 5)):
+        for each in work:
+            each()
+    if "members" in picked and not asked.quick:
+        members(book)
+    found = judged(book, counts)
+    print("\n" + ratio_table(found))
+    if asked.all:
+        values = {name: spread(each) for name, each in book.values.items()}
+        file = write("live", {"ratios": found, "measured": values, "seconds": asked.seconds})
+        plot(book, RESULTS / "live.png")
+        write_page("live ratios", ratio_table(found))
+        write_page("live members", member_table(book))
+        print(f"\nwritten to {file.parent.name}/{file.name} and {PAGE.parent.name}/{PAGE.name}")
+
+
+if __name__ == "__main__":
+    main()
