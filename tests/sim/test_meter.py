@@ -21,7 +21,7 @@ from ringcast.core.trace import (
 )
 from ringcast.sim import meter as module
 from ringcast.sim.meter import Latency, Measures, Meter
-from ringcast.sim.model import CpuModel, LinkModel, NetworkModel, Uniform
+from ringcast.sim.model import Constant, CpuModel, LinkModel, NetworkModel, Uniform
 from ringcast.sim.presets import preset
 from ringcast.sim.run import RunSpec, prepare, run
 from ringcast.sim.workload import Bursts, Poisson, Sizes
@@ -222,3 +222,26 @@ def test_a_run_is_measured_only_if_asked() -> None:
 def test_a_run_cannot_be_measured_after_its_end() -> None:
     with pytest.raises(ValueError, match="measure_from_us 2000000 is after the end"):
         prepare(replace(RunSpec(), measure_from_us=2_000_000))
+
+
+def test_rotations_are_measured_within_a_configuration() -> None:
+    meter = Meter(100, 1_000)
+    for t_us in (90, 100, 130, 180):
+        meter.turn(1, t_us)
+    for event in together(1, t_us=200):
+        meter(event)
+    for t_us in (300, 340, 1_000):
+        meter.turn(1, t_us)
+    found = meter.read()
+    assert (found.rotations, found.rotations_us) == (3, 30 + 50 + 40)
+    assert found.rotation_ms == 0.04
+    assert (found + found).rotation_ms == 0.04
+    assert Measures().rotation_ms == 0
+
+
+def test_the_rotation_of_a_ring_is_a_hop_for_each_member() -> None:
+    network = NetworkModel(link=LinkModel(delay=Constant(100)))
+    usual = RunSpec(nodes=5, network=network, config={"hold_us": 0}, settle=False)
+    result = run(replace(usual, measure_from_us=500_000))
+    assert result.measures.rotation_ms == pytest.approx(0.5, rel=0.001)
+    assert result.digest == run(usual).digest  # who looks changes nothing

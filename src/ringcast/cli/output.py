@@ -100,6 +100,7 @@ def figures(measures: Measures) -> dict[str, object]:
         "measured_s": measures.span_us / 1e6,
         "messages_per_s": round(measures.messages_per_s, 3),
         "bytes_per_s": round(measures.bytes_per_s, 3),
+        "rotation_ms": round(measures.rotation_ms, 6) if measures.rotations else None,
         "latency_ms": {
             level: {
                 "messages": found.messages,
@@ -119,6 +120,8 @@ def print_figures(measures: Measures) -> None:
     for level, found in (("agreed", measures.agreed), ("safe", measures.safe)):
         if found.messages:
             told.append(f"{level} in {found.mean_ms:.2f} ms, {found.last_ms:.2f} ms to the last")
+    if measures.rotations:
+        told.append(f"a rotation of the token in {measures.rotation_ms:.2f} ms")
     say(f"measured over {measures.span_us / 1e6:g} s: {'; '.join(told)}")
 
 

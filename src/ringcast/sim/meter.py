@@ -2,17 +2,19 @@
 
 It knows no protocol. A message counts as ordered when its sender gives it a place in the order
 (``Originated``); its latency runs from ``Submit`` to ``Delivered``, and counts once all members of
-the configuration that delivered it first have delivered it.
+the configuration that delivered it first have delivered it. How long the token of a ring takes for
+a rotation is not in the trace: ``Turns`` shows the meter when a processor passes it on.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from ringcast.core.effects import Effect, Send
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import (
     Crashed,
@@ -68,6 +70,15 @@ class Measures(msgspec.Struct, frozen=True):
     """Configurations announced, once for each processor."""
     agreed: Latency = Latency()
     safe: Latency = Latency()
+    rotations: int = 0
+    """From one turn of a processor to its next in the same configuration."""
+    rotations_us: int = 0
+    """Their time, summed."""
+
+    @property
+    def rotation_ms(self) -> float:
+        """The mean rotation time; without rotations, 0."""
+        return self.rotations_us / self.rotations / 1e3 if self.rotations else 0.0
 
     @property
     def messages_per_s(self) -> float:
@@ -87,6 +98,8 @@ class Measures(msgspec.Struct, frozen=True):
             self.views + other.views,
             self.agreed + other.agreed,
             self.safe + other.safe,
+            self.rotations + other.rotations,
+            self.rotations_us + other.rotations_us,
         )
 
 
@@ -119,6 +132,9 @@ class Meter:
         self._members: dict[NodeId, int] = {}
         """How many there are in the configuration of each processor."""
         self._open: dict[tuple[ViewId, int], _Frame] = {}
+        self._turned_us: dict[NodeId, int] = {}
+        """The last turn of each processor in its configuration."""
+        self._rotations = self._rotations_us = 0
         self._on: dict[type, Callable[[Any], None]] = {
             Submit: self._submit,
             Originated: self._originated,
@@ -138,8 +154,25 @@ class Meter:
         """What was measured."""
         sums = zip(self._count, self._each_us, self._last_us, strict=True)
         agreed, safe = [Latency(*each) for each in sums]
-        span_us = self._until_us - self._from_us
-        return Measures(span_us, self._messages, self._bytes, self._views, agreed, safe)
+        return Measures(
+            self._until_us - self._from_us,
+            self._messages,
+            self._bytes,
+            self._views,
+            agreed,
+            safe,
+            self._rotations,
+            self._rotations_us,
+        )
+
+    def turn(self, node: NodeId, t_us: int) -> None:
+        """``node`` had its turn and passes the token on."""
+        if self._from_us <= t_us < self._until_us:
+            last_us = self._turned_us.get(node)
+            if last_us is not None:
+                self._rotations += 1
+                self._rotations_us += t_us - last_us
+            self._turned_us[node] = t_us
 
     def _submit(self, event: Submit) -> None:
         queue = self._queues[event.node]
@@ -183,9 +216,33 @@ class Meter:
 
     def _installed(self, event: Installed) -> None:
         self._members[event.node] = len(event.members)
+        self._turned_us.pop(event.node, None)
         if event.t_us >= self._from_us:
             self._views += 1
 
     def _gone(self, event: Crashed | Restarted) -> None:
         """What had no place yet is lost, and another incarnation counts from 1 again."""
         self._queues.pop(event.node, None)
+        self._turned_us.pop(event.node, None)
+
+
+TURN: Mapping[str, str] = {"totem": "Token"}
+"""By protocol, the message that a processor sends at the end of its turn."""
+
+
+class Turns:
+    """Sees what machines send, and tells a meter of their turns; ``TappedMachine`` uses it."""
+
+    def __init__(self, meter: Meter, message: str) -> None:
+        self._meter = meter
+        self._message = message
+        self._sent: dict[NodeId, object] = {}
+
+    def see(self, node: NodeId, effects: list[Effect], now_us: int) -> list[Effect]:
+        """A turn ends with a message of the type; the same one sent again is no other turn."""
+        for effect in effects:
+            if type(effect) is Send and type(effect.message).__name__ == self._message:
+                if self._sent.get(node) is not effect.message:
+                    self._meter.turn(node, now_us)
+                self._sent[node] = effect.message
+        return effects

@@ -35,11 +35,12 @@ from ringcast.core.trace import (
 from ringcast.sim import workload as load
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import FaultPlan, named, schedule
-from ringcast.sim.meter import Measures, Meter
+from ringcast.sim.meter import TURN, Measures, Meter, Turns
 from ringcast.sim.model import Micros, NetworkModel
 from ringcast.sim.presets import preset
 from ringcast.sim.record import Observer
 from ringcast.sim.storm import StormWatch
+from ringcast.sim.tap import tapped
 from ringcast.sim.workload import Workload
 
 
@@ -239,12 +240,15 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
         if checks.violations:
             cluster.scheduler.halted = True
 
-    parts = (setup.sheet, setup.config, spec.ids, setup.model, spec.seed)
-    cluster = Cluster(*parts, [judge, watch, *observers])
+    sheet = setup.sheet
+    watching: list[Observer] = [judge, watch, *observers]
     meter: Meter | None = None
     if spec.measure_from_us is not None:
         meter = Meter(spec.measure_from_us, spec.duration_us)
-        cluster.recorder.observers.append(meter)
+        watching.append(meter)
+        if turn := TURN.get(sheet.name):
+            sheet = msgspec.structs.replace(sheet, make=tapped(sheet.make, Turns(meter, turn)))
+    cluster = Cluster(sheet, setup.config, spec.ids, setup.model, spec.seed, watching)
     storms = StormWatch(cluster)
     schedule(spec.faults, cluster)
     stagger = Random(f"{spec.seed}/stagger")

@@ -22,7 +22,7 @@ from ringcast.sim.cluster import Cluster
 from ringcast.sim.model import BurstTail, LinkModel
 from ringcast.sim.network import Tamper
 from ringcast.sim.run import RunSpec, prepare
-from ringcast.sim.tap import KINDS, Tap, plain, plain_set
+from ringcast.sim.tap import KINDS, Tap, plain, plain_set, tapped
 from ringcast.sim.words import (
     SIZE,
     WORD,
@@ -104,8 +104,8 @@ class Scene:
         self._chance = Random(f"{spec.seed}/submit")
         bound_us = sheet.progress_bound_us(setup.config, spec.nodes)
         self._suite = checks = suite(sheet.claims or PROPERTIES, bound_us)
-        tapped = msgspec.structs.replace(sheet, make=self.tap.maker(sheet.make))
-        parts = (tapped, setup.config, spec.ids, setup.model, spec.seed)
+        shown = msgspec.structs.replace(sheet, make=tapped(sheet.make, self.tap))
+        parts = (shown, setup.config, spec.ids, setup.model, spec.seed)
         self._cluster = cluster = Cluster(*parts, [checks.feed, self.tap.observe])
         self.tap.watch(lambda: cluster.now_us)
         if started != "none":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 from zlib import crc32
 
 from ringcast.core.effects import Broadcast, Effect, Note, Send
@@ -67,13 +67,9 @@ class Tap:
         """Remember what was submitted, so that a delivery can be shown by name."""
         self._bodies[crc32(body)] = body
 
-    def maker(self, make: Callable[[NodeId, Any], Machine]) -> Callable[[NodeId, Any], Machine]:
-        """Makes machines whose frames are seen here."""
-        return lambda node, config: TappedMachine(make(node, config), node, self)
-
     # Effects, before the world carries them out.
 
-    def see(self, node: NodeId, effects: list[Effect]) -> list[Effect]:
+    def see(self, node: NodeId, effects: list[Effect], now_us: int) -> list[Effect]:
         """Count tokens, and put a note before each frame that is wanted."""
         seen: list[Effect] = []
         for effect in effects:
@@ -166,10 +162,25 @@ class Tap:
             self.lines.append("... and more")
 
 
+class Seer(Protocol):
+    """Sees the effects of machines before the world carries them out."""
+
+    def see(self, node: NodeId, effects: list[Effect], now_us: int) -> list[Effect]:
+        """The effects to carry out."""
+
+
+Maker = Callable[[NodeId, Any], Machine]
+
+
+def tapped(make: Maker, tap: Seer) -> Maker:
+    """Makes machines whose effects are seen by ``tap``."""
+    return lambda node, config: TappedMachine(make(node, config), node, tap)
+
+
 class TappedMachine(Machine):
     """A machine that shows its effects to a tap before the world sees them."""
 
-    def __init__(self, inner: Machine, node: NodeId, tap: Tap) -> None:
+    def __init__(self, inner: Machine, node: NodeId, tap: Seer) -> None:
         super().__init__()
         self.inner = inner
         self.phase = inner.phase
@@ -182,7 +193,7 @@ class TappedMachine(Machine):
         self.inner.handle(env, event)
         self.phase = self.inner.phase
         if env.effects:
-            env.effects = self._tap.see(self._node, env.effects)
+            env.effects = self._tap.see(self._node, env.effects, env.now_us)
 
     def start(self, env: Env, event: Started) -> None:
         """As the real machine."""
