@@ -23,7 +23,7 @@ demo: setup ## five live members through load, a crash, a pause and a partition;
 test: lint types pytest ## lint, types and the whole test suite
 
 lint: setup ## ruff
-	@$(BIN)/ruff check src tests tools bench
+	@$(BIN)/ruff check src tests tools bench examples
 
 types: setup ## mypy, strict
 	@$(BIN)/mypy

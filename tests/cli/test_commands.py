@@ -283,10 +283,3 @@ def test_an_interrupt_ends_everything() -> None:
             return
         time.sleep(0.05)
     pytest.fail("processes are left")
-
-
-def test_the_example_in_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    exec(compile(example, "README.md", "exec"), {})
-    assert " valid ()" in capsys.readouterr().out
