@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loopback import (
@@ -77,6 +78,37 @@ def test_levels_by_name(tmp_path: Path) -> None:
                 await group.send(b"", level="total")
             with pytest.raises(ValueError, match="say agreed or safe"):
                 group.send_nowait(b"", level="total")
+
+    run(story)
+
+
+@pytest.mark.parametrize("body", ["text", None, 7, ["a"]])
+def test_only_bytes_are_sent_and_the_ring_stays_well(tmp_path: Path, body: Any) -> None:
+    async def story() -> None:
+        async with ring(tmp_path, 1) as (node,), node.join("g") as group:
+            for call in (group.send(body), group.send_many([b"fine", body])):
+                with pytest.raises(TypeError, match="encode it first"):
+                    await call
+            with pytest.raises(TypeError, match="encode it first"):
+                group.send_nowait(body)
+            for level in (1, None, 7, [], "SAFE?"):
+                with pytest.raises((TypeError, ValueError)):
+                    await group.send(b"", level=level)  # type: ignore[arg-type]
+            changing = bytearray(b"one")
+            group.send_nowait(changing)
+            changing[:] = b"two"
+            await group.send_many([b"2", memoryview(b"3")], "safe")
+            assert [m.body for m in await messages(group, 3)] == [b"one", b"2", b"3"]
+
+    run(story)
+
+
+@pytest.mark.parametrize(("soft", "hard"), [(0, 5), (5, 5), (6, 5), (-1, 0)])
+def test_bounds_that_bound_nothing_are_refused(tmp_path: Path, soft: int, hard: int) -> None:
+    async def story() -> None:
+        async with ring(tmp_path, 1) as (node,):
+            with pytest.raises(ValueError, match="hard is larger"):
+                node.join("g", soft, hard)
 
     run(story)
 

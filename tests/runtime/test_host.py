@@ -212,6 +212,16 @@ def submit(host: Host, orders: str) -> None:
     host.submit((orders.encode(),), Level.AGREED)
 
 
+def test_a_level_that_is_none_never_reaches_the_machine(stage: Stage) -> None:
+    async def story(stage: Stage) -> None:
+        host, _, _ = await stage.pair()
+        await host.start()
+        with pytest.raises(ValueError, match="not a valid Level"):
+            host.submit((b"",), "safe")  # type: ignore[arg-type]
+
+    stage.play(story)
+
+
 def test_effects_are_carried_out_in_order(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(stage: Stage) -> None:
         host, _, _ = await stage.pair()

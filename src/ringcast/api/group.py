@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ringcast.api.events import Batch, Event, EventsLost, Message, Position, View
 from ringcast.api.inbox import Inbox
@@ -17,6 +17,9 @@ from ringcast.runtime.errors import NodeStopped, RingcastError
 
 if TYPE_CHECKING:
     from ringcast.api.node import Node
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+"""What may be sent. A copy is taken of what the caller could still change."""
 
 
 class WouldBlock(RingcastError):
@@ -92,7 +95,7 @@ class Group:
 
     # --- sending ---------------------------------------------------------------------------
 
-    async def send(self, body: bytes, level: Level | str = Level.AGREED) -> Position:
+    async def send(self, body: Bytes, level: Level | str = Level.AGREED) -> Position:
         """Broadcast ``body``; its position in the order, once it is delivered here.
 
         A level may be given by its name; "fifo" and "causal" are served as agreed (totem R80).
@@ -101,24 +104,24 @@ class Group:
         return await self.send_many((body,), level)
 
     async def send_many(
-        self, bodies: Iterable[bytes], level: Level | str = Level.AGREED
+        self, bodies: Iterable[Bytes], level: Level | str = Level.AGREED
     ) -> Position:
         """Broadcast several bodies in this order, packed; the position of the last one."""
-        taken, served_as = tuple(bodies), level_of(level)
+        taken, served_as = all_bytes(bodies), level_of(level)
         self._check(taken)
         await self._node.outgoing.room()
         done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         self._node.outgoing.put(Item(self.name, served_as, taken, done))
         return await done
 
-    def send_nowait(self, body: bytes, level: Level | str = Level.AGREED) -> None:
+    def send_nowait(self, body: Bytes, level: Level | str = Level.AGREED) -> None:
         """Broadcast ``body`` without waiting for anything; WouldBlock if there is no room."""
-        served_as = level_of(level)
-        self._check((body,))
+        taken, served_as = all_bytes((body,)), level_of(level)
+        self._check(taken)
         self._node.outgoing.check()
         if self._node.outgoing.full:
             raise WouldBlock(f"too much is queued for {self.name!r}; await group.send() instead")
-        self._node.outgoing.put(Item(self.name, served_as, (body,)))
+        self._node.outgoing.put(Item(self.name, served_as, taken))
 
     def _check(self, bodies: tuple[bytes, ...]) -> None:
         if not self._joined:
@@ -183,6 +186,17 @@ class Group:
         if self._in is not None and not self._in.done():
             self._in.set_exception(error)
         self._inbox.close(None if reason == "closed" else error)
+
+
+def all_bytes(bodies: Iterable[Bytes]) -> tuple[bytes, ...]:
+    """The bodies as they travel; anything that is not bytes is refused before it is queued."""
+    taken = tuple(bodies)
+    if {*map(type, taken)} <= {bytes}:  # the usual case, at little cost for many small bodies
+        return taken  # type: ignore[return-value]
+    for body in taken:
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise TypeError(f"a body is bytes, not {type(body).__name__}: encode it first")
+    return tuple(map(bytes, taken))
 
 
 def alone(event: Event) -> Batch | View | EventsLost:

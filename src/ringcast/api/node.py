@@ -105,6 +105,8 @@ class Node:
         """
         if not 1 <= len(name) <= 64:
             raise ValueError("a group's name has 1 to 64 characters")
+        if not 1 <= soft < hard:
+            raise ValueError(f"soft {soft}, hard {hard}: soft is 1 or more, and hard is larger")
         return Group(self, name, soft, hard)
 
     @property

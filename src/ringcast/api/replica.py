@@ -22,7 +22,7 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 
 from ringcast.api.events import Event, EventsLost, Message, Position, View
-from ringcast.api.group import Group, NotJoined
+from ringcast.api.group import Bytes, Group, NotJoined, all_bytes
 from ringcast.core.ids import Level, NodeId
 from ringcast.runtime.errors import RingcastError
 from ringcast.runtime.wire import UNREADABLE
@@ -166,18 +166,19 @@ class Replica(Generic[R]):
         await self.group.leave()
         await asyncio.gather(*filter(None, (self._reader, *self._sending)), return_exceptions=True)
 
-    async def submit(self, command: bytes, level: Level = Level.AGREED) -> R:
+    async def submit(self, command: Bytes, level: Level | str = Level.AGREED) -> R:
         """Have a command applied everywhere; its result here.
 
         When cancelled, the command may still be applied.
         """
+        (body,) = all_bytes((command,))
         await self._ready()
         self._number += 1
         number = self._number
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._results[number] = result
         try:
-            await self.group.send(_encode(Command(number, command)), level)
+            await self.group.send(_encode(Command(number, body)), level)
             return await result
         finally:
             self._results.pop(number, None)

@@ -221,6 +221,7 @@ class Host:
         """Give messages to the machine; check ``ready`` first."""
         if self.stopped is not None:
             raise NodeStopped(f"the node has stopped: {self.stopped}")
+        level = Level(level)  # the others would refuse the frames of anything else
         if self._scribe:
             self._scribe.submitted(self._wall_us(), bodies, level)
         self._handle(Submitted(bodies, level))
