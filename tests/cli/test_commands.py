@@ -260,7 +260,8 @@ def test_the_simulated_demo_tells_its_story_and_judges_it(call: Any) -> None:
     assert last["members"] == last["at"] == [1, 2, 3, 4, 5]
 
 
-def test_an_interrupt_ends_everything() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupt_ends_everything(number: signal.Signals) -> None:
     command = [sys.executable, "-c", "from ringcast.cli.app import app; app()"]
     running = subprocess.Popen(
         [*command, "sim", "--seeds", "0..1000000", "--jobs", "2"],
@@ -271,9 +272,9 @@ def test_an_interrupt_ends_everything() -> None:
     )
     assert running.stderr is not None
     assert running.stderr.readline() == "1 of 1000000 runs\n"
-    running.send_signal(signal.SIGINT)
+    running.send_signal(number)
     out, err = running.communicate(timeout=60)
-    assert running.returncode == 130
+    assert running.returncode == (-number if number is signal.SIGKILL else 130)
     assert "Traceback" not in out + err
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:  # the group is gone once its last process is

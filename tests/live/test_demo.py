@@ -7,7 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import pytest
 
 from ringcast.core.registry import protocol
 
@@ -49,7 +52,8 @@ def test_the_demo_ends_well(tmp_path: Path) -> None:
     assert processes(work) == []
 
 
-def test_an_interrupt_ends_every_member(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_end_of_the_demo_ends_every_member(tmp_path: Path, number: signal.Signals) -> None:
     work = tmp_path / "work"
     work.mkdir()
     with subprocess.Popen(
@@ -61,8 +65,12 @@ def test_an_interrupt_ends_every_member(tmp_path: Path) -> None:
         assert demo.stdout is not None
         assert any("together" in line for line in demo.stdout)
         assert len(processes(work)) == 5
-        demo.send_signal(signal.SIGINT)
+        demo.send_signal(number)
         demo.stdout.read()
-        assert demo.wait(60) == 130
-    assert list(work.iterdir()) == []
+        killed = number is signal.SIGKILL
+        assert demo.wait(60) == (-number if killed else 130)
+    deadline_s = time.monotonic() + 30
+    while killed and processes(work) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
     assert processes(work) == []
+    assert killed or list(work.iterdir()) == []

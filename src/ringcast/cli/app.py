@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -17,6 +18,7 @@ class App(typer.Typer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line of this process and leave with its exit code."""
+        before = signal.signal(signal.SIGTERM, interrupt)
         try:
             code = super().__call__(*args, standalone_mode=False, **kwargs)
         except Exception as error:
@@ -25,7 +27,14 @@ class App(typer.Typer):
                 raise
             typer.echo(f"ringcast: {message().rstrip('.')}; see ringcast --help", err=True)
             code = UNKNOWN
+        finally:
+            signal.signal(signal.SIGTERM, before)
         sys.exit(code)
+
+
+def interrupt(number: int, frame: object) -> NoReturn:
+    """SIGTERM is like Ctrl-C: clean up, end all processes of ours, then go."""
+    raise KeyboardInterrupt
 
 
 app = App(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -100,23 +99,15 @@ def live(
         flight=flight,
     )
     check(trial)
-    before = signal.signal(signal.SIGTERM, interrupt)  # like Ctrl-C: clean up, then go
     try:
         result = run(trial)
     except (Failed, OSError, RingcastError) as error:
         fail(str(error))
-    finally:
-        signal.signal(signal.SIGTERM, before)
     if json:
         as_json(result)
     else:
         show(result)
     raise typer.Exit(VIOLATED if result.lost or result.reordered else OK)
-
-
-def interrupt(number: int, frame: object) -> NoReturn:
-    """SIGTERM ends the measurement as Ctrl-C does."""
-    raise KeyboardInterrupt
 
 
 def setting(text: str) -> tuple[str, Any]:

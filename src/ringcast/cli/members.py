@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -19,6 +20,7 @@ from ringcast.cli.node import Status, Stopped, Viewed, Word
 from ringcast.core.ids import NodeId
 from ringcast.runtime import keys
 from ringcast.runtime.shim import Faults
+from ringcast.sim.batch import end_with
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT, PORTS = 10_000, 20_000
@@ -84,6 +86,7 @@ class Member:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,  # the terminal's Ctrl-C is ours alone
+                preexec_fn=partial(end_with, os.getpid()),  # it stays in force after exec
             )
         assert self.process.stdout is not None
         os.set_blocking(self.process.stdout.fileno(), False)

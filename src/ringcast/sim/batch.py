@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -18,6 +20,9 @@ from ringcast.sim.swarm import draw
 
 CHUNK = 16
 """Seeds a worker takes at a time: enough to hide the hand-over, few enough for a smooth bar."""
+
+PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl: the signal to get when the parent dies."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -71,7 +76,7 @@ class Summary:
 def run_batch(jobs: Iterable[Job], workers: int | None = None) -> Iterator[RunResult]:
     """Run every job, yielding results as they come; with one worker, in this process.
 
-    Leaving the iterator early, by an exception or Ctrl-C, ends the workers.
+    Leaving the iterator early, by an exception or Ctrl-C, ends the workers; so does our death.
     """
     workers = workers or os.cpu_count() or 1
     if workers == 1:
@@ -79,7 +84,7 @@ def run_batch(jobs: Iterable[Job], workers: int | None = None) -> Iterator[RunRe
             yield run(job.make())
         return
     chunks = _chunks(jobs)
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _ignore_interrupts)
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (os.getpid(),))
     pending: set[Future[list[RunResult]]] = set()
     try:
         pending.update(pool.submit(_run_chunk, chunk) for chunk in islice(chunks, 2 * workers))
@@ -106,6 +111,18 @@ def _run_chunk(jobs: list[Job]) -> list[RunResult]:
     return [run(job.make()) for job in jobs]
 
 
-def _ignore_interrupts() -> None:
+def _begin(parent: int) -> None:
     """Ctrl-C goes to the whole terminal group; the parent ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(parent)
+
+
+def end_with(parent: int) -> None:
+    """From now on this process ends when its parent does, however that happened.
+
+    By SIGKILL, since a process that was stopped would get nothing else.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != parent:  # it was gone before we could say so
+            os._exit(1)
