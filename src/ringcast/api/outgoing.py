@@ -97,6 +97,8 @@ class Outgoing:
     def flush(self) -> None:
         """Give the machine as much as it takes."""
         self._scheduled = False
+        if not self._items:
+            return
         while self._items and self._host.ready:
             if (word := self._items[0].word) is not None:
                 self._items.popleft()

@@ -58,6 +58,10 @@ from ringcast.runtime.wire import Codec, Lane
 HELLO_S = 1.0
 """How often a node with seeds says where it is."""
 
+EARLY_US = 1_000
+"""Timers are due so much earlier: loops count milliseconds, and uvloop's may wake us before the
+time, only to be asked for a fraction of one more. An idle ring takes a third less this way."""
+
 STALL_SHARE = 0.5
 """How much of the token timeout all members together may stall for readers that are behind."""
 
@@ -226,16 +230,19 @@ class Host:
             self._scribe.submitted(self._wall_us(), bodies, level)
         self._handle(Submitted(bodies, level))
 
-    def _wake(self) -> None:
-        """We run again; all that has arrived meanwhile has arrived now.
+    def _wake(self) -> bool:
+        """We run again, and all that has arrived has arrived now. Whether we slept too long.
 
         After a long pause the others have gone on without us, and what waits in the socket is
         their parting words: taken for news, it would make us eject them all.
         """
-        paused_us = self.clock.paused_us
-        self._env.now_us = self.clock.wake()
-        if self.clock.paused_us - paused_us > self._patience_us:
-            self._udp.forget()
+        clock = self.clock
+        paused_us = clock.paused_us
+        self._env.now_us = clock.wake()
+        if clock.paused_us - paused_us <= self._patience_us:
+            return False
+        self._udp.forget()
+        return True
 
     def _receive(self, src: NodeId, boot: int, message: Message) -> None:
         self._step(Received(src, boot, message))
@@ -304,7 +311,7 @@ class Host:
 
     def _on_alarm(self) -> None:
         self._wake()
-        now_us = self._env.now_us
+        now_us = self._env.now_us + EARLY_US
         due = [(at, str(timer), timer) for timer, at in self._deadlines.items() if at <= now_us]
         for at, _, timer in sorted(due):
             if self._deadlines.get(timer) == at:

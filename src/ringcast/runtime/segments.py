@@ -79,11 +79,11 @@ class Link:
 class Intake:
     """A socket to receive from, until it is empty."""
 
-    __slots__ = ("_buffer", "_joins", "socket")
+    __slots__ = ("_joins", "_view", "socket")
 
     def __init__(self, listening: socket.socket) -> None:
         self.socket = listening
-        self._buffer = bytearray(LARGEST)
+        self._view = memoryview(bytearray(LARGEST))
         self._joins = False
         with contextlib.suppress(OSError):
             listening.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
@@ -91,7 +91,7 @@ class Intake:
 
     def receive(self) -> list[memoryview]:
         """The datagrams of one call, in a buffer that the next call overwrites."""
-        view = memoryview(self._buffer)
+        view = self._view
         if not self._joins:
             return [view[: self.socket.recv_into(view)]]
         length, told, _, _ = self.socket.recvmsg_into((view,), ROOM_FOR_SIZE)

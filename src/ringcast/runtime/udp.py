@@ -177,15 +177,20 @@ class Udp:
         loop: asyncio.AbstractEventLoop,
         codec: Codec,
         shim: Shim | None,
-        before: Callable[[], object],
+        slept: Callable[[], object],
         handle: Handler,
         on_hello: Callable[[Hello], None],
         after: Callable[[], None],
     ) -> None:
-        """Call ``handle`` for every frame from now on, between ``before`` and ``after``."""
+        """Call ``handle`` for every frame from now on, and ``after`` when there is no more.
+
+        ``slept`` is asked after every read; if it says so, what was read is no news any more.
+        """
         self._loop = loop
         sockets = [self._socket] if self._group is None else [self._group, self._socket]
         intakes = [Intake(each) for each in sockets]
+        # With multicast no broadcast waits behind a token; what else is there wakes us again.
+        alone = intakes[1] if self._group else None
         decode = codec.decode
 
         def drain() -> None:
@@ -193,7 +198,6 @@ class Udp:
             count = 0
             for intake in intakes:
                 while count < MOST_AT_ONCE:
-                    before()  # a pause may fall between any two reads
                     try:
                         datagrams = intake.receive()
                     except BlockingIOError:
@@ -202,6 +206,9 @@ class Udp:
                         count += 1  # an ICMP error of an earlier send; that frame is lost anyway
                         continue
                     count += len(datagrams)
+                    if slept():  # a pause may fall between any two reads
+                        self.outdated += len(datagrams)
+                        continue
                     for datagram in datagrams:
                         frame = decode(datagram)
                         if frame is None:
@@ -215,11 +222,11 @@ class Udp:
                             on_hello(message)
                         else:
                             handle(src, boot, message)
+                    if intake is alone:
+                        break
             self.received += count
-            if tokens:
-                before()  # the frames took their time
-                for src, boot, message in tokens:
-                    handle(src, boot, message)
+            for src, boot, message in tokens:
+                handle(src, boot, message)
             after()
 
         self._drain, self._sockets = drain, sockets

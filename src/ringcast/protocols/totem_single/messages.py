@@ -183,8 +183,10 @@ def malformed(frame: msgspec.Struct, src: NodeId) -> str | None:
             bad = frame.seq == 0 or frame.inner.seq == 0 or not frame.inner.contents.bodies
             return "malformed encapsulated message" if bad else None
         case Token():
-            bad = frame.aru > frame.seq or not ascending(frame.rtr)
-            bad = bad or bool(frame.rtr and (frame.rtr[0] == 0 or frame.rtr[-1] > frame.seq))
+            bad = frame.aru > frame.seq
+            if frame.rtr:
+                bad = bad or frame.rtr[0] == 0 or frame.rtr[-1] > frame.seq
+                bad = bad or not ascending(frame.rtr)
             return "malformed token" if bad or max(frame.token_seq, frame.seq) > LAST else None
         case Join():
             return "malformed Join" if _bad_join(frame, src) else None
