@@ -7,9 +7,14 @@ import contextlib
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import CancelledError
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from ringcast.runtime.errors import RingcastError
 
 PORT = int(os.environ.get("RINGCAST_PORT", "5400"))
 PLACE = Path(tempfile.gettempdir()) / f"ringcast-examples-{PORT}"
@@ -26,11 +31,22 @@ def settings(me: int) -> dict[str, Any]:
 
 
 async def lines() -> AsyncIterator[str]:
-    """Lines of standard input, without blocking the event loop."""
-    reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
-    async for line in reader:
+    """Lines of standard input, whatever it is, without blocking the event loop."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Queue[bytes] = asyncio.Queue(maxsize=100)
+
+    def read() -> None:
+        # Unbuffered: a buffer has a lock, on which the end of the program could get stuck.
+        with (
+            contextlib.suppress(RuntimeError, CancelledError),  # the loop has ended before us
+            open(0, "rb", buffering=0, closefd=False) as stdin,
+        ):
+            for line in chain(stdin, [b""]):
+                asyncio.run_coroutine_threadsafe(typed.put(line), loop).result()
+
+    # A daemon, so that a program that was interrupted does not wait for one more line.
+    threading.Thread(target=read, daemon=True).start()
+    while line := await typed.get():
         yield line.decode().strip()
 
 
@@ -38,5 +54,9 @@ def start(main: Callable[[int], Coroutine[Any, Any, None]]) -> None:
     """Run an example as the node named on the command line, until its input ends or Ctrl-C."""
     if sys.argv[1:] not in (["1"], ["2"], ["3"]):
         sys.exit(f"usage: python {sys.argv[0]} 1|2|3")
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         asyncio.run(main(int(sys.argv[1])))
+    except KeyboardInterrupt:
+        pass
+    except RingcastError as error:
+        sys.exit(str(error))

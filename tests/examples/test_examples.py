@@ -12,6 +12,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from random import Random
 from threading import Thread
+from typing import IO
 
 import pytest
 
@@ -106,14 +107,18 @@ def free_base(seed: str) -> int:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    programs: list[Program] = []
-    env = {
+def env(tmp_path: Path) -> dict[str, str]:
+    return {
         **os.environ,
         "PYTHONPATH": str(EXAMPLES.parent / "src"),
         "RINGCAST_PORT": str(free_base(str(tmp_path))),
         "TMPDIR": str(tmp_path),
     }
+
+
+@pytest.fixture
+def start(env: dict[str, str]) -> Iterator[Start]:
+    programs: list[Program] = []
 
     def begin(name: str, node: int) -> Program:
         programs.append(Program(name, node, env))
@@ -262,6 +267,40 @@ def test_whiteboard(start: Start) -> None:
             break
     else:
         raise AssertionError("the picture did not come back")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_input_that_has_ended_means_leave(
+    tmp_path: Path, env: dict[str, str], name: str
+) -> None:
+    file = tmp_path / "typed"
+    file.write_text("one\ntwo")
+    for path in (Path(os.devnull), file):
+        with path.open() as stdin:
+            done = run(name, env, stdin)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert name != "chat" or done.stdout.endswith("<1> one\n<1> two\n")
+
+
+def test_what_keeps_an_example_from_starting_is_said_in_one_line(env: dict[str, str]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", int(env["RINGCAST_PORT"]) + 1))
+        done = run("chat", env, subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+
+
+def run(name: str, env: dict[str, str], stdin: IO[str] | int) -> subprocess.CompletedProcess[str]:
+    """An example from its beginning to its end, as node 1."""
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py"), "1"],
+        stdin=stdin,
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=DEADLINE_S,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
