@@ -44,5 +44,5 @@ lock: ## write requirements-dev.lock anew from pyproject.toml
 	@tools/make_lock.sh "$(PYTHON)" requirements-dev.lock
 
 clean: ## remove .venv, caches and outputs
-	@rm -rf .venv out dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv out ringcast-demo dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

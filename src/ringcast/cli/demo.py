@@ -40,6 +40,7 @@ PATIENCE = 4
 """A machine with other work to do gets so many times the protocol's own bound."""
 
 REFRESH_S = 0.2
+REPORT = "report.html"
 
 
 class Screen:
@@ -178,12 +179,12 @@ class Play:
 
 
 def prepare(out: Path) -> Path:
-    """The report's directory, without the traces of an earlier demo; where traces go."""
+    """The report's directory, without what an earlier demo left there; where traces go."""
     traces = out / "traces"
     try:
         traces.mkdir(parents=True, exist_ok=True)
-        for old in traces.glob("*.trace"):
-            old.unlink()
+        for old in (out / REPORT, *traces.glob("*.trace")):
+            old.unlink(missing_ok=True)
     except OSError as error:
         fail(f"cannot use --out {out}: {error.strerror}")
     return traces
@@ -223,7 +224,7 @@ def live(out: Path, json: bool) -> NoReturn:
         "Five processes of this machine, over UDP with keys: load, a crash, a pause and a "
         "partition, all healed. What each of them recorded was put together and checked."
     )
-    path = out / "report.html"
+    path = out / REPORT
     path.write_text(report.page(title, subtitle, story, verdicts, violations), "utf-8")
     code = OK if report.fine(verdicts, violations) else VIOLATED
     found = report.numbers(story)
