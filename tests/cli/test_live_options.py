@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ringcast.cli.app import app
+from ringcast.cli.demo import prepare
 from ringcast.runtime.keys import KeyFile
 
 NODE = """
@@ -90,6 +91,14 @@ def test_bad_usage_is_said_in_one_line(call: Any, line: str, words: str) -> None
     assert code == 2
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_a_demo_begins_without_what_an_earlier_one_left() -> None:
+    Path("out/traces").mkdir(parents=True)
+    for old in ("report.html", "mine.txt", "traces/1-1.trace"):
+        Path("out", old).touch()
+    assert prepare(Path("out")) == Path("out/traces")
+    assert [path.name for path in sorted(Path("out").rglob("*"))] == ["mine.txt", "traces"]
 
 
 def test_a_node_leaves_after_so_many_messages(call: Any) -> None:
