@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from ringcast.cli.app import app
 from ringcast.cli.demo import prepare
+from ringcast.cli.members import LOOPBACK, free_ports
 from ringcast.runtime.keys import KeyFile
 
 NODE = """
@@ -107,6 +110,55 @@ def test_a_node_leaves_after_so_many_messages(call: Any) -> None:
     assert code == 0
     assert said.splitlines()[-1].endswith("stopped: left")
     assert " members 1\n" in said
+
+
+def test_why_a_node_cannot_start_is_said_once(call: Any) -> None:
+    (port,) = free_ports(1)
+    Path("node.toml").write_text(NODE.replace(":0", f":{port}"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind((LOOPBACK, port))
+        code, said = call("node -c node.toml")
+        assert (code, said.count("\n")) == (1, 1)
+        assert f":{port}" in said
+        _, said = call("node -c node.toml --json")
+    assert '"event":"stopped"' in said
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "words"),
+    [
+        ("a", "b", "not sealed by this group (another key?)"),
+        ("a", "", "sealed with no key of this group"),
+        ("", "b", "this node has no key (set key_file)"),
+    ],
+)
+def test_another_key_is_told_once(call: Any, one: str, two: str, words: str) -> None:
+    ports = dict(zip((1, 2), free_ports(2), strict=True))
+    for id, key in ((1, one), (2, two)):
+        bind, peer = ports[id], f"{3 - id}@{LOOPBACK}:{ports[3 - id]}"
+        text = f'id = {id}\nbind = "{LOOPBACK}:{bind}"\npeers = ["{peer}"]\n'
+        text += f'state_dir = "state{id}"\n'
+        if key:
+            call(f"keygen {key}.key")
+            text += f'key_file = "{key}.key"\n'
+        Path(f"{id}.toml").write_text(text)
+    command = [sys.executable, "-m", "ringcast.cli", "node", "-c"]
+    with (
+        subprocess.Popen([*command, "2.toml"], stdout=subprocess.DEVNULL) as other,
+        subprocess.Popen([*command, "1.toml"], stdout=subprocess.PIPE, text=True) as node,
+    ):
+        assert node.stdout is not None
+        told = 0
+        said = []
+        for line in islice(node.stdout, 60):
+            said.append(line)
+            told += "frames refused" in "".join(said)
+            if told == 3:  # two more lines
+                break
+        other.terminate()
+        node.terminate()
+    (refused,) = [line for line in said if "refused" in line]
+    assert words in refused
 
 
 def test_a_message_the_ring_does_not_take_is_refused(call: Any) -> None:

@@ -36,6 +36,13 @@ from ringcast.runtime.errors import ConfigError, KeyFileError, RingcastError
 PERIOD_S = 1.0
 VIEWS_SHOWN = 8
 
+STRANGERS = {
+    "not sealed by this group": "not sealed by this group (another key?)",
+    "unknown key": "sealed with no key of this group (another key, or none?)",
+    "sealed, but this node has no key": "sealed, but this node has no key (set key_file)",
+}
+"""Reasons to refuse a frame that are somebody's mistake, and what to look for."""
+
 
 class Status(msgspec.Struct, tag_field="event", tag="status"):
     """How the node is doing: one a second."""
@@ -86,10 +93,14 @@ class Lines:
 
     def __init__(self, json: bool) -> None:
         self._json = json
+        self._warned = json  # programs find it in the metrics
 
     def __call__(self, word: Word) -> None:
-        """One line."""
+        """One line, and another the first time that somebody else's frames were refused."""
         typer.echo(msgspec.json.encode(word).decode() if self._json else text(word))
+        if not self._warned and type(word) is Status and (why := stranger(word)):
+            self._warned = True
+            typer.echo(f"{clock(word)} frames refused: {why}")
 
     def close(self) -> None:
         """Nothing to put back."""
@@ -115,17 +126,27 @@ class Screen:
         self._live.stop()
 
 
+def clock(word: Word) -> str:
+    """When it was said, for people."""
+    return time.strftime("%H:%M:%S", time.localtime(word.t_us // 1_000_000))
+
+
+def stranger(status: Status) -> str:
+    """Why frames of somebody without our key were refused, or nothing."""
+    metrics: dict[str, Any] = status.metrics
+    return next((STRANGERS[why] for why in metrics["frames_refused"] if why in STRANGERS), "")
+
+
 def text(word: Word) -> str:
     """A line for people."""
-    clock = time.strftime("%H:%M:%S", time.localtime(word.t_us // 1_000_000))
     match word:
         case Viewed(ring=ring, members=members, transitional=transitional):
             kind = "transitional view" if transitional else "view"
-            return f"{clock} {kind} {ring} members {ids(members)}"
+            return f"{clock(word)} {kind} {ring} members {ids(members)}"
         case Stopped(reason=reason):
-            return f"{clock} stopped: {reason}"
+            return f"{clock(word)} stopped: {reason}"
     return (
-        f"{clock} {word.phase} ring {ids(word.ring)} delivered {word.delivered} "
+        f"{clock(word)} {word.phase} ring {ids(word.ring)} delivered {word.delivered} "
         f"({word.messages_per_s:.0f} messages/s, {word.mb_per_s:.2f} MB/s) sent {word.sent}"
     )
 
@@ -143,7 +164,7 @@ def table(status: Status) -> Table:
         ("MB/s", f"{status.mb_per_s:,.2f}"),
         ("sent by the driver", f"{status.sent:,}"),
         ("frames in, out", f"{metrics['frames_received']:,}, {metrics['frames_sent']:,}"),
-        ("frames refused", f"{sum(metrics['frames_refused'].values()):,}"),
+        ("frames refused", f"{sum(metrics['frames_refused'].values()):,} {stranger(status)}"),
         ("pauses", f"{metrics['pauses']}, longest {metrics['longest_pause_us'] / 1000:.0f} ms"),
     ):
         grid.add_row(name, value)
@@ -323,5 +344,6 @@ def command(
         show.close()
     if reason:
         typer.echo(f"ringcast: {reason}", err=True)
-    show(Stopped(wall_us(), settings.id, reason or "left"))
+    if json or not reason:
+        show(Stopped(wall_us(), settings.id, reason or "left"))
     raise typer.Exit(VIOLATED if reason else OK)
