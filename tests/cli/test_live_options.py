@@ -63,9 +63,31 @@ def test_a_key_is_made_once_and_taken_through_a_rotation(call: Any) -> None:
     assert KeyFile(file).keys != first
 
 
+def test_a_step_of_a_rotation_out_of_turn_changes_nothing(call: Any) -> None:
+    file = Path("group.key")
+
+    def refused(step: str, words: str) -> None:
+        before = file.read_text()
+        code, said = call(f"keygen group.key {step}")
+        assert (code, file.read_text()) == (2, before)
+        assert words in said
+
+    call("keygen group.key")
+    for _ in range(2):
+        refused("--promote", "--add makes a new one")
+        refused("--retire", "it holds one key only")
+        call("keygen group.key --add")
+        refused("--add", "waiting already; the next step is --promote")
+        call("keygen group.key --promote")
+        refused("--promote", "the next step is --retire")
+        call("keygen group.key --retire")
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
+        ("keygen .", "is a directory"),
+        ("keygen . --force", "is a directory"),
         ("keygen none.key --add", "cannot read the key file"),
         ("keygen nowhere/none.key", "cannot write"),
         ("keygen x.key --add --retire", "one step at a time"),

@@ -97,7 +97,18 @@ def test_rotation_is_three_steps() -> None:
     assert two[2] != KEY
     assert list(keys.promote(two)) == [2, 1]
     assert keys.retire(keys.promote(two)) == {2: two[2]}
-    assert list(keys.add(keys.retire(keys.promote(two)))) == [2, 1]
+    assert list(keys.add(keys.retire(keys.promote(two)))) == [2, 3]
+
+
+def test_which_step_is_next_can_be_told_for_ever() -> None:
+    now = keys.add({})
+    for _ in range(600):
+        assert not keys.waiting(now)
+        now = keys.add(now)
+        assert keys.waiting(now)
+        now = keys.promote(now)
+        assert not keys.waiting(now)
+        now = keys.retire(now)
 
 
 def test_key_ids_can_run_out() -> None:

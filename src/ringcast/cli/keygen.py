@@ -28,6 +28,18 @@ STEPS = {
 """The steps of a rotation, each with what to do next. Running members see a changed file."""
 
 
+def refuse_out_of_turn(file: Path, step: str, found: dict[int, bytes]) -> None:
+    """A step taken twice, or too early, would change nothing or undo the one before."""
+    alone, waiting = len(found) == 1, keys.waiting(found)
+    if step == "--add" and waiting:
+        fail(f"{file}: a new key is waiting already; the next step is --promote")
+    if step == "--promote" and not waiting:
+        then = "--add makes a new one" if alone else "the next step is --retire"
+        fail(f"{file}: nothing to promote, the newest key seals already; {then}")
+    if step == "--retire" and alone:
+        fail(f"{file}: nothing to retire, it holds one key only; --add begins a rotation")
+
+
 def command(
     file: Annotated[Path, typer.Argument(help="The key file.")],
     add: Annotated[
@@ -48,10 +60,14 @@ def command(
     chosen = [step for step, wanted in given.items() if wanted]
     if len(chosen) > 1:
         fail(f"{' and '.join(chosen)} cannot be combined; take one step at a time")
+    if file.is_dir():
+        fail(f"{file} is a directory; name the key file in it, such as {file / 'group.key'}")
     try:
         if chosen and not force:
             step, then = STEPS[chosen[0]]
-            keys.write(file, step(keys.KeyFile(file).keys))
+            found = keys.KeyFile(file).keys
+            refuse_out_of_turn(file, chosen[0], found)
+            keys.write(file, step(found))
             say(f"{file}: {then.format(file=file)}")
             return
         if file.exists() and not force:

@@ -33,6 +33,9 @@ Bytes: TypeAlias = bytes | memoryview
 
 KEY_BYTES = 32
 TAG_BYTES = 16
+MOST_KEYS = 255
+"""Their ids are one byte, and 0 is no key."""
+
 WINDOW = 4096
 """How far behind the newest frame of a sender a late one may be and still be told from a replay."""
 
@@ -109,11 +112,22 @@ def write(path: Path, keys: dict[int, bytes]) -> None:
 
 
 def add(keys: dict[int, bytes]) -> dict[int, bytes]:
-    """First step of a rotation: a new key at the end, accepted but not yet used."""
-    free = next((i for i in range(1, 256) if i not in keys), None)
+    """First step of a rotation: a new key at the end, accepted but not yet used.
+
+    Its id follows that of the sealing key, round and round, so that ``waiting`` can tell.
+    """
+    after = next(iter(keys), 0)
+    ids = ((after + step) % MOST_KEYS + 1 for step in range(MOST_KEYS))
+    free = next((id for id in ids if id not in keys), None)
     if free is None:
         raise KeyFileError("all 255 key ids are taken; retire the old keys first")
     return {**keys, free: secrets.token_bytes(KEY_BYTES)}
+
+
+def waiting(keys: dict[int, bytes]) -> bool:
+    """Whether the newest key was added and does not seal yet."""
+    ids = list(keys)
+    return 0 < (ids[-1] - ids[0]) % MOST_KEYS <= MOST_KEYS // 2
 
 
 def promote(keys: dict[int, bytes]) -> dict[int, bytes]:
