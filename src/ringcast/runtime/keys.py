@@ -39,6 +39,8 @@ MOST_KEYS = 255
 WINDOW = 4096
 """How far behind the newest frame of a sender a late one may be and still be told from a replay."""
 
+ALL = (1 << WINDOW) - 1
+
 
 class KeyFile:
     """The keys of a group, read again whenever the file changes."""
@@ -181,7 +183,7 @@ class Peer:
         """Whether a frame was not received before; remembers it."""
         ahead = counter - self.high
         if ahead > 0:
-            self.seen = (self.seen << ahead | 1) & (1 << WINDOW) - 1 if ahead < WINDOW else 1
+            self.seen = (self.seen << ahead | 1) & ALL if ahead < WINDOW else 1
             self.high = counter
             return True
         if -ahead >= WINDOW or self.seen >> -ahead & 1:
