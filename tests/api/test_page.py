@@ -60,6 +60,17 @@ def test_programs_of_the_quickstart(block: str) -> None:
         assert name in CLASSES
 
 
+def test_commands_of_the_quickstart_can_be_typed_in_a_checkout() -> None:
+    """There is no release, and no environment needs to be active."""
+    assert "pip install '.[live]'" in START
+    plain = re.sub(r"(?ms)^```\w+$.*?^```$", "", START)
+    blocks = re.findall(r"(?ms)^```\n(.*?)^```$", plain)
+    commands = "".join(blocks).splitlines()
+    assert len(commands) > 5
+    for command in commands:
+        assert re.match(r"\.venv/bin/(python|ringcast) ", command)
+
+
 def test_the_quickstart_counts_right() -> None:
     chat = (DOCS.parent / "examples" / "chat.py").read_text()
     assert f"The whole program is {len(chat.splitlines())} lines" in START
