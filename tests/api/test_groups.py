@@ -549,3 +549,21 @@ def test_a_node_that_closes_is_not_waited_for(tmp_path: Path) -> None:
             await eventually(lambda: nodes[0].ring == nodes[1].ring == (1, 2))
 
     run(story)
+
+
+def test_a_send_many_larger_than_any_queue_arrives_whole(tmp_path: Path) -> None:
+    """A machine refuses a submission over its bounds (R79); the group takes it in parts."""
+
+    async def story() -> None:
+        bounds = {"max_message": 2**20, "max_queue_bytes": 2**21, "max_queue": 20, "min_queue": 10}
+        async with ring(tmp_path, 2, settings=bounds) as nodes:
+            a, b = await joined(nodes)
+            sent = [bytes([i % 251]) * 100_000 for i in range(40)] + [
+                b"%d" % i for i in range(3000)
+            ]
+            position = await a.send_many(sent)
+            got = await messages(b, len(sent))
+            assert [message.body for message in got] == sent
+            assert got[-1].position == position
+
+    run(story)

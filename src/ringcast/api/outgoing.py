@@ -32,6 +32,10 @@ PREFIX = 5
 AT_ONCE = 16
 """Envelopes given to the machine in one step."""
 
+PART_BODIES, PART_BYTES = 512, 2**20
+"""A large ``send_many`` is taken in parts of this size, because a machine bounds what one
+submission may bring (totem R79); one larger body is a part of its own."""
+
 
 class Item(msgspec.Struct, gc=False):
     """Bodies accepted from the application, and who waits for the last one's position."""
@@ -78,9 +82,13 @@ class Outgoing:
 
     def put(self, item: Item) -> None:
         """Accept bodies; they leave at the end of this turn of the loop."""
-        self._items.append(item)
         self._messages += len(item.bodies)
-        self._bytes += sum(map(len, item.bodies))
+        size = sum(map(len, item.bodies))
+        self._bytes += size
+        if len(item.bodies) <= PART_BODIES and size <= PART_BYTES:
+            self._items.append(item)
+        else:
+            self._items.extend(parts(item))
         self._schedule()
 
     def put_first(self, item: Item) -> None:
@@ -117,9 +125,13 @@ class Outgoing:
         bodies: list[bytes] = []
         left = room
         first = self._submitted + 1
+        before = self._bytes
         while items and len(full) < AT_ONCE:
             item = items[0]
             if item.word is not None or item.group != group or item.level is not level:
+                break
+            taken = before - self._bytes
+            if taken and taken + sum(map(len, item.bodies)) > PART_BYTES:
                 break
             items.popleft()
             self._messages -= len(item.bodies)
@@ -175,3 +187,18 @@ class Outgoing:
     def idle(self) -> bool:
         """Whether everything that was accepted has been delivered here."""
         return not self._items and self._delivered == self._submitted
+
+
+def parts(item: Item) -> list[Item]:
+    """A large item as several, in order; who waits, waits for the last."""
+    cut: list[Item] = []
+    bodies: list[bytes] = []
+    size = 0
+    for body in item.bodies:
+        if bodies and (len(bodies) >= PART_BODIES or size + len(body) > PART_BYTES):
+            cut.append(Item(item.group, item.level, tuple(bodies)))
+            bodies, size = [], 0
+        bodies.append(body)
+        size += len(body)
+    cut.append(Item(item.group, item.level, tuple(bodies), item.done))
+    return cut
