@@ -66,8 +66,8 @@ def test_a_storm_of_the_second_stage(monkeypatch: pytest.MonkeyPatch) -> None:
         env.set_timer(Clock.BEAT, 0 if env.now_us > 50_000 else 60_000)
 
     monkeypatch.setitem(Toy.table.rows[Phase.UP], Clock.BEAT, restless)
-    seeds = (run(spec(delay_us=100, settle=True, seed=seed)) for seed in range(20))
-    result = next(result for result in seeds if result.simulated_us > 60_000)
-    (breach,) = result.violations
+    # The toy never forms a smaller group, so the second stage lasts.
+    (breach,) = run(spec(delay_us=100, settle=True, core=(1, 2))).violations
     assert breach.explanation.startswith("event storm")
+    assert breach.t_us > 60_000
     assert len(breach.nodes) == 3
