@@ -294,6 +294,13 @@ def test_r92_an_idle_ring_slows_down() -> None:
     assert sent(bench.fire(1, Timer.HOLD), Token)
 
 
+def test_r25_a_token_that_rests_with_the_others_is_not_sent_again() -> None:
+    """R92: silence while the other two hold it for 10 ms each is no sign of loss."""
+    bench = resting()
+    effects = bench.fire(1, Timer.HOLD)
+    assert set_timers(effects)["token_retransmit"] == bench.config.token_retransmit_us + 20_000
+
+
 @pytest.mark.parametrize(
     "busy",
     [{"seq": 1, "aru": 1}, {"seq": 1, "aru": 0, "aru_id": 3}, {"seq": 1, "aru": 1, "rtr": (1,)}],

@@ -10,7 +10,7 @@ from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received, Submitted, TimerFired
 from ringcast.protocols.totem_single import delivery, gather, sending, tokens
 from ringcast.protocols.totem_single.messages import Announce, Encapsulated, Join, Regular, Token
-from ringcast.protocols.totem_single.state import Cause, Processor, Timer
+from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
 
 # --- the token ------------------------------------------------------------------------------
 
@@ -59,8 +59,12 @@ def hold_us(p: Processor) -> int:
 
 
 def on_hold(p: Processor, env: Env, event: TimerFired) -> None:
-    """R92: the rest is over."""
+    """R92: the rest is over. The token will rest with the others too, and is no less there then:
+    R25 waits for that, or an idle ring of five would send every token twice."""
     release_token(p, env)
+    if p.phase is Phase.OPERATIONAL:
+        rests_us = (len(p.my_memb) - 1) * hold_us(p)
+        env.set_timer(Timer.TOKEN_RETRANSMIT, p.config.token_retransmit_us + rests_us)
 
 
 def release_token(p: Processor, env: Env) -> None:
