@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ringcast.api.events import Batch, Position
+from ringcast.api.group import Group
 from ringcast.cli import bench, bridge
-from ringcast.cli.bench_member import Meter, Pool, Task
-from ringcast.cli.bench_run import Trial, settings
+from ringcast.cli.bench_member import Meter, Pool, Sender, Task
+from ringcast.cli.bench_run import Crew, Failed, Trial, settings
 from ringcast.core.ids import Level, ViewId
 
 LIVE = [sys.executable, "-m", "ringcast.cli", "bench", "live"]
@@ -163,6 +166,27 @@ def test_the_checker_tells_gaps_swaps_and_orders_apart() -> None:
     assert check(batch(1, two(0, 1))).wrong == 1
     assert check(*right).order == check(*right).order
     assert check(*right).order != check(right[1], right[0], right[2]).order
+
+
+def test_the_window_is_over_before_a_share_is_made() -> None:
+    """Whoever was done before the end of the window still reports a whole one."""
+    meter = Meter(task(), {})
+
+    async def measure() -> None:
+        now_s = time.monotonic()
+        await meter.count(now_s + 0.01, now_s + 0.02)
+
+    asyncio.run(measure())
+    share = meter.share(1, Sender(task(), cast(Group, None), (0, 0)), {})
+    assert share.window_s > 0.005
+
+
+def test_what_a_member_complained_of_is_found_in_a_group_of_errors(tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
+    group = ExceptionGroup("two", [ValueError("one"), OSError("the disk is full")])
+    errors.write_text("".join(traceback.format_exception(group)))
+    with Crew({1: ["true"]}, errors) as crew, pytest.raises(Failed, match="the disk is full"):
+        crew.words(time.monotonic() + 30)
 
 
 def test_frames_are_as_large_as_the_path_takes() -> None:

@@ -133,18 +133,14 @@ class Meter:
         self.finished = asyncio.Event()
         self._members = task.members
 
-    def begin(self, start_s: float, end_s: float) -> None:
-        """Count from ``start_s`` to ``end_s``."""
-        loop = asyncio.get_running_loop()
+    async def count(self, start_s: float, end_s: float) -> None:
+        """Count from ``start_s`` to ``end_s``; back when the window is over."""
         self._window = (start_s, end_s)
         for at_s in self._window:
-            loop.call_later(at_s - monotonic(), self._mark)
-
-    def _mark(self) -> None:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        self._marks.append(
-            Mark(monotonic(), self._messages, self._frames, used.ru_utime + used.ru_stime)
-        )
+            await asyncio.sleep(at_s - monotonic())
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            cpu_s = used.ru_utime + used.ru_stime
+            self._marks.append(Mark(monotonic(), self._messages, self._frames, cpu_s))
 
     async def read(self, group: Group) -> None:
         """Take everything that comes until all senders have finished."""
@@ -291,11 +287,10 @@ async def work(task: Task) -> None:
         begin_s = await order
         start_s = begin_s + task.warm_s
         end_s = start_s + task.seconds
-        meter.begin(start_s, end_s)
         sender = Sender(task, group, (start_s, end_s))
         if pool := pools.get(group.me):
             sending = tasks.create_task(sender.run(pool, begin_s, end_s))
-        await asyncio.sleep(end_s - monotonic())
+        await meter.count(start_s, end_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S if pools else 0):
                 await meter.finished.wait()

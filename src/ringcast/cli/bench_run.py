@@ -179,8 +179,9 @@ class Crew:
                 pipe.close()
 
     def _complaint(self) -> str:
-        lines = self._errors.read_text("utf-8", "replace").strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
+        lines = self._errors.read_text("utf-8", "replace").splitlines()
+        said = [line.strip(" |+-") for line in lines]  # the frame of an ExceptionGroup says nothing
+        return next((f": {line}" for line in reversed(said) if line), "")
 
 
 def run(trial: Trial, network: Bridge | None = None) -> Figures:
