@@ -13,14 +13,20 @@ from ringcast.core.registry import protocols
 
 
 def claims_table() -> str:
-    """One row a property that is claimed, one column a protocol."""
-    sheets = protocols()
+    """One row a property that is claimed, one column a protocol or, if they differ, a profile."""
+    promised: dict[str, tuple[str, ...]] = {}
+    for sheet in protocols():
+        by_profile = {name: sheet.claims(config) for name, config in sheet.profiles.items()}
+        if len(set(by_profile.values())) == 1:
+            promised[sheet.name] = sheet.claims(sheet.default)
+        else:
+            promised |= {f"{sheet.name} {name}": claims for name, claims in by_profile.items()}
     rows = [
-        "| property | | " + " | ".join(sheet.name for sheet in sheets) + " |",
-        "| --- | --- |" + " --- |" * len(sheets),
+        "| property | | " + " | ".join(promised) + " |",
+        "| --- | --- |" + " --- |" * len(promised),
     ]
     for tag, kind in PROPERTIES.items():
-        cells = ["yes" if tag in sheet.claims else "" for sheet in sheets]
+        cells = ["yes" if tag in claims else "" for claims in promised.values()]
         if any(cells):
             rows.append(f"| {tag} | {kind.title} | " + " | ".join(cells) + " |")
     return "\n".join(rows)

@@ -10,8 +10,8 @@ from ringcast.checks import suite
 from ringcast.cli.members import Band, Member
 from ringcast.cli.node import Status, wall_us
 from ringcast.core.ids import NodeId
-from ringcast.core.registry import protocol
 from ringcast.core.trace import Crashed, Installed, Restarted, TraceEvent
+from ringcast.protocols.totem_single import CLAIMS
 from ringcast.traces.live import read_live
 
 LOAD = ("--drive", "100", "--size", "8..3000", "--safe", "0.4")
@@ -80,7 +80,7 @@ class Trial:
         until_us = wall_us()
         assert self.band.leave(DEADLINE_S)
         events = list(read_live([self.traces], settled or self.all, until_us))
-        checks = suite(protocol("totem").claims)
+        checks = suite(CLAIMS)
         for event in events:
             checks.feed(event)
         assert not checks.violations, checks.violations

@@ -22,7 +22,7 @@ def test_s35_message_numbers_cross_32_bits() -> None:
     """R10-R16, R57, R66, R72, G26, G28."""
     sheet = protocol("totem")
     config = Config(hold_us=0, packing=False)
-    checks = suite(sheet.claims, sheet.progress_bound_us(config, 3))
+    checks = suite(sheet.claims(config), sheet.progress_bound_us(config, 3))
     seen: list[TraceEvent] = []
     cluster = Cluster(
         sheet,

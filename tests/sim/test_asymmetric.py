@@ -46,7 +46,7 @@ class Group:
         self.reasons: set[tuple[NodeId, NodeId]] = set()
         """Who gave a reason for leaving whom out."""
         self.bound_us = SHEET.progress_bound_us(CONFIG, n)
-        self.checks = suite(SHEET.claims, self.bound_us)
+        self.checks = suite(SHEET.claims(SHEET.default), self.bound_us)
         observers = [self.checks.feed, self.watch]
         ids = range(1, n + 1)
         self.cluster = Cluster(SHEET, CONFIG, ids, preset(network), observers=observers)

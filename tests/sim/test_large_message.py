@@ -28,7 +28,7 @@ def test_16_mib_with_loss_and_a_membership_change(change: str, level: Level) -> 
     """R97, R98, R99: whoever is in the ring at the end has it whole, once; the half that was sent
     on the ring before counts for nothing, and the sender starts from the beginning."""
     sheet = protocol("totem")
-    checks = suite(sheet.claims, sheet.progress_bound_us(CONFIG, 4))
+    checks = suite(sheet.claims(CONFIG), sheet.progress_bound_us(CONFIG, 4))
     seen: list[TraceEvent] = []
     cluster = Cluster(
         sheet,

@@ -52,7 +52,7 @@ class World(Bench):
 
     def __init__(self, n: int) -> None:
         super().__init__(n, CONFIG)
-        self.suite = suite(SHEET.claims)
+        self.suite = suite(SHEET.claims(SHEET.default))
         self.events = Counter[NodeId]()
         self.submitted = Counter[NodeId]()
         self.views: dict[NodeId, ViewId | None] = {}

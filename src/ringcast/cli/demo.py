@@ -103,7 +103,7 @@ class Play:
         self.band = band
         self.screen = screen
         sheet = protocol("totem")
-        config = next(iter(sheet.profiles.values()))
+        config = sheet.default
         self.bound_s = PATIENCE * sheet.progress_bound_us(config, len(ALL)) / 1e6
         self._log = TraceLog(band.traces, 0, wall_us())
         self._done = 0
@@ -214,7 +214,8 @@ def live(out: Path, json: bool) -> NoReturn:
             screen.close()
     if not json:
         say("the traces of all members are put together and checked …")
-    story, checks = Story(), suite(protocol("totem").claims)
+    sheet = protocol("totem")
+    story, checks = Story(), suite(sheet.claims(sheet.default))
     for event in read_live([traces], ALL if until_us else (), until_us):
         checks.feed(event)
         story.feed(event)

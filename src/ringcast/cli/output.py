@@ -144,7 +144,7 @@ def progress(things: Iterable[T], total: int, quiet: bool) -> Generator[T, None,
 
 def coverage(sheet: Sheet, visits: Mapping[str, int]) -> list[dict[str, object]]:
     """One row a cell: phase, input, what the cell is (with the reason), visits."""
-    table = sheet.make(1, next(iter(sheet.profiles.values()))).table
+    table = sheet.make(1, sheet.default).table
     rows: list[dict[str, object]] = []
     for phase in table.phases:
         for key in table.keys:

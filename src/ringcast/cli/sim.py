@@ -14,6 +14,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
+from ringcast.checks import PROPERTIES
 from ringcast.cli.load import load_of
 from ringcast.cli.options import (
     OK,
@@ -161,16 +162,14 @@ def results(
         yield result
 
 
-def verdicts(sheet: Sheet, summary: Summary) -> dict[str, str]:
-    """Each claim over all runs: invalid if one run broke it, unknown if none could tell."""
+def verdicts(summary: Summary) -> dict[str, str]:
+    """What any run claimed, over all runs: invalid if one broke it, unknown if none could tell."""
     broken = {breach.property for breach in summary.violations}
+    judged = broken | summary.valid.keys() | summary.unknown.keys()
     return {
-        claim: "invalid"
-        if claim in broken
-        else "unknown"
-        if summary.unknown[claim] == summary.runs
-        else "valid"
-        for claim in sheet.claims
+        claim: "invalid" if claim in broken else "unknown" if not summary.valid[claim] else "valid"
+        for claim in PROPERTIES
+        if claim in judged
     }
 
 
@@ -335,7 +334,7 @@ def command(
         again = plan.again
         summary.violations = [replace(b, repeat=again(b.seed)) for b in summary.violations]
 
-    judged = verdicts(plan.sheet, summary)
+    judged = verdicts(summary)
     certain = bool(judged) and "unknown" not in judged.values()
     code = VIOLATED if summary.violations else OK if certain else UNKNOWN
     report: dict[str, object] = {

@@ -96,9 +96,9 @@ class Play:
 
     def __init__(self, seed: int, quiet: bool) -> None:
         sheet = protocol("totem")
-        self.config = next(iter(sheet.profiles.values()))
+        self.config = sheet.default
         self.bound_us = sheet.progress_bound_us(self.config, len(ALL))
-        self.checks = suite(sheet.claims, self.bound_us)
+        self.checks = suite(sheet.claims(self.config), self.bound_us)
         self.story = Story("five members start, each alone", quiet)
         self.cluster = Cluster(
             sheet, self.config, ALL, preset("lan"), seed, [self.checks.feed, self.story]

@@ -112,6 +112,12 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     members: tuple[NodeId, ...] = ()
 
 
+class Up(msgspec.Struct, frozen=True, gc=False):
+    """A word to the machine that owns this one; the world never sees it (``core.owned``)."""
+
+    what: Message
+
+
 Effect: TypeAlias = (
     Send
     | Broadcast
@@ -123,4 +129,5 @@ Effect: TypeAlias = (
     | InstallView
     | Stop
     | Note
+    | Up
 )

@@ -21,6 +21,7 @@ from ringcast.core.effects import (
     Send,
     SetTimer,
     Stop,
+    Up,
 )
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Message, Timer
@@ -78,6 +79,10 @@ class Env:
     def stop(self, reason: str) -> None:
         """End this processor."""
         self.effects.append(Stop(reason))
+
+    def up(self, what: Message) -> None:
+        """Tell the machine that owns this one."""
+        self.effects.append(Up(what))
 
     def note(
         self,

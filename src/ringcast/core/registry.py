@@ -19,8 +19,8 @@ class Sheet(msgspec.Struct, frozen=True):
     config: type[msgspec.Struct]
     make: Callable[[NodeId, Any], Machine]
     """Builds a machine for one processor from an instance of ``config``."""
-    claims: tuple[str, ...]
-    """Names of the properties in ``ringcast.checks`` that the protocol promises."""
+    claims: Callable[[Any], tuple[str, ...]]
+    """For a configuration: names of the properties in ``ringcast.checks`` that are promised."""
     profiles: dict[str, msgspec.Struct]
     """Named configurations, the first one the default."""
     messages: tuple[type[msgspec.Struct], ...]
@@ -28,6 +28,13 @@ class Sheet(msgspec.Struct, frozen=True):
     progress_bound_us: Callable[[Any, int], int]
     """For a configuration and n live processors: time after the last fault until all make
     progress together (totem M5's bound)."""
+    turn: type[msgspec.Struct] | None = None
+    """The message whose passing marks a turn of the protocol, for what is counted per turn."""
+
+    @property
+    def default(self) -> msgspec.Struct:
+        """The configuration of someone who asks for nothing special."""
+        return next(iter(self.profiles.values()))
 
 
 _sheets: dict[str, Sheet] = {}

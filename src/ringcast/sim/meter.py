@@ -9,7 +9,7 @@ a rotation is not in the trace: ``Turns`` shows the meter when a processor passe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -226,14 +226,10 @@ class Meter:
         self._turned_us.pop(event.node, None)
 
 
-TURN: Mapping[str, str] = {"totem": "Token"}
-"""By protocol, the message that a processor sends at the end of its turn."""
-
-
 class Turns:
     """Sees what machines send, and tells a meter of their turns; ``TappedMachine`` uses it."""
 
-    def __init__(self, meter: Meter, message: str) -> None:
+    def __init__(self, meter: Meter, message: type) -> None:
         self._meter = meter
         self._message = message
         self._sent: dict[NodeId, object] = {}
@@ -241,7 +237,7 @@ class Turns:
     def see(self, node: NodeId, effects: list[Effect], now_us: int) -> list[Effect]:
         """A turn ends with a message of the type; the same one sent again is no other turn."""
         for effect in effects:
-            if type(effect) is Send and type(effect.message).__name__ == self._message:
+            if type(effect) is Send and type(effect.message) is self._message:
                 if self._sent.get(node) is not effect.message:
                     self._meter.turn(node, now_us)
                 self._sent[node] = effect.message

@@ -35,7 +35,7 @@ from ringcast.core.trace import (
 from ringcast.sim import workload as load
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import FaultPlan, named, schedule
-from ringcast.sim.meter import TURN, Measures, Meter, Turns
+from ringcast.sim.meter import Measures, Meter, Turns
 from ringcast.sim.model import Micros, NetworkModel
 from ringcast.sim.presets import preset
 from ringcast.sim.record import Observer
@@ -229,7 +229,8 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
     """Carry out a run; ``repeat`` is the command to name in violations, if not the usual one."""
     began_s = perf_counter()
     setup = prepare(spec)
-    checks = suite(setup.sheet.claims, setup.sheet.progress_bound_us(setup.config, spec.nodes))
+    bound_us = setup.sheet.progress_bound_us(setup.config, spec.nodes)
+    checks = suite(setup.sheet.claims(setup.config), bound_us)
     watch = Watch()
     digest = blake2b(digest_size=16)
     encode = msgspec.msgpack.Encoder().encode
@@ -246,8 +247,9 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
     if spec.measure_from_us is not None:
         meter = Meter(spec.measure_from_us, spec.duration_us)
         watching.append(meter)
-        if turn := TURN.get(sheet.name):
-            sheet = msgspec.structs.replace(sheet, make=tapped(sheet.make, Turns(meter, turn)))
+        if sheet.turn:
+            turns = Turns(meter, sheet.turn)
+            sheet = msgspec.structs.replace(sheet, make=tapped(sheet.make, turns))
     cluster = Cluster(sheet, setup.config, spec.ids, setup.model, spec.seed, watching)
     storms = StormWatch(cluster)
     schedule(spec.faults, cluster)

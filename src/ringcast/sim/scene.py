@@ -103,7 +103,7 @@ class Scene:
         sheet, self._config, self._spec = setup.sheet, setup.config, spec
         self._chance = Random(f"{spec.seed}/submit")
         bound_us = sheet.progress_bound_us(setup.config, spec.nodes)
-        self._suite = checks = suite(sheet.claims or PROPERTIES, bound_us)
+        self._suite = checks = suite(sheet.claims(setup.config) or PROPERTIES, bound_us)
         shown = msgspec.structs.replace(sheet, make=tapped(sheet.make, self.tap))
         parts = (shown, setup.config, spec.ids, setup.model, spec.seed)
         self._cluster = cluster = Cluster(*parts, [checks.feed, self.tap.observe])

@@ -33,6 +33,18 @@ from ringcast.protocols.totem_single.config import (
     progress_bound_us,
 )
 from ringcast.protocols.totem_single.machine import MESSAGES, TotemSingle
+from ringcast.protocols.totem_single.messages import Token
+
+CLAIMS = (
+    *(f"M{i}" for i in range(1, 9)),
+    *(f"D{i}" for i in range(1, 14)),
+    "D12-graph",
+    "validity",
+    "integrity",
+    "total-order",
+    "fifo",
+    "causal",
+)
 
 SHEET = register(
     Sheet(
@@ -40,20 +52,12 @@ SHEET = register(
         source="Agarwal 1994, chapter 4",
         config=Config,
         make=TotemSingle,
-        claims=(
-            *(f"M{i}" for i in range(1, 9)),
-            *(f"D{i}" for i in range(1, 14)),
-            "D12-graph",
-            "validity",
-            "integrity",
-            "total-order",
-            "fifo",
-            "causal",
-        ),
+        claims=lambda config: CLAIMS,
         profiles={"lan": LAN, "measured": MEASURED, "appendix": APPENDIX},
         messages=MESSAGES,
         progress_bound_us=progress_bound_us,
+        turn=Token,
     )
 )
 
-__all__ = ["SHEET", "Config", "TotemSingle"]
+__all__ = ["CLAIMS", "SHEET", "Config", "TotemSingle"]
