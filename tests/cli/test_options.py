@@ -69,7 +69,7 @@ BAD_FAULTS = '[[faults]]\nkind = "crash"\nat_us = 5\nnode = 9\n'
         ("sim --faults none --set packing=often", "config: Expected `bool`, got `str`"),
         ("sim --faults none --set join_us=900000", "join_us = 900000 must be below consensus_us"),
         ("sim --faults missing.toml", "cannot read 'missing.toml'"),
-        ("sim --faults missing", "--faults takes swarm, none"),
+        ("sim --faults missing", "faults are swarm, none, a .toml fault plan"),
         ("sim --faults bad_faults.toml", "faults[0]: no such processors: [9]"),
         ("sim --faults events", "events file, line 1"),
         ("sim --faults broken.toml", "broken.toml"),

@@ -23,7 +23,6 @@ from ringcast.cli.options import (
     check_within,
     fail,
     read_text,
-    read_toml,
     seed_range,
 )
 from ringcast.cli.output import (
@@ -40,7 +39,7 @@ from ringcast.cli.output import (
 from ringcast.core.registry import Sheet
 from ringcast.sim import runfile
 from ringcast.sim.batch import CHUNK, Job, Summary, run_batch
-from ringcast.sim.faults import FaultPlan, read_events
+from ringcast.sim.faults import FaultPlan
 from ringcast.sim.run import RunResult, RunSpec, prepare, run
 from ringcast.sim.scenario import ScenarioError, run_text
 from ringcast.sim.shrink import shrink
@@ -63,12 +62,6 @@ class Plan(msgspec.Struct, frozen=True):
     sheet: Sheet
     again: Callable[[int], str] | None = None
     """The command for one seed; None if the runs know it themselves."""
-
-
-class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file for ``--faults``: ``[[faults]]`` tables and nothing else."""
-
-    faults: FaultPlan
 
 
 def sheet_of(spec: RunSpec) -> Sheet:
@@ -136,14 +129,11 @@ def as_typed(given: dict[str, Any]) -> Generator[str, None, None]:
 
 
 def read_faults(file: Path, nodes: int) -> FaultPlan:
-    """A fault plan in TOML, or an events file of the original simulator."""
-    if file.suffix == ".toml":
-        return read_toml(file, PlanFile).faults
-    text = read_text(file, "--faults takes swarm, none, a .toml fault plan or an events file")
+    """The plan of ``--faults FILE``; warnings go to the error stream."""
     try:
-        plan, warnings = read_events(text, range(1, nodes + 1))
+        plan, warnings = runfile.load_faults(file, range(1, nodes + 1))
     except ValueError as error:
-        fail(f"{file}: {error}")
+        fail(str(error))
     for warning in warnings:
         typer.echo(f"{file}: {warning}", err=True)
     return plan

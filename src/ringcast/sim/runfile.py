@@ -1,14 +1,23 @@
-"""Run files: a ``RunSpec`` as TOML."""
+"""Run files: a ``RunSpec`` as TOML; and files with a fault plan alone."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ringcast.core.ids import NodeId
+from ringcast.sim.faults import FaultPlan, read_events
 from ringcast.sim.run import RunSpec, prepare
+
+
+class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file with a fault plan: ``[[faults]]`` tables and nothing else."""
+
+    faults: FaultPlan
 
 
 def load(path: Path) -> RunSpec:
@@ -21,6 +30,20 @@ def load(path: Path) -> RunSpec:
     except (msgspec.DecodeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
     return spec
+
+
+def load_faults(path: Path, ids: Iterable[NodeId]) -> tuple[FaultPlan, list[str]]:
+    """A fault plan in TOML, or an events file of the original simulator; and warnings."""
+    try:
+        text = path.read_text("utf-8")
+        if path.suffix != ".toml":
+            return read_events(text, ids)
+        return msgspec.toml.decode(text, type=PlanFile).faults, []
+    except OSError as error:
+        known = "faults are swarm, none, a .toml fault plan or an events file"
+        raise ValueError(f"cannot read {str(path)!r} ({error.strerror}); {known}") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def dump(spec: RunSpec) -> str:

@@ -1,4 +1,4 @@
-"""Words: how a scenario writes processors, links, memberships, times and settings.
+"""Words: how people write processors, links, memberships, times, settings and seeds.
 
 Each function raises ``ValueError`` with a sentence for the author of the file.
 """
@@ -25,6 +25,10 @@ _ARROW = re.compile(r"(\*|\d+)->(\*|\d+)$")
 _MEMBERS = re.compile(r"\{\d+(,\d+)*\}$")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)$")
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
+_SEEDS = re.compile(r"(\d{1,18})(?:\.\.(\d{1,18}))?$")
+
+MOST_SEEDS = 10_000_000
+"""A longer range is taken for a slip of the pen."""
 
 
 def is_node(word: str) -> bool:
@@ -96,3 +100,19 @@ def settings(words: Iterable[str]) -> dict[str, Any]:
         except msgspec.DecodeError:
             found[key] = value
     return found
+
+
+def seed_range(text: str) -> range:
+    """``17`` is one seed; ``0..200`` are 200, the end excluded as in Python."""
+    match = _SEEDS.match(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a seed such as 17 or a range such as 0..200")
+    low = int(match[1])
+    high = int(match[2]) if match[2] else low + 1
+    if not low < high:
+        raise ValueError(
+            f"{text} is an empty range: the end is excluded, so {low}..{low + 1} is one"
+        )
+    if high - low > MOST_SEEDS:
+        raise ValueError(f"{text} are more than {MOST_SEEDS:,} runs; use a shorter range")
+    return range(low, high)
