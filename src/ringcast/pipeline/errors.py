@@ -1,0 +1,7 @@
+"""What can go wrong in the pipeline that its user can mend."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """The text is one line that says what is wrong and what to do; commands print it as it is."""

@@ -1,0 +1,89 @@
+"""Work items as Spark tasks: one Python function, one task an item, small rows back.
+
+The list of items travels with the function; each task takes its own by number. What comes back
+passes through Spark as bytes: neither its types nor its rows are the JVM's business.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from ringcast.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+Rows: TypeAlias = pa.RecordBatch | Iterable[Mapping[str, Any]]
+
+ANSWER = pa.schema(
+    [("item", pa.int64()), ("rows", pa.binary()), ("error", pa.string()), ("trace", pa.string())]
+)
+ANSWER_IN_SPARK = "item bigint, rows binary, error string, trace string"
+
+
+class TaskFailed(Exception):
+    """A function failed on one item, in a way that it did not foresee; notes hold its traceback."""
+
+
+def tasks(
+    spark: SparkSession, work: Sequence[T], function: Callable[[T], Rows], schema: pa.Schema
+) -> pa.Table:
+    """Run ``function`` on every item, each in a Spark task, and gather the rows in order of work.
+
+    A task whose process dies is tried again, so the function must bear to be run twice. An
+    exception is not tried again: a :class:`PipelineError` is raised here as it is, anything else
+    as :class:`TaskFailed` with the item, the first one in order of work.
+    """
+    if not work:
+        return schema.empty_table()
+    number = len(work)
+    frame = spark.range(0, number, 1, number).mapInArrow(
+        _runner([pickle.dumps(item) for item in work], function, schema), ANSWER_IN_SPARK
+    )
+    answers = sorted(frame.toArrow().to_pylist(), key=lambda answer: answer["item"])
+    for answer in answers:
+        if answer["trace"] is not None:
+            failure = TaskFailed(f"{work[answer['item']]}: {answer['error']}")
+            failure.add_note(answer["trace"])
+            raise failure
+        if answer["error"] is not None:
+            raise PipelineError(answer["error"])
+    batches = [pa.ipc.read_record_batch(pa.py_buffer(answer["rows"]), schema) for answer in answers]
+    return pa.Table.from_batches(batches, schema)
+
+
+def _runner(
+    packed: list[bytes], function: Callable[[T], Rows], schema: pa.Schema
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What Spark calls in each task with the numbers of its items: just one."""
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            answers = [_answer(at, packed[at], function, schema) for at in batch["id"].to_pylist()]
+            yield pa.RecordBatch.from_pylist(answers, schema=ANSWER)
+
+    return run
+
+
+def _answer(
+    at: int, item: bytes, function: Callable[[T], Rows], schema: pa.Schema
+) -> dict[str, Any]:
+    """One item's rows, or why there are none."""
+    try:
+        rows = function(pickle.loads(item))
+        if not isinstance(rows, pa.RecordBatch):
+            rows = pa.RecordBatch.from_pylist(list(rows), schema=schema)
+        elif rows.schema != schema:
+            raise TypeError(f"the rows have the schema {rows.schema}, wanted is {schema}")
+    except PipelineError as error:
+        return {"item": at, "error": str(error)}
+    except Exception as error:
+        told = "".join(traceback.format_exception(error))
+        return {"item": at, "error": f"{type(error).__name__}: {error}", "trace": told}
+    return {"item": at, "rows": rows.serialize().to_pybytes()}
