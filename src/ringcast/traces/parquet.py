@@ -41,8 +41,11 @@ def _arrow() -> Any:
     return pyarrow
 
 
-class _Table:
-    """One table of a run while it is written."""
+class TableFile:
+    """One table of a run, written a group of rows at a time, in the order of the rows.
+
+    The file stands beside its place until it is published.
+    """
 
     def __init__(self, folder: Path, name: str, run: int) -> None:
         self.pa = _arrow()
@@ -50,54 +53,37 @@ class _Table:
         self.columns = schema.columns(name)
         self.path = folder / name / f"{run}.parquet"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.spilled = self.path.with_suffix(".spill")
         self.part = self.path.with_suffix(".part")
-        self.rows: dict[int, list[Row]] = {}  # by processor
-        self.parts: list[int] = []  # the processor of each part spilled
-        self.writer = self.pa.ipc.new_file(str(self.spilled), self.schema)
-
-    def spill(self) -> None:
-        """Move the rows held in memory to the file beside."""
-        for node in sorted(self.rows):
-            rows = self.rows[node]
-            cells = [
-                self.pa.array([row.get(column.name) for row in rows], field.type)
-                for column, field in zip(self.columns, self.schema, strict=True)
-            ]
-            self.writer.write_batch(self.pa.record_batch(cells, schema=self.schema))
-            self.parts.append(node)
-        self.rows.clear()
-
-    def finish(self) -> None:
-        """Write the sorted file next to the final one."""
-        self.spill()
-        self.writer.close()
         text = [column.name for column in self.columns if column.kind is Kind.TEXT]
         delta = [
             f"{column.name}.list.element" if column.kind is Kind.IDS else column.name
             for column in self.columns
             if column.kind in (Kind.INT, Kind.IDS)
         ]
-        options = {
-            "compression": "zstd",
-            "write_page_checksum": True,
-            "use_dictionary": text,
-            "column_encoding": dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
-        }
-        held: list[Any] = []
-        with (
-            self.pa.ipc.open_file(str(self.spilled)) as reader,
-            self.pa.parquet.ParquetWriter(str(self.part), self.schema, **options) as writer,
-        ):
-            # Sorting is stable, so each processor's parts stay in its own order.
-            for at in sorted(range(len(self.parts)), key=self.parts.__getitem__):
-                held.append(reader.get_batch(at))
-                if sum(batch.num_rows for batch in held) >= BUFFERED:
-                    writer.write_table(self.pa.Table.from_batches(held))
-                    held.clear()
-            if held:
-                writer.write_table(self.pa.Table.from_batches(held))
-        self.spilled.unlink()
+        self._writer = self.pa.parquet.ParquetWriter(
+            str(self.part),
+            self.schema,
+            compression="zstd",
+            write_page_checksum=True,
+            use_dictionary=text,
+            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
+        )
+
+    def batch(self, rows: list[Row]) -> Any:
+        """Rows as an Arrow batch."""
+        cells = [
+            self.pa.array([row.get(column.name) for row in rows], field.type)
+            for column, field in zip(self.columns, self.schema, strict=True)
+        ]
+        return self.pa.record_batch(cells, schema=self.schema)
+
+    def write(self, rows: Any) -> None:
+        """Add an Arrow table as one group of rows."""
+        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._writer.close()
 
     def publish(self) -> None:
         """Give the file its name."""
@@ -105,9 +91,50 @@ class _Table:
 
     def abandon(self) -> None:
         """Leave nothing behind."""
+        self._writer.close()
+        self.part.unlink(missing_ok=True)
+
+
+class _Table:
+    """One table of a run while its rows come in the order of time."""
+
+    def __init__(self, folder: Path, name: str, run: int) -> None:
+        self.file = TableFile(folder, name, run)
+        self.spilled = self.file.path.with_suffix(".spill")
+        self.rows: dict[int, list[Row]] = {}  # by processor
+        self.parts: list[int] = []  # the processor of each part spilled
+        self.writer = self.file.pa.ipc.new_file(str(self.spilled), self.file.schema)
+
+    def spill(self) -> None:
+        """Move the rows held in memory to the file beside."""
+        for node in sorted(self.rows):
+            self.writer.write_batch(self.file.batch(self.rows[node]))
+            self.parts.append(node)
+        self.rows.clear()
+
+    def finish(self) -> None:
+        """Write the sorted file next to the final one."""
+        self.spill()
         self.writer.close()
-        for path in (self.spilled, self.part):
-            path.unlink(missing_ok=True)
+        held: list[Any] = []
+        from_batches = self.file.pa.Table.from_batches
+        with self.file.pa.ipc.open_file(str(self.spilled)) as reader:
+            # Sorting is stable, so each processor's parts stay in its own order.
+            for at in sorted(range(len(self.parts)), key=self.parts.__getitem__):
+                held.append(reader.get_batch(at))
+                if sum(batch.num_rows for batch in held) >= BUFFERED:
+                    self.file.write(from_batches(held))
+                    held.clear()
+            if held:
+                self.file.write(from_batches(held))
+        self.file.close()
+        self.spilled.unlink()
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self.writer.close()
+        self.spilled.unlink(missing_ok=True)
+        self.file.abandon()
 
 
 class TraceWriter:
@@ -134,7 +161,7 @@ class TraceWriter:
         for table in self._tables.values():
             table.finish()
         for table in self._tables.values():
-            table.publish()
+            table.file.publish()
 
     def __enter__(self) -> TraceWriter:
         return self
