@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -11,6 +11,22 @@ from ringcast.sim import words
 
 OK, VIOLATED, UNKNOWN = 0, 1, 2
 """Exit codes: fine; a property was violated; unknown or bad usage."""
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="Run on this Spark: local[2], spark://host:7077, yarn, k8s://... "
+        "[default: $SPARK_MASTER, else all cores of this machine].",
+        show_default=False,
+    ),
+]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        help="Run through this Spark Connect server: sc://host:15002 [default: $SPARK_REMOTE].",
+        show_default=False,
+    ),
+]
 
 
 def fail(message: str) -> NoReturn:

@@ -9,12 +9,12 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 
 from ringcast.checks import PROPERTIES
 from ringcast.core.machine import Discard, Impossible, name
 from ringcast.core.registry import Sheet
+from ringcast.pipeline.progress import Bar
 from ringcast.sim.batch import Summary
 from ringcast.sim.meter import Measures
 from ringcast.sim.run import Breach
@@ -23,9 +23,6 @@ T = TypeVar("T")
 
 MOST_SHOWN = 20
 """Violations printed for people; ``--json`` has them all."""
-
-EVERY = 500
-"""Without a terminal, progress is a plain line after the first run and after each so many."""
 
 STYLE = {"valid": "green", "invalid": "bold red", "unknown": "yellow"}
 
@@ -126,20 +123,11 @@ def print_figures(measures: Measures) -> None:
 
 
 def progress(things: Iterable[T], total: int, quiet: bool) -> Generator[T, None, None]:
-    """Hands ``things`` on while showing how far it is: a bar on a terminal, else plain lines."""
-    screen = console(err=True)
-    if quiet or not screen.is_terminal:
+    """Hands ``things`` on while showing how far it is."""
+    with Bar("runs", total, quiet) as bar:
         for done, thing in enumerate(things, start=1):
             yield thing
-            if not quiet and (done == 1 or done % EVERY == 0):
-                screen.print(f"{done} of {total} runs")
-        return
-    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True) as bar:
-        task = bar.add_task("runs", total=total)
-        for thing in things:
-            yield thing
-            bar.advance(task)
+            bar.show(done)
 
 
 def coverage(sheet: Sheet, visits: Mapping[str, int]) -> list[dict[str, object]]:

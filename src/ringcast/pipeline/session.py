@@ -79,7 +79,9 @@ def place(where: Where, environ: Mapping[str, str]) -> Place:
         raise PipelineError(
             f"master {master!r} is not local[2], spark://host:7077, yarn or k8s://…"
         )
-    return Place(master=master or f"local[{where.cores or '*'},{TRIES}]")
+    if master is None:
+        return Place(master=f"local[{where.cores or '*'},{TRIES}]")
+    return Place(master=re.sub(r"^local\[(\d+|\*)\]$", rf"local[\1,{TRIES}]", master))
 
 
 def require_spark() -> None:
