@@ -43,15 +43,13 @@ from ringcast.sim.faults import FaultPlan
 from ringcast.sim.run import RunResult, RunSpec, prepare, run
 from ringcast.sim.scenario import ScenarioError, run_text
 from ringcast.sim.shrink import shrink
+from ringcast.sim.swarm import FEWEST_FIXED
 from ringcast.sim.words import settings
 from ringcast.sim.workload import MOST_BYTES
 from ringcast.traces import TraceError, TraceWriter
 
 LONGEST_S = 1e6
 """A longer simulation is taken for a slip of the pen."""
-
-FEWEST_IN_A_SWARM = 2
-"""A swarm breaks links, so there must be one."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -85,8 +83,8 @@ def plan_of_file(file: Path, seeds: str | None) -> Plan:
 
 def plan_of_swarm(protocol: str, nodes: int | None, seeds: str) -> Plan:
     """Everything drawn from the seed, but what is given here."""
-    if nodes is not None and nodes < FEWEST_IN_A_SWARM:
-        fail(f"--nodes {nodes} is too few for --faults swarm; it needs {FEWEST_IN_A_SWARM} or more")
+    if nodes is not None and nodes < FEWEST_FIXED:
+        fail(f"--nodes {nodes} is too few for --faults swarm; it needs {FEWEST_FIXED} or more")
     sheet = sheet_of(RunSpec(protocol=protocol))
     return Plan(seed_range(seeds), lambda seed: Job(seed, protocol, nodes), sheet)
 

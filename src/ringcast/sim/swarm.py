@@ -54,6 +54,9 @@ from ringcast.sim.workload import Bursts, ClosedLoop, Fill, Poisson, Saturate, S
 FEWEST, MOST = 3, 9
 """Processors of a run, when the number is not fixed."""
 
+FEWEST_FIXED = 2
+"""When it is: a swarm breaks links, so there must be one."""
+
 
 def draw(seed: int, protocol: str = "totem", nodes: int | None = None) -> RunSpec:
     """The run of ``seed``; with ``nodes`` given, of that many processors."""
