@@ -147,6 +147,7 @@ def _originate(era: Era, stay: Stay, frames: Frames) -> Cells:
         "level": frames.safe[mine],
         "first": frames.number[mine] * era.shape.frame + 1,
         "salt": frames.salt[mine],
+        "sender": stay.node,
     }
 
 
@@ -204,9 +205,10 @@ def _messages(file: TableFile, cells: Cells, frame: int) -> Any:
     for column in file.schema.names:
         value = cells[column]
         if isinstance(value, int):
-            arrays.append(file.pa.repeat(file.pa.scalar(value, file.pa.int64()), count))
-        else:
-            arrays.append(file.pa.array(value if len(value) == count else np.repeat(value, frame)))
+            value = np.full(count, value)
+        elif len(value) < count:
+            value = np.repeat(value, frame)
+        arrays.append(file.pa.array(value))
     return file.pa.Table.from_arrays(arrays, schema=file.schema)
 
 
