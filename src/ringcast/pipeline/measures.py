@@ -38,25 +38,25 @@ def _some(found: Latency, time_ms: float) -> float | None:
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
         "messages_per_s": _timed("Messages ordered in a second.", lambda m: m.messages_per_s),
-        "bytes_per_s": _timed("Their contents.", lambda m: m.bytes_per_s),
         "agreed_ms": _timed(
             "From submission to agreed delivery, averaged over messages and receivers.",
             lambda m: _some(m.agreed, m.agreed.mean_ms),
         ),
-        "agreed_last_ms": _timed(
-            "The same, to the last receiver of each message.",
-            lambda m: _some(m.agreed, m.agreed.last_ms),
-        ),
         "safe_ms": _timed(
             "From submission to safe delivery.", lambda m: _some(m.safe, m.safe.mean_ms)
-        ),
-        "safe_last_ms": _timed(
-            "The same, to the last receiver of each message.",
-            lambda m: _some(m.safe, m.safe.last_ms),
         ),
         "rotation_ms": _timed(
             "Mean rotation time of the token, if the protocol has one.",
             lambda m: m.rotation_ms if m.rotations else None,
+        ),
+        "bytes_per_s": _timed("Contents of messages ordered in a second.", lambda m: m.bytes_per_s),
+        "agreed_last_ms": _timed(
+            "From submission to agreed delivery at the last receiver of a message.",
+            lambda m: _some(m.agreed, m.agreed.last_ms),
+        ),
+        "safe_last_ms": _timed(
+            "From submission to safe delivery at the last receiver of a message.",
+            lambda m: _some(m.safe, m.safe.last_ms),
         ),
         "simulated_s": Measure("How long the run was.", lambda r: r.simulated_us / 1e6),
         "events": _counted("Events of its trace.", lambda r: r.events),

@@ -24,7 +24,7 @@ from ringcast.sim.runfile import load_faults
 from ringcast.sim.swarm import FEWEST_FIXED
 from ringcast.sim.words import seed_range
 
-MOST_POINTS = 1_000_000
+MOST_POINTS = 200_000
 """A larger study is taken for a slip of the pen."""
 
 T = TypeVar("T")
