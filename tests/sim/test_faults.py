@@ -15,6 +15,7 @@ from ringcast.sim.faults import (
     Cut,
     Drift,
     Drop,
+    Expire,
     Fault,
     Heal,
     Leave,
@@ -52,6 +53,7 @@ EVERY: list[tuple[Fault, str, set[int]]] = [
     (Leave(0, 1), "leave", {1}),
     (Pause(0, 1), "pause", {1}),
     (Resume(0, 2), "resume", {2}),
+    (Expire(0, "beat", 1), "expire", {1}),
     (Drift(0, 1, 50), "drift", {1}),
     (Link(0, 1, 2, LinkModel(loss=0.5)), "link", {1, 2}),
     (Loss(0, 0.1, 0.2), "loss", set()),
@@ -65,7 +67,8 @@ EVERY: list[tuple[Fault, str, set[int]]] = [
 
 def group() -> Cluster:
     """1 runs, 2 is paused, 3 is down."""
-    cluster = Cluster(SHEET, Config(), (1, 2, 3), NetworkModel(link=LinkModel(delay=Constant())))
+    model = NetworkModel(link=LinkModel(delay=Constant()))
+    cluster = Cluster(SHEET, Config(beat_us=10_000), (1, 2, 3), model)
     cluster.start(1, 2)
     cluster.pause(2)
     cluster.counts.faults.clear()
@@ -93,6 +96,27 @@ def test_a_plan_happens_at_its_times() -> None:
     assert cluster.up() == (2,)
     cluster.run_until(500)
     assert cluster.up() == (2, 3)
+
+
+def test_a_timer_that_is_set_runs_out_early_and_no_other() -> None:
+    cluster = group()
+    cluster.run_until(3_000)
+    assert not cluster.expire(1, "alarm")
+    assert not cluster.expire(3, "beat")
+    assert cluster.expire(1, "beat")
+    cluster.run_until(13_001)
+    assert cluster.machine(1).log == [(3_000, "beat"), (13_000, "beat")]  # type: ignore[attr-defined]
+
+
+def test_mistakes_recur_until_the_network_is_calm() -> None:
+    cluster = group()
+    inflict(Expire(0, "beat", every_us=1_000), cluster)
+    cluster.run_until(300_000)
+    made = cluster.counts.faults["expire"]
+    assert 100 < made < 300  # processor 3 is down, and was not hit
+    cluster.calm()
+    cluster.run_until(600_000)
+    assert cluster.counts.faults["expire"] == made
 
 
 def test_loss_changes_the_links_of_the_model() -> None:

@@ -65,6 +65,9 @@ class Cluster:
         ports: dict[NodeId, Port] = dict(self.nodes)
         self.network.attach(ports)
         self._faulted = 0
+        self._chance = Random(f"{seed}/mistakes")
+        self._calm = 0
+        """How often the network was calmed: what recurs by itself ends with that."""
 
     def _maker(self, node: NodeId, config: Any) -> Any:
         return lambda: self.sheet.make(node, config)
@@ -160,6 +163,23 @@ class Cluster:
         """Crash a processor inside its next effect list that holds such an effect."""
         return self._tell(self.nodes[node].tear(TEARS[within]), "tear", node, within)
 
+    def expire(self, node: NodeId, timer: str, every_us: int = 0) -> bool:
+        """Let a timer run out early; with ``every_us`` again and again, so often on average.
+
+        Node 0 is any of them, another one each time.
+        """
+        if every_us:
+            later_us = self.now_us + int(self._chance.expovariate(1 / every_us)) + 1
+            again = (node, timer, every_us, self._calm)
+            self.scheduler.at(later_us, self._expire_again, again)
+        one = node or self._chance.choice(self.ids)
+        return self._tell(self.nodes[one].expire(timer), "expire", one, timer)
+
+    def _expire_again(self, again: tuple[NodeId, str, int, int]) -> None:
+        node, timer, every_us, calm = again
+        if calm == self._calm:
+            self.expire(node, timer, every_us)
+
     # The network.
 
     def partition(self, groups: Iterable[Iterable[NodeId]]) -> bool:
@@ -209,6 +229,7 @@ class Cluster:
 
     def calm(self) -> bool:
         """Heal the network, and let it be as good as its model allows from now on."""
+        self._calm += 1
         self.network.heal()
         self.network.forget_overrides()
         self.network.become(self.network.model.calm())

@@ -92,6 +92,15 @@ class Resume(_Fault, frozen=True, tag="resume"):
     node: NodeId
 
 
+class Expire(_Fault, frozen=True, tag="expire"):
+    """A timer that is set runs out early, at ``node`` (0: at any, drawn): what a detector takes for
+    a silence, for instance, is a mistake. With ``every_us`` so often, on average, from then on."""
+
+    timer: str
+    node: Annotated[int, msgspec.Meta(ge=0)] = 0
+    every_us: Micros = 0
+
+
 class Drift(_Fault, frozen=True, tag="drift"):
     """A processor's clock gains ``ppm`` microseconds a second (loses them, below 0)."""
 
@@ -143,6 +152,7 @@ Fault: TypeAlias = (
     | Leave
     | Pause
     | Resume
+    | Expire
     | Drift
     | Link
     | Loss
@@ -185,6 +195,8 @@ def inflict(fault: Fault, cluster: Cluster) -> None:
             cluster.pause(node)
         case Resume(node=node):
             cluster.resume(node)
+        case Expire():
+            cluster.expire(fault.node, fault.timer, fault.every_us)
         case Drift(node=node, ppm=ppm):
             cluster.drift(node, ppm)
         case Link(src=src, dst=dst, link=link):
@@ -208,6 +220,8 @@ def named(fault: Fault) -> set[NodeId]:
             return {fault.src, fault.dst} - {0}
         case Heal() | Loss() | Burst():
             return set()
+        case Expire():
+            return {fault.node} - {0}
         case _:
             return {fault.node}
 

@@ -160,6 +160,16 @@ class SimNode:
         self._tear = within
         return True
 
+    def expire(self, timer: str) -> bool:
+        """Let a timer that is set run out now, as if the clock had jumped."""
+        for each in self._deadlines:
+            if each == timer:
+                now_us = max(self._scheduler.now_us, self._at_us)
+                self._deadlines[each] = now_us
+                self._arm(each, now_us)
+                return True
+        return False
+
     def disarm(self) -> None:
         """Take back a tear or a storage failure that has not happened yet."""
         self._tear = None

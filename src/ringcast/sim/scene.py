@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any
+from typing import Any, Union
 
 import msgspec
 
@@ -144,6 +144,13 @@ class Scene:
         for node in self._nodes(words):
             self.cluster.resume(node)
 
+    def expire(self, words: list[str]) -> None:
+        """``expire p1 "hold" [x20 within 2s]``: a timer that is set runs out early; when: as for
+        ``submit``."""
+        nodes, timer = self._nodes(words[:1]), words[1].strip('"')
+        mistakes = [(node, timer) for node in nodes for _ in range(times(words))]
+        self._spread(words, lambda mistake: self.cluster.expire(*mistake), mistakes)
+
     def storage(self, words: list[str]) -> None:
         """``storage p1`` shows it; ``storage p1 ring_seq=8`` writes to it."""
         values = settings([word for word in words if "=" in word])
@@ -161,17 +168,21 @@ class Scene:
         """``submit p1 "a" 300B x40 safe [within 200ms]``: bodies by name or by size, all of them
         40 times; now, or at random moments of that time."""
         level = Level.SAFE if "safe" in words else Level.AGREED
-        within_us = self._duration_us(words[-1]) if words[-2:-1] == ["within"] else 0
         nodes = self._nodes([word for word in words if is_node(word)])
         wanted = [word for word in words if word.startswith('"') or SIZE.match(word)]
-        for node in nodes:
-            for word in wanted * times(words):
-                message = (node, self._body(word), level)
-                if within_us:
-                    at_us = self.cluster.now_us + self._chance.randrange(within_us)
-                    self.cluster.scheduler.at(at_us, self._submit_one, message)
-                else:
-                    self._submit_one(message)
+        bodies = [(node, word) for node in nodes for word in wanted * times(words)]
+        messages = [(node, self._body(word), level) for node, word in bodies]
+        self._spread(words, self._submit_one, messages)
+
+    def _spread(self, words: list[str], act: Callable[[Any], Any], things: list[Any]) -> None:
+        """Do it now, or, if the words end with ``within 2s``, at random moments of that time."""
+        within_us = self._duration_us(words[-1]) if words[-2:-1] == ["within"] else 0
+        for thing in things:
+            if within_us:
+                at_us = self.cluster.now_us + self._chance.randrange(within_us)
+                self.cluster.scheduler.at(at_us, act, thing)
+            else:
+                act(thing)
 
     def _submit_one(self, message: tuple[NodeId, bytes, Level]) -> None:
         node, body, level = message
@@ -201,11 +212,8 @@ class Scene:
         src, dst = self._arrow(words[0] if words else "")
         rest = [word for word in words[1:] if not word.startswith("boot=")]
         boots = [int(word[5:]) for word in words[1:] if word.startswith("boot=")]
-        kinds: Any = self.cluster.sheet.messages
-        union = kinds[0]
-        for kind in kinds[1:]:
-            union |= kind
-        message = msgspec.json.decode(" ".join(rest), type=union)
+        frames: Any = Union[self.cluster.sheet.messages]  # noqa: UP007  (as many as there are)
+        message = msgspec.json.decode(" ".join(rest), type=frames)
         boot = boots[0] if boots else self.cluster.nodes[src].boot
         unicast = type(message).__name__ in ("Token", "CommitToken")
         self.cluster.inject(dst, Received(src, boot, message), unicast)
@@ -414,6 +422,7 @@ COMMANDS: dict[str, Callable[[Scene, list[str]], None]] = {
         Scene.restart,
         Scene.pause,
         Scene.resume,
+        Scene.expire,
         Scene.storage,
         Scene.submit,
         Scene.load,
