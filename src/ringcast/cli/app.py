@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import ringcast
-from ringcast.cli import bench, demo, keygen, node, sim
+from ringcast.cli import bench, cluster, demo, keygen, node, sim
 from ringcast.cli.options import UNKNOWN
 
 
@@ -68,6 +68,7 @@ app.command("demo")(demo.command)
 app.command("node")(node.command)
 app.command("keygen")(keygen.command)
 app.add_typer(bench.app, name="bench")
+app.add_typer(cluster.app, name="cluster")
 
 
 @app.command("version")

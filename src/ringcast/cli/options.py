@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
+from ringcast.pipeline.errors import PipelineError
 from ringcast.sim import words
 
 OK, VIOLATED, UNKNOWN = 0, 1, 2
@@ -33,6 +36,15 @@ def fail(message: str) -> NoReturn:
     """One line on the error stream, and the exit code for bad usage."""
     typer.echo(f"ringcast: {message}", err=True)
     raise typer.Exit(UNKNOWN)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """What goes wrong in the pipeline and can be mended by the user becomes one line."""
+    try:
+        yield
+    except PipelineError as error:
+        fail(str(error))
 
 
 def seed_range(text: str) -> range:

@@ -11,12 +11,14 @@ import importlib.util
 import os
 import re
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -30,6 +32,12 @@ LOOPBACK = "127.0.0.1"
 
 TRIES = 4
 """How often a task may fail; without it, ``local`` gives up when one Python worker is killed."""
+
+ANSWER_S = 10.0
+"""How long a server may take to accept a connection."""
+
+MASTER_PORT, CONNECT_PORT = 7077, 15002
+"""Where Spark's servers are if an address has no port."""
 
 NEEDED = ("pyspark", "pandas", "pyarrow", "grpc")
 
@@ -159,17 +167,28 @@ def change_environment(settings: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
+def require_answer(url: str, port: int) -> None:
+    """Spark itself would try for minutes before it said that nobody is there."""
+    tried = ""
+    for address in url.partition("://")[2].partition("/")[0].split(","):
+        found = urlsplit(f"//{address}")
+        try:
+            socket.create_connection((found.hostname, found.port or port), ANSWER_S).close()
+            return
+        except (OSError, ValueError) as error:
+            tried = str(error)
+    raise PipelineError(f"no Spark answers at {url} ({tried}); 'ringcast cluster up' starts one")
+
+
 def connected(url: str, app: str) -> SparkSession:
     """A session of a Connect server; it has its own settings and needs no Java here."""
     from pyspark.sql.connect.session import SparkSession as Remote
 
+    require_answer(url, CONNECT_PORT)
     try:
         session = Remote.builder.remote(url).appName(app).getOrCreate()
-        session.range(1).count()  # the builder does not talk to the server: now it must
     except Exception as error:
-        raise PipelineError(
-            f"no Spark Connect server answers at {url}: {first_line(error)}"
-        ) from error
+        raise PipelineError(f"no session from {url}: {first_line(error)}") from error
     return session  # type: ignore[return-value]  # same interface
 
 
@@ -177,6 +196,9 @@ def launched(at: Place, cores: int | None, app: str) -> SparkSession:
     """A session with a driver in a JVM of our own, which ends with this process."""
     from pyspark.sql import SparkSession
 
+    assert at.master is not None
+    if at.master.startswith("spark://"):
+        require_answer(at.master, MASTER_PORT)
     builder = SparkSession.builder.appName(app)
     for name, value in settings_of(at, cores).items():
         builder = builder.config(name, value)
@@ -202,9 +224,10 @@ def settings_of(at: Place, cores: int | None) -> dict[str, str]:
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     }
-    if at.master and at.master.startswith("local"):
+    if at.local:
+        settings["spark.executor.extraJavaOptions"] = JVM
         settings["spark.sql.shuffle.partitions"] = str(max(2, cores or os.cpu_count() or 2))
-    elif cores:
+    if cores:
         settings["spark.cores.max"] = str(cores)
     return settings
 

@@ -1,0 +1,88 @@
+"""Work items as Spark tasks: order, errors, and a worker that dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.progress import watch
+from ringcast.pipeline.tasks import TaskFailed, tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+SQUARES = pa.schema([("of", pa.int64()), ("square", pa.int64()), ("kind", pa.string())])
+
+
+def test_rows_come_in_order_of_work(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As rows or as a batch, none, one or many of an item; with progress on the way."""
+
+    def squares(item: tuple[str, int]) -> Any:
+        kind, of = item
+        rows = [{"of": of, "square": of * of, "kind": kind}] * (of % 3)
+        return pa.RecordBatch.from_pylist(rows, schema=SQUARES) if kind == "batch" else rows
+
+    work = [(("batch", "rows")[n % 2], n) for n in range(9, 0, -1)]
+    with watch(spark, len(work), "items") as bar:
+        found = tasks(spark, work, squares, SQUARES)
+    assert found.schema == SQUARES
+    assert [row["of"] for row in found.to_pylist()] == [8, 8, 7, 5, 5, 4, 2, 2, 1]
+    assert bar.done == 9
+    assert capsys.readouterr().err.endswith(" of 9 items\n")
+
+
+def test_no_work_is_no_rows() -> None:
+    assert tasks(None, [], lambda item: [], SQUARES) == SQUARES.empty_table()  # type: ignore
+
+
+def test_an_error_names_the_first_item_that_failed(spark: SparkSession) -> None:
+    def divide(item: int) -> list[dict[str, object]]:
+        return [{"of": item, "square": 12 // (item % 3), "kind": ""}]
+
+    with pytest.raises(TaskFailed, match=r"^3: ZeroDivisionError: ") as caught:
+        tasks(spark, [1, 2, 3, 4, 6], divide, SQUARES)
+    assert "in divide" in caught.value.__notes__[0], "the traceback of the task is lost"
+
+
+def test_an_error_of_the_user_keeps_its_words(spark: SparkSession, tmp_path: Path) -> None:
+    """And it is not tried again: a broken file stays broken."""
+
+    def read(item: str) -> list[dict[str, object]]:
+        with (tmp_path / "tries").open("a") as tries:
+            tries.write("x")
+        raise PipelineError(f"{item} is broken")
+
+    with pytest.raises(PipelineError, match=r"^file\.parquet is broken$"):
+        tasks(spark, ["file.parquet"], read, SQUARES)
+    assert (tmp_path / "tries").read_text() == "x"
+
+
+def test_rows_of_another_shape_are_refused(spark: SparkSession) -> None:
+    def wrong(item: int) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([{"of": item}])
+
+    with pytest.raises(TaskFailed, match="wanted is"):
+        tasks(spark, [1], wrong, SQUARES)
+
+
+def test_a_worker_that_is_killed_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    def dies_once(item: int) -> list[dict[str, object]]:
+        mark = tmp_path / f"{item}"
+        if item % 2 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [{"of": item, "square": item * item, "kind": "alive"}]
+
+    found = tasks(spark, [1, 2, 3], dies_once, SQUARES)
+    assert found["square"].to_pylist() == [1, 4, 9]
+    assert sorted(os.listdir(tmp_path)) == ["1", "3"]
