@@ -280,6 +280,21 @@ def fifo(trace: Trace) -> bool:
     return any(order != sorted(order) for order in orders)
 
 
+def one_sequencer(trace: Trace) -> bool:
+    given: dict[ViewId, list[Originated]] = defaultdict(list)
+    for e in trace:
+        if isinstance(e, Originated):
+            given[e.ring].append(e)
+    return any(
+        any(e.owner != e.node for e in events)
+        and (
+            {e.node for e in events} != {ring.rep}
+            or [e.seq for e in events] != sorted({e.seq for e in events})
+        )
+        for ring, events in given.items()
+    )
+
+
 NAIVE: dict[str, Callable[[Trace], bool]] = {
     "M2": m2,
     "M7": m7,
@@ -384,3 +399,28 @@ def test_fixed_stories_break_every_property_compared() -> None:
         seen += compare(story(Random(f"{seed}/story"), 45))
     # Errors of naming (M2, M7) are not made by the generator; the golden traces have them.
     assert seen.keys() >= NAIVE.keys() - {"M2", "M7"}
+
+
+def numbered(rng: Random) -> str:
+    """Two rings in which mostly their representative numbers, mostly rising."""
+    lines = ["ring(8,1){1,2,3}"]
+    for ring, rep in ((8, 1), (12, 2)):
+        for seq in range(1, rng.randint(2, 8)):
+            seq = rng.randint(1, seq) if rng.random() < 0.05 else seq
+            by = rng.choice((1, 2, 3)) if rng.random() < 0.05 else rep
+            lines.append(f"p{by}: o{seq}" + rng.choice(("", "<1", "<2", "<3")))
+        if ring == 8:
+            lines.append("ring(12,2){1,2,3}")
+    return "\n".join([*lines, "end"])
+
+
+def test_one_sequencer_is_judged_as_the_naive_check_does() -> None:
+    verdicts: Counter[bool] = Counter()
+    for seed in range(300):
+        trace = list(parse(numbered(Random(f"{seed}/numbered"))))
+        checks = suite(["one-sequencer"])
+        for event in trace:
+            checks.feed(event)
+        assert bool(checks.violations) == one_sequencer(trace)
+        verdicts[bool(checks.violations)] += 1
+    assert min(verdicts[True], verdicts[False]) > 50

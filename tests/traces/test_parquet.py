@@ -48,7 +48,7 @@ maybe = st.none() | views
 
 BODIES: dict[type, tuple[Any, ...]] = {
     Submit: (numbers, first, levels, sums),
-    Originated: (views, numbers, levels, first, sums),
+    Originated: (views, numbers, levels, first, sums, node_ids),
     Delivered: (views, views, numbers, node_ids, levels, first, sums),
     Installed: (views, members, st.booleans(), views, numbers, maybe, maybe),
     Crashed: (st.text(max_size=5),),

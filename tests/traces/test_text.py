@@ -24,7 +24,7 @@ def test_a_small_story() -> None:
         Restarted(1, 1, 1, 1),
         Installed(1, 2, 2, ring, (1,), False, ring, 0, None, None),
         Submit(1, 3, 3, 1, 1, Level.SAFE, (8, 8), (1010001, 1010002)),
-        Originated(1, 4, 4, ring, 1, Level.SAFE, 1, (1010001, 1010002)),
+        Originated(1, 4, 4, ring, 1, Level.SAFE, 1, (1010001, 1010002), 1),
         Delivered(1, 5, 5, ring, ring, 1, 1, Level.SAFE, 1, (1010001, 1010002)),
         Ended(6, (1,)),
     ]
@@ -62,6 +62,14 @@ def test_contents_are_those_of_the_number_unless_it_says_otherwise() -> None:
     assert third != first  # another incarnation, another message
 
 
+def test_a_number_can_be_given_to_anothers_message() -> None:
+    events = list(parse("ring(8,1){1,2}\np1: o1<2 d1"))
+    (numbered,) = [e for e in events if isinstance(e, Originated)]
+    (submitted,) = [e for e in events if isinstance(e, Submit)]
+    (delivered,) = [e for e in events if isinstance(e, Delivered)]
+    assert (numbered.node, numbered.owner, submitted.node, delivered.sender) == (1, 2, 2, 2)
+
+
 def test_time_passes() -> None:
     first, second = parse("p1: +500 reg(4,1){1}")
     assert (first.t_us, second.t_us) == (1, 502)
@@ -75,6 +83,7 @@ def test_time_passes() -> None:
         ("p0: down", "does not begin with a processor"),
         ("p1: o1", "originates before it is in a ring"),
         ("p1: d1", "delivers before it is in a ring"),
+        ("p1: reg(4,1){1} o1<2", "processor 2 has not been named"),
     ],
 )
 def test_nonsense_names_its_line(story: str, message: str) -> None:

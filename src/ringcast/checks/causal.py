@@ -36,11 +36,11 @@ class Causal(Lamport):
 
     def on_originated(self, event: Originated) -> None:
         """The frame depends on what its last message depends on."""
-        if self.history.again:
+        frame, sender = self.history.frame, self.history.known(event.owner)
+        if self.history.again or frame.incarnation != sender.incarnation:
             return
-        frame = self.history.frame
         last = event.first + len(event.digests) - 1
-        queue = self._waiting.get(event.node)
+        queue = self._waiting.get(event.owner)
         while queue and queue[0][0] < last:
             queue.popleft()
         clock = queue[0][1] if queue else {}

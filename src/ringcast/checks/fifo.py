@@ -42,18 +42,18 @@ class Fifo(Property):
 
     def on_originated(self, event: Originated) -> None:
         """Compare with what was submitted under these numbers."""
-        queued = self.queued.get(event.node)
-        if not queued:
-            return
+        queued, frame = self.queued.get(event.owner), self.history.frame
+        if not queued or frame.incarnation != self.history.known(event.owner).incarnation:
+            return  # a message of an earlier life, whose queue is gone
         for number, digest in enumerate(event.digests, event.first):
             if queued.get(number, digest) != digest:
                 real = next((k for k, waiting in queued.items() if waiting == digest), "no message")
                 self.violate(
-                    f"Processor {event.node} originated {self.history.frame} at {event.t_us} us "
+                    f"Processor {event.owner} originated {frame} at {event.t_us} us "
                     f"with its number {number}, which is not the message it had submitted under "
                     f"that number; waiting with these contents: {real}.",
-                    (event.node,),
-                    (self.history.frame,),
+                    (event.owner,),
+                    (frame,),
                     event.t_us,
                 )
         for number in range(event.first, event.first + len(event.digests)):

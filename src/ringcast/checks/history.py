@@ -96,6 +96,7 @@ class Span:
     __slots__ = (
         "count",
         "highest",
+        "incarnation",
         "node",
         "prefix",
         "regular",
@@ -105,9 +106,10 @@ class Span:
         "transitional",
     )
 
-    def __init__(self, ring: Ring, node: NodeId, state: State) -> None:
+    def __init__(self, ring: Ring, node: Node, state: State) -> None:
         self.ring = ring
-        self.node = node
+        self.node = node.id
+        self.incarnation = node.incarnation
         self.state = state
         self.regular = SeqSet()  # indices delivered in the ring itself
         self.then: Installed | None = None  # the transitional configuration after it
@@ -268,7 +270,7 @@ class History:
         ring = self.rings.get(view) or Ring(view, ())
         span = ring.spans.get(id)
         if span is None:
-            span = Span(ring, id, State.STRAY)
+            span = Span(ring, node, State.STRAY)
             if ring.members:
                 ring.spans[id] = span
         return span
@@ -278,23 +280,28 @@ class History:
         if event.seq > ring.trimmed_seq:
             index = ring.last_index = ring.last_index + 1
         frame = Frame(ring, event.seq, index)
-        frame.fill(event, sender, self.known(sender).incarnation)
+        frame.fill(event, sender, self._sender(ring, sender))
         if index:
             ring.frames[event.seq] = frame
         return frame
 
+    def _sender(self, ring: Ring, sender: NodeId) -> int:
+        """Which incarnation of ``sender`` is meant: the one that is or was in the ring."""
+        span = ring.spans.get(sender)
+        return self.known(sender).incarnation if span is None else span.incarnation
+
     def _originated(self, event: Originated) -> None:
         span = self.span = self._place(event.node, event.ring)
-        ring = span.ring
+        ring, sender = span.ring, event.owner
         frame = ring.frames.get(event.seq)
         if frame is None:
-            frame = self._new_frame(ring, event, event.node)
+            frame = self._new_frame(ring, event, sender)
             if frame.index % TRIM_EVERY == 0:
                 self._trim(ring)
         self.again = frame.index == 0 or frame.origin_us is not None
         if not self.again:
             frame.origin_us = event.t_us
-            frame.fill(event, event.node, self.node.incarnation)
+            frame.fill(event, sender, self._sender(ring, sender))
         self.frame = frame
 
     def _delivered(self, event: Delivered) -> None:
@@ -345,7 +352,7 @@ class History:
             self.ids_reused = self.ids_reused or self.storage_lost
         span = ring.spans.get(node.id)
         if span is None or span.state is not State.WAITING:
-            span = ring.spans[node.id] = Span(ring, node.id, State.OPEN)
+            span = ring.spans[node.id] = Span(ring, node, State.OPEN)
         span.state = State.OPEN
         node.waiting.pop(event.view, None)
         node.span = span
@@ -361,11 +368,12 @@ class History:
         for id in event.members:
             node = self.known(id)
             if id == event.node or (node.up and node.last_seq < event.view.seq):
-                span = node.waiting[event.view] = Span(ring, id, State.WAITING)
+                span = node.waiting[event.view] = Span(ring, node, State.WAITING)
             elif not node.up or node.born_seq > event.view.seq:
-                span = Span(ring, id, State.CRASHED)
+                span = Span(ring, node, State.CRASHED)
+                span.incarnation -= node.up  # it has started again since it agreed to the ring
             else:
-                span = Span(ring, id, State.SKIPPED)
+                span = Span(ring, node, State.SKIPPED)
             ring.spans[id] = span
         return ring
 

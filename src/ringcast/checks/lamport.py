@@ -31,7 +31,7 @@ class Lamport(Property):
     def on_originated(self, event: Originated) -> None:
         """Give the message its number and its past."""
         if not self.history.again:
-            number = self._count[event.node] = self._count.get(event.node, 0) + 1
+            number = self._count[event.owner] = self._count.get(event.owner, 0) + 1
             self.history.frame.marks[self.tag] = (number, number, self.clock(event.node))
 
     def clock(self, node: NodeId) -> Clock:

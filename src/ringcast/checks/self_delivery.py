@@ -22,8 +22,10 @@ class SelfDelivery(Property):
         self._open: dict[NodeId, dict[int, Frame]] = {}  # own frames not delivered, by index
 
     def on_originated(self, event: Originated) -> None:
-        """An obligation begins."""
+        """An obligation begins, unless the messages are another's."""
         history = self.history
+        if event.owner != event.node:
+            return
         if not history.again and history.span is history.node.span:
             self._open.setdefault(event.node, {})[history.frame.index] = history.frame
 

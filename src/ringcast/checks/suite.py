@@ -21,6 +21,7 @@ from ringcast.checks.integrity import Integrity
 from ringcast.checks.lamport import Lamport
 from ringcast.checks.once import Once
 from ringcast.checks.one_at_a_time import OneAtATime
+from ringcast.checks.one_sequencer import OneSequencer
 from ringcast.checks.origin import Origin
 from ringcast.checks.place import Place
 from ringcast.checks.property import Property
@@ -82,6 +83,7 @@ PROPERTIES: dict[str, type[Property]] = {
         TotalOrder,
         Fifo,
         Causal,
+        OneSequencer,
     )
 }
 """Every property there is, by tag."""

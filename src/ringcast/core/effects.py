@@ -64,7 +64,10 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Originate(msgspec.Struct, frozen=True, gc=False):
-    """These messages of ours have just got their place in the order. The world records it."""
+    """These messages have just got their place in the order from us. The world records it.
+
+    They are ours, or another's where one processor numbers the messages of all.
+    """
 
     batch: Batch
 

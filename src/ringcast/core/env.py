@@ -65,7 +65,7 @@ class Env:
         self.effects.append(Persist(key, value))
 
     def originate(self, batch: Batch) -> None:
-        """Record that messages of ours got their place in the order."""
+        """Record that messages, ours or another's, got their place in the order from us."""
         self.effects.append(Originate(batch))
 
     def deliver(self, view: ViewId, batch: Batch) -> None:

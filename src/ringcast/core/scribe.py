@@ -81,6 +81,7 @@ class Scribe:
                 batch.level,
                 batch.first,
                 digests(batch.bodies),
+                batch.sender,
             )
         )
 

@@ -35,7 +35,7 @@ class Submit(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Originated(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """Messages of ``node`` got the place ``(ring, seq)`` in the order."""
+    """``node`` gave messages of ``sender``, its own or another's, the place ``(ring, seq)``."""
 
     node: NodeId
     n: int
@@ -45,6 +45,12 @@ class Originated(msgspec.Struct, frozen=True, gc=False, tag=True):
     level: Level
     first: int
     digests: tuple[int, ...]
+    sender: int = 0  # 0: its own
+
+    @property
+    def owner(self) -> NodeId:
+        """Whose messages they are."""
+        return self.sender or self.node
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False, tag=True):

@@ -180,7 +180,7 @@ class Meter:
             queue[number] = (event.t_us, size)
 
     def _originated(self, event: Originated) -> None:
-        queue, from_us = self._queues[event.node], self._from_us
+        queue, from_us = self._queues[event.owner], self._from_us
         inside = event.t_us >= from_us
         messages = submitted_us = 0
         for number in range(event.first, event.first + len(event.digests)):

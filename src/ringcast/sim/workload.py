@@ -173,8 +173,8 @@ class Load:
                 self._pending[node] = 0
             case Delivered(node=node) if node == event.sender and type(self._work) is ClosedLoop:
                 self._gone(node, len(event.digests))
-            case Originated(node=node) if type(self._work) is not ClosedLoop:
-                self._gone(node, len(event.digests))
+            case Originated() if type(self._work) is not ClosedLoop:
+                self._gone(event.owner, len(event.digests))
 
     def _gone(self, node: NodeId, count: int) -> None:
         """Messages of ``node`` no longer pend; except for Fill, others follow."""

@@ -9,10 +9,10 @@ install their first ring, all agree, and each goes through its transitional conf
 ``reg(8,1){1,2}``     installs a regular configuration; ``conf_id`` is the one before
 ``tr(10,1){1,2}``     installs a transitional one; ``@3`` after it: with ``seq`` 3 in place of the
                       last number delivered
-``o5``  ``o5-8``      originates number 5 (5 to 8) on its ring, agreed; ``s``: safe, ``x3``: three
-                      messages in the frame, ``#7``: from its 7th on, ``=9``: with the contents of
-                      its 9th, ``@(4,1)``: on that ring. What was not submitted before is
-                      submitted now
+``o5``  ``o5-8``      originates number 5 (5 to 8) on its ring, agreed; ``<2``: for a message of
+                      processor 2, ``s``: safe, ``x3``: three messages in the frame, ``#7``: from
+                      its sender's 7th on, ``=9``: with the contents of the 9th, ``@(4,1)``: on
+                      that ring. What was not submitted before is submitted now
 ``sub3``  ``sub1s``   submits three messages, one safe message
 ``d5``  ``d5-8``      delivers number 5 (5 to 8) of its ring; ``@(4,1)``: of that ring, ``/(6,1)``:
                       says it is in that configuration, ``~``: with other contents
@@ -46,7 +46,9 @@ from ringcast.core.trace import (
 VIEW = r"\((\d+),(\d+)\)"
 RING = re.compile(r"ring" + VIEW + r"\{([\d,]+)\}")
 CONF = re.compile(r"(reg|tr|commit|memb)" + VIEW + r"\{([\d,]+)\}(?:@(\d+))?")
-ORIGINATE = re.compile(r"o(\d+)(?:-(\d+))?(s)?(?:x(\d+))?(?:#(\d+))?(?:=(\d+))?(?:@" + VIEW + ")?")
+ORIGINATE = re.compile(
+    r"o(\d+)(?:-(\d+))?(?:<(\d+))?(s)?(?:x(\d+))?(?:#(\d+))?(?:=(\d+))?(?:@" + VIEW + ")?"
+)
 DELIVER = re.compile(r"d(\d+)(?:-(\d+))?(?:@" + VIEW + ")?(?:/" + VIEW + ")?(~)?")
 SUBMIT = re.compile(r"sub(\d+)(s)?")
 END = re.compile(r"end(?:\{([\d,]+)\})?")
@@ -179,17 +181,21 @@ class _Story:
     def originate(
         self, node: NodeId, actor: _Actor, seq: int, match: re.Match[str]
     ) -> Iterator[TraceEvent]:
-        level = Level.SAFE if match[3] else Level.AGREED
-        count = int(match[4] or 1)
-        first = int(match[5] or actor.originated + 1)
-        if first + count - 1 > actor.submitted:
-            yield self.submit(node, actor, first + count - 1 - actor.submitted, level)
-        ring = ViewId(int(match[7]), int(match[8])) if match[7] else actor.regular
+        sender = int(match[3] or node)
+        if sender not in self.actors:
+            raise ValueError(f"processor {sender} has not been named before")
+        owner = self.actors[sender]
+        level = Level.SAFE if match[4] else Level.AGREED
+        count = int(match[5] or 1)
+        first = int(match[6] or owner.originated + 1)
+        if first + count - 1 > owner.submitted:
+            yield self.submit(sender, owner, first + count - 1 - owner.submitted, level)
+        ring = ViewId(int(match[8]), int(match[9])) if match[8] else actor.regular
         if ring is None:
             raise ValueError(f"processor {node} originates before it is in a ring")
-        actor.originated = first + count - 1
-        digests = actor.contents(node, int(match[6] or first), count)
-        event = Originated(*self.at(node), ring, seq, level, first, digests)
+        owner.originated = first + count - 1
+        digests = owner.contents(sender, int(match[7] or first), count)
+        event = Originated(*self.at(node), ring, seq, level, first, digests, sender)
         self.frames.setdefault((ring, seq), event)
         yield event
 
@@ -204,7 +210,7 @@ class _Story:
         if frame is None:
             return Delivered(*self.at(node), view, ring, seq, node, Level.AGREED, 1, (0,))
         digests = tuple(d + 1 for d in frame.digests) if match[7] else frame.digests
-        sender, level, first = frame.node, frame.level, frame.first
+        sender, level, first = frame.owner, frame.level, frame.first
         return Delivered(*self.at(node), view, ring, seq, sender, level, first, digests)
 
 
