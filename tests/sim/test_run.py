@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from toy import SHEET
+from toy import SHEET, Config
 
+from ringcast.core.ids import NodeId
+from ringcast.core.registry import register
 from ringcast.core.trace import Ended, Faulted, TraceEvent
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.state import Phase, Timer
 from ringcast.sim import runfile
-from ringcast.sim.faults import Crash, Loss, Pause
+from ringcast.sim.faults import Crash, Loss, Pause, Restart
 from ringcast.sim.model import LinkModel, LinkOverride, NetworkModel, Uniform
 from ringcast.sim.run import RunSpec, draw_core, prepare, run
 from ringcast.sim.swarm import draw
@@ -116,6 +118,40 @@ def test_who_is_healed_can_be_said() -> None:
     assert {draw_core(spec) for spec in variants(replace(troubled, core="all"))} == {(1, 2, 3)}
     assert {draw_core(spec) for spec in variants(replace(troubled, core=(3, 1)))} == {(1, 3)}
     assert {draw_core(spec) for spec in variants(toy())} == {(1, 2, 3)}  # nothing to heal
+
+
+class FixedConfig(Config, frozen=True):
+    """Of a toy with fixed members, one of which may fail."""
+
+    members: tuple[NodeId, ...] = ()
+    faults: int = 1
+
+    def __post_init__(self) -> None:
+        if len(self.members) == 2:
+            raise ValueError("two are too few")
+
+
+def test_of_fixed_members_only_those_who_never_crashed_go_on() -> None:
+    fixed = {"name": "fixed toy", "config": FixedConfig, "profiles": {"plain": FixedConfig()}}
+    register(replace(SHEET, static=True, **fixed))
+    spec = toy(protocol="fixed toy", network="ideal", settle=True, core="all")
+    assert prepare(spec).config.members == (1, 2, 3)
+    seen: list[TraceEvent] = []
+    assert not run(spec, [seen.append]).violations
+    assert seen[-1] == Ended(seen[-1].t_us, (1, 2, 3))
+    crash, back = Crash(10_000, 2), Restart(20_000, 2)
+    assert not run(replace(spec, faults=(crash, back)), [seen.append]).violations
+    assert seen[-1] == Ended(seen[-1].t_us, (1, 3))
+    assert not run(replace(spec, faults=(crash, Crash(30_000, 1))), [seen.append]).violations
+    assert seen[-1] == Ended(50_000), "more have failed than the group bears"
+    cores = set()
+    for seed in range(20):
+        drawn = replace(spec, seed=seed, core="drawn", faults=(Pause(10_000, 2),))
+        assert not run(drawn, [seen.append]).violations
+        cores.add(len(seen[-1].settled))  # type: ignore[union-attr]
+    assert cores == {2, 3}
+    with pytest.raises(ValueError, match="config: two are too few"):
+        prepare(replace(spec, nodes=2))
 
 
 def test_progress_is_held_to_the_bound_of_the_specification() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -30,11 +30,20 @@ class Sheet(msgspec.Struct, frozen=True):
     progress together (totem M5's bound)."""
     turn: type[msgspec.Struct] | None = None
     """The message whose passing marks a turn of the protocol, for what is counted per turn."""
+    static: bool = False
+    """Whether the members are fixed. Then the configuration names them (``members``) and says how
+    many of them may fail (``faults``), and who crashed does not come back."""
 
     @property
     def default(self) -> msgspec.Struct:
         """The configuration of someone who asks for nothing special."""
         return next(iter(self.profiles.values()))
+
+    def for_group(self, config: Any, ids: Iterable[NodeId]) -> Any:
+        """``config`` in a group of these processors; ValueError if it does not suit them."""
+        if not self.static:
+            return config
+        return msgspec.structs.replace(config, members=tuple(sorted(ids)))
 
 
 _sheets: dict[str, Sheet] = {}

@@ -145,8 +145,8 @@ def prepare(spec: RunSpec) -> Setup:
     if strange := sorted(settings.keys() - set(sheet.config.__struct_fields__)):
         raise ValueError(f"config: {spec.protocol} has no setting {', '.join(strange)}")
     try:
-        config = msgspec.convert(settings, sheet.config)
-    except msgspec.ValidationError as error:
+        config = sheet.for_group(msgspec.convert(settings, sheet.config), spec.ids)
+    except (msgspec.ValidationError, ValueError) as error:
         raise ValueError(f"config: {error}") from None
     if (spec.measure_from_us or 0) > spec.duration_us:
         raise ValueError(
@@ -179,7 +179,8 @@ def repeat_command(spec: RunSpec) -> str:
 class Watch:
     """What the second stage needs to know of the trace."""
 
-    def __init__(self) -> None:
+    def __init__(self, static: bool = False) -> None:
+        self._static = static
         self.views: dict[NodeId, tuple[ViewId, tuple[NodeId, ...]]] = {}
         """The regular configuration each processor is in, if it is in one."""
         self.awaited: dict[tuple[NodeId, int], set[NodeId]] = {}
@@ -212,12 +213,15 @@ class Watch:
                 self.views.pop(node, None)
 
     def common_view(self) -> ViewId | None:
-        """The configuration of exactly the core that all of the core are in, if there is one."""
+        """The configuration that all of the core are in, if there is one.
+
+        Nobody else is in it, unless the members are fixed.
+        """
         found = [self.views.get(node) for node in self.core]
         first = found[0]
-        if first is None or first[1] != self.core or found.count(first) < len(found):
+        if first is None or found.count(first) < len(found):
             return None
-        return first[0]
+        return first[0] if first[1] == self.core or self._static else None
 
     def undelivered(self) -> str:
         """Some fresh messages that are still awaited."""
@@ -231,7 +235,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
     setup = prepare(spec)
     bound_us = setup.sheet.progress_bound_us(setup.config, spec.nodes)
     checks = suite(setup.sheet.claims(setup.config), bound_us)
-    watch = Watch()
+    watch = Watch(setup.sheet.static)
     digest = blake2b(digest_size=16)
     encode = msgspec.msgpack.Encoder().encode
 
@@ -266,8 +270,9 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
     if spec.settle and not cluster.scheduler.halted:
         for each in loads:
             each.stop()
-        settled = draw_core(spec)
-        found.extend(settle(cluster, setup, watch, settled, spec))
+        settled = draw_fixed_core(spec, setup, cluster) if sheet.static else draw_core(spec)
+        if settled:
+            found.extend(settle(cluster, setup, watch, settled, spec))
     if not cluster.scheduler.halted and not found:
         cluster.recorder.emit(Ended(cluster.now_us, settled))
     found = [*checks.violations, *cluster.recorder.violations, *storms.violations, *found]
@@ -307,6 +312,24 @@ def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
     rng = Random(f"{spec.seed}/core")
     size = spec.nodes if rng.random() < 0.4 else rng.randint(1, spec.nodes)
     return tuple(sorted(rng.sample(spec.ids, size)))
+
+
+def draw_fixed_core(spec: RunSpec, setup: Setup, cluster: Cluster) -> tuple[NodeId, ...]:
+    """Of a group with fixed members, those who never crashed, and perhaps not all of them.
+
+    Nobody, if more have failed than the group bears: then nothing is promised.
+    """
+    nodes = cluster.nodes
+    whole = [n for n in spec.ids if nodes[n].incarnation == 1 and nodes[n].machine is not None]
+    spare = setup.config.faults - (spec.nodes - len(whole))
+    wanted = spec.core if isinstance(spec.core, tuple) else spec.ids
+    if spare < 0 or len(set(whole).difference(wanted)) > spare:
+        return ()
+    if spec.core == "drawn" and spec.faults:
+        rng = Random(f"{spec.seed}/core")
+        for _ in range(rng.randint(0, spare)):
+            whole.remove(rng.choice(whole))
+    return tuple(node for node in whole if node in wanted)
 
 
 def settle(
