@@ -70,10 +70,12 @@ def test_envelopes_hold_all_bodies_in_order(calls: list[Any], budget: int) -> No
     asyncio.run(main())
 
 
-def test_small_bodies_of_one_turn_share_envelopes_and_words_keep_their_place() -> None:
+def test_the_first_of_a_turn_leave_at_once_the_others_share_envelopes_in_their_order() -> None:
     async def main() -> None:
         machine = Machine()
         outgoing = Outgoing(machine, 1_372)  # type: ignore[arg-type]
+        outgoing.put(Item("a", Level.AGREED, (b"w",)))
+        assert [word for word, _ in machine.taken] == [Data("a", (b"w",))]
         outgoing.put(Item("a", Level.AGREED, (b"x" * 64,) * 300))
         outgoing.put(Item("a", Level.AGREED, (b"x" * 64,) * 300))
         outgoing.put(Item("b", Level.AGREED, (), word=Enter("b")))
@@ -82,6 +84,7 @@ def test_small_bodies_of_one_turn_share_envelopes_and_words_keep_their_place() -
         outgoing.flush()
         words = [word for word, _ in machine.taken]
         assert words == [
+            Data("a", (b"w",)),
             Enter("c"),
             Data("a", (b"x" * 64,) * 600),
             Enter("b"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from driver import (
     PAPER,
@@ -24,7 +26,7 @@ from ringcast.core.effects import Broadcast, Deliver, Note, Originate, Send
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.ids import level as level_of
 from ringcast.core.inputs import TimerFired
-from ringcast.protocols.totem_single import Config
+from ringcast.protocols.totem_single import Config, TotemSingle, operational, tokens
 from ringcast.protocols.totem_single.messages import (
     Announce,
     CommitToken,
@@ -32,7 +34,9 @@ from ringcast.protocols.totem_single.messages import (
     Join,
     Regular,
     Token,
+    Wake,
 )
+from ringcast.protocols.totem_single.state import Ring
 
 OLD, NEW = ViewId(8, 1), ViewId(12, 1)
 
@@ -322,6 +326,70 @@ def test_r92_a_submission_releases_the_token_and_is_served() -> None:
     assert sent(effects, Regular) and sent(effects, Token)
     assert "hold" in cancelled(effects)
     assert upcalls(effects) == [1]
+
+
+def test_r92_ext_who_has_a_message_calls_for_a_token_that_rests() -> None:
+    """Beyond the paper, where the message waits for the holds of all others."""
+    bench = resting()
+    for _ in range(4):
+        bench.receive(2, bench.token(2), src=1)
+    assert sent(bench.fire(2, Timer.HOLD), Token)
+    (wake,) = sent(bench.submit(2, b"a"), Wake)
+    assert not sent(bench.submit(2, b"b"), Wake), "once is enough"
+    effects = bench.receive(1, wake, src=2)
+    assert sent(effects, Token) and "hold" in cancelled(effects)
+    for _ in range(3):
+        assert sent(bench.receive(1, bench.token(1), src=3), Token), "and it does not rest again"
+
+
+def test_r92_ext_a_token_on_its_way_is_not_called_for() -> None:
+    bench = Bench(hold_us=10_000, max_fast_rounds=3).to_ring()
+    bench.lose()
+    bench.receive(2, bench.token(2), src=1)
+    assert not sent(bench.submit(2, b"a"), Wake)
+
+
+def test_r92_ext_the_call_of_another_ring_or_outside_operational_is_dropped() -> None:
+    bench = resting()
+    assert only_dropped(bench.receive(1, Wake(ViewId(4, 2), 2), src=2))
+    assert only_dropped(bench.receive(1, Wake(bench[1].my_ring_id, 3), src=2)), "malformed"
+    bench.to_gather(1)
+    assert only_dropped(bench.receive(1, Wake(bench[1].my_ring_id, 2), src=2))
+
+
+def state_of(machine: TotemSingle) -> dict[str, object]:
+    """All variables, those of the ring too; the queue of the application is the same."""
+    own = {k: v for k, v in vars(machine).items() if k not in {"visits", "ears", "old", "new"}}
+    own.pop("new_message_queue")
+    ring = {k: getattr(machine.old, k) for k in Ring.__slots__ if k != "assembler"}
+    return copy.deepcopy(own | ring)
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("miss_visits", [0, 1])
+def test_r12_to_r20_a_quiet_token_passes_as_a_general_visit_would_pass_it(
+    adaptive: bool, miss_visits: int
+) -> None:
+    """The short way and the long way leave the same effects and the same state."""
+    found = []
+    for way in (operational.visit, lambda p, env, t: tokens.pass_quietly(p, env, p.old, t)):
+        bench = Bench(adaptive=adaptive, miss_visits=miss_visits).to_ring()
+        bench.lose()
+        bench.submit(2, b"a")
+        seen = []
+        for visit in range(6):
+            seq = min(visit, 1)  # the message gets its number at the first visit
+            token = bench.token(2, seq=seq, aru=seq)
+            machine, env = bench[2], bench.envs[2]
+            env.now_us += 100
+            tokens.accept(machine, token)
+            quiet = tokens.quiet(machine, machine.old, token)
+            seen.append(quiet)
+            (way if quiet else operational.visit)(machine, env, token)
+            found.append((env.take(), state_of(machine)))
+        assert seen == [False, False, True, True, True, True]
+    half = len(found) // 2
+    assert found[:half] == found[half:]
 
 
 def test_r93_copies_are_refused_during_a_hold() -> None:

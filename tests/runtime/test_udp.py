@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ringcast.core.inputs import Message
+from ringcast.core.inputs import Received
 from ringcast.protocols.totem_single.machine import MESSAGES
 from ringcast.protocols.totem_single.messages import Announce, RingId, Token
 from ringcast.runtime.address import Address
@@ -51,8 +51,8 @@ class Station:
     def _before(self) -> None:
         self.awake += 1
 
-    def _handle(self, src: int, boot: int, message: Message) -> None:
-        self.log.append(message)
+    def _handle(self, event: Received) -> None:
+        self.log.append(event.message)
 
     def _after(self) -> None:
         self.log.append("after")

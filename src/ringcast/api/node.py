@@ -185,8 +185,11 @@ class Node:
     def on_quiet(self) -> None:
         """All that arrived has been handled: give the machine more, slow down if need be."""
         self.outgoing.flush()
+        slow = False
+        for group in self._groups.values():
+            slow = slow or group.crowded
         if self._host is not None:
-            self._host.slow = any(group.crowded for group in self._groups.values())
+            self._host.slow = slow
 
     def on_stop(self, reason: str) -> None:
         """The node has ended."""

@@ -55,6 +55,9 @@ def live(
     ] = False,
     mtu: Annotated[int, typer.Option(min=576, max=65_535, help="Of that bridge.")] = 1500,
     multicast: Annotated[bool, typer.Option(help="Broadcast by IP multicast.")] = False,
+    realtime: Annotated[
+        bool, typer.Option(help="Members run ahead of ordinary processes (needs the right to).")
+    ] = False,
     protocol_name: Annotated[str, typer.Option("--protocol", help="The protocol.")] = "totem",
     profile: Annotated[str, typer.Option(help="The protocol's profile.")] = "lan",
     set_: Annotated[
@@ -92,6 +95,7 @@ def live(
         namespaces=namespaces,
         mtu=mtu,
         multicast=multicast,
+        realtime=realtime,
         protocol=protocol_name,
         profile=profile,
         settings=dict(map(setting, set_ or ())),

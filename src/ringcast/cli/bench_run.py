@@ -69,6 +69,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
     kill: bool = False
     """End the last member with SIGKILL in the middle of the window."""
+    realtime: bool = False
+    """Members run ahead of ordinary processes, as corosync does by default."""
     flight: int | None = None
     """Messages of one sender under way; None: by their size."""
 
@@ -238,6 +240,7 @@ def prepare(trial: Trial, network: Bridge | None, folder: Path) -> Iterator[Task
             "protocol": trial.protocol,
             "profile": trial.profile,
             "settings": settings(trial),
+            "realtime": trial.realtime,
         }
         if trial.keys:
             node["key_file"] = str(folder / "group.key")

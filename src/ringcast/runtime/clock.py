@@ -36,7 +36,7 @@ class ActiveClock:
 
     def wake(self) -> int:
         """We run again: take off what we slept too long, and return the time."""
-        now_us = self.now_us()
+        now_us = monotonic_ns() // 1000 - self._stolen_us
         late_us = now_us - self._expected_us
         if self._expected_us and late_us > PAUSE_US:
             self._stolen_us += late_us

@@ -47,6 +47,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """For tests: a file that says which frames to lose."""
     receive_buffer: Annotated[int, msgspec.Meta(ge=0)] = RECEIVE_BUFFER
     """Socket receive buffer in bytes (the system may grant less)."""
+    realtime: bool = False
+    """Run ahead of all ordinary processes, as cluster daemons do. Needs the right to (root,
+    CAP_SYS_NICE or a limit on rtprio); the whole process is meant, so its other work must be
+    little."""
     protocol: str = "totem"
     profile: str = ""
     """The protocol's profile; empty is its default one."""

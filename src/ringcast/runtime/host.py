@@ -31,12 +31,10 @@ from ringcast.core.effects import (
     Stop,
 )
 from ringcast.core.env import Env
-from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.ids import Level, ViewId
 from ringcast.core.inputs import (
     Input,
     Leaving,
-    Message,
-    Received,
     Started,
     Submitted,
     Timer,
@@ -49,6 +47,7 @@ from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.discovery import Hello, PeerBook, Place
 from ringcast.runtime.errors import NodeStopped, RingcastError, StorageError
 from ringcast.runtime.keys import KeyFile
+from ringcast.runtime.priority import Priority
 from ringcast.runtime.shim import Shim
 from ringcast.runtime.store import Store
 from ringcast.runtime.tracelog import TraceLog
@@ -92,6 +91,7 @@ class Host:
         self._shim: Shim | None = None
         self._trace: TraceLog | None = None
         self._scribe: Scribe | None = None
+        self._priority: Priority | None = None
         self._closed = False
         self.slow = False
         """Set by a listener that cannot keep up: the socket is read less often, which slows the
@@ -156,10 +156,12 @@ class Host:
             # Numbers of events go on rising over incarnations without being stored.
             self._scribe = Scribe(config.id, self._trace, incarnation << 40)
             self._scribe.started(self._wall_us(), incarnation)
+        if config.realtime:
+            self._priority = Priority()
         self._loop = loop = asyncio.get_running_loop()
         self._keep_house()
         self._udp.start(
-            loop, self._codec, self._shim, self._wake, self._receive, self._on_hello, self._quiet
+            loop, self._codec, self._shim, self._wake, self._step, self._on_hello, self._quiet
         )
         self._handle(Started(self.boot, stable))
         if self.stopped is not None:
@@ -185,6 +187,8 @@ class Host:
             if handle is not None:
                 handle.cancel()
         self._udp.close()
+        if self._priority:
+            self._priority.restore()
         if self._scribe and self._trace:
             self._scribe.crashed(self._wall_us(), self.stopped)
             self._trace.close()
@@ -243,9 +247,6 @@ class Host:
             return False
         self._udp.forget()
         return True
-
-    def _receive(self, src: NodeId, boot: int, message: Message) -> None:
-        self._step(Received(src, boot, message))
 
     def _on_hello(self, hello: Hello) -> None:
         if self._book.learn(hello):
@@ -333,7 +334,8 @@ class Host:
     # --- effects ---------------------------------------------------------------------------
 
     def _send(self, effect: Send) -> None:
-        self._record()
+        if self._trace:
+            self._record()
         self._udp.unicast(effect.to, self._codec.encode(effect.message, Lane.UNICAST))
 
     def _broadcast(self, effect: Broadcast) -> None:
@@ -341,14 +343,15 @@ class Host:
 
     def _broadcast_frames(self) -> None:
         """Broadcasts in a row leave together: a run costs hardly more than one frame."""
-        self._record()
+        if self._trace:
+            self._record()
         frames, self._frames = self._frames, []
         self._udp.broadcast(*frames)
 
     def _record(self) -> None:
         """No frame leaves before the trace of what led to it: SIGKILL leaves no riddles."""
-        if self._trace:
-            self._trace.flush()
+        assert self._trace
+        self._trace.flush()
 
     def _persist(self, effect: Persist) -> None:
         try:

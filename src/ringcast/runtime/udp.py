@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable
 
 from ringcast.core.ids import NodeId
-from ringcast.core.inputs import Message
+from ringcast.core.inputs import Received
 from ringcast.runtime.address import Address, Names, resolve
 from ringcast.runtime.discovery import Hello
 from ringcast.runtime.errors import TransportError
@@ -33,8 +33,7 @@ SEND_BUFFER = 4 * 2**20
 SO_RCVBUFFORCE = 33
 """Linux: lets a privileged process have a larger buffer than the system's limit."""
 
-Handler = Callable[[NodeId, int, Message], None]
-"""Called with sender, its boot number, and the message."""
+Handler = Callable[[Received], None]
 
 
 class Udp:
@@ -152,16 +151,25 @@ class Udp:
         """To one processor; one whose address is not known cannot be reached yet."""
         link = self._peers.get(node)
         if link:
-            self._send(link, [datagram])
+            try:
+                link.socket.send(datagram)  # a token: each call less is a shorter rotation
+                self.sent += 1
+            except OSError as error:
+                self._failed(error, 1)
 
     def _send(self, link: Link, run: list[bytes]) -> None:
         try:
             link.send(run)
             self.sent += len(run)
-        except BlockingIOError:
-            self.blocked += len(run)
-        except OSError:  # nobody listens there (yet), or the network is down: a loss
-            self.send_failures += len(run)
+        except OSError as error:
+            self._failed(error, len(run))
+
+    def _failed(self, error: OSError, frames: int) -> None:
+        """A full buffer; or nobody listens there (yet), or the network is down: a loss."""
+        if isinstance(error, BlockingIOError):
+            self.blocked += frames
+        else:
+            self.send_failures += frames
 
     def send_to(self, address: Address, datagram: bytes) -> None:
         """To an address nobody is known at yet (a seed)."""
@@ -191,10 +199,10 @@ class Udp:
         intakes = [Intake(each) for each in sockets]
         # With multicast no broadcast waits behind a token; what else is there wakes us again.
         alone = intakes[1] if self._group else None
-        decode = codec.decode
+        decode, unicast = codec.decode, int(Lane.UNICAST)
 
         def drain() -> None:
-            tokens: list[tuple[NodeId, int, Message]] = []
+            tokens: list[Received] = []
             count = 0
             for intake in intakes:
                 while count < MOST_AT_ONCE:
@@ -216,17 +224,17 @@ class Udp:
                         src, boot, lane, message = frame
                         if shim is not None and shim.loses(src):
                             continue
-                        if lane == Lane.UNICAST:
-                            tokens.append((src, boot, message))
+                        if lane == unicast:
+                            tokens.append(Received(src, boot, message))
                         elif type(message) is Hello:
                             on_hello(message)
                         else:
-                            handle(src, boot, message)
+                            handle(Received(src, boot, message))
                     if intake is alone:
                         break
             self.received += count
-            for src, boot, message in tokens:
-                handle(src, boot, message)
+            for token in tokens:
+                handle(token)
             after()
 
         self._drain, self._sockets = drain, sockets

@@ -22,7 +22,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     announce_us: int = 500 * MS
     """R94: an idle ring says that it exists this often."""
 
-    hold_us: int = 10 * MS
+    hold_us: int = 25 * MS
     """R92, max_delay_proc: longest an idle ring keeps the token at one processor; 0 = never."""
     max_fast_rounds: int = 30
     """R92: idle rotations before the ring slows down."""

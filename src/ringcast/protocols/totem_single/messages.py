@@ -165,7 +165,18 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
         return HEADER_BYTES
 
 
-Frame: TypeAlias = Regular | Encapsulated | Token | Join | CommitToken | Announce | Leave
+class Wake(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
+    """A member of an idle ring has a message: whoever rests the token shall pass it on (ext)."""
+
+    ring_id: RingId
+    sender_id: NodeId
+
+    def wire_bytes(self) -> int:
+        """Encoded size, to within a few bytes."""
+        return HEADER_BYTES
+
+
+Frame: TypeAlias = Regular | Encapsulated | Token | Join | CommitToken | Announce | Leave | Wake
 
 HEADER_BYTES = 64
 """Room for the common header and a frame's fixed fields (the longest, Regular's, is 58)."""
@@ -176,18 +187,14 @@ ENCAPSULATION_BYTES = 24
 
 def malformed(frame: msgspec.Struct, src: NodeId) -> str | None:
     """R4: why a frame must not be acted upon, as a fixed phrase, or None."""
-    match frame:
-        case Regular():
-            return "malformed message" if frame.seq == 0 or not frame.contents.bodies else None
+    if isinstance(frame, Regular):
+        return "malformed message" if frame.seq == 0 or not frame.contents.bodies else None
+    if isinstance(frame, Token):
+        return "malformed token" if _bad_token(frame) else None
+    match frame:  # the others are rare
         case Encapsulated():
             bad = frame.seq == 0 or frame.inner.seq == 0 or not frame.inner.contents.bodies
             return "malformed encapsulated message" if bad else None
-        case Token():
-            bad = frame.aru > frame.seq
-            if frame.rtr:
-                bad = bad or frame.rtr[0] == 0 or frame.rtr[-1] > frame.seq
-                bad = bad or not ascending(frame.rtr)
-            return "malformed token" if bad or max(frame.token_seq, frame.seq) > LAST else None
         case Join():
             return "malformed Join" if _bad_join(frame, src) else None
         case CommitToken():
@@ -197,10 +204,18 @@ def malformed(frame: msgspec.Struct, src: NodeId) -> str | None:
             bad = bad or max(frame.token_seq, frame.ring_id.seq) > LAST
             bad = bad or any(_bad_entry(entry, frame.ring_id) for entry in frame.entries)
             return "malformed Commit token" if bad else None
-        case Announce() | Leave():
+        case Announce() | Leave() | Wake():
             return "malformed notice" if frame.sender_id != src else None
         case _:
             return None
+
+
+def _bad_token(token: Token) -> bool:
+    """Counters out of order or out of range, requests unsorted or for what does not exist."""
+    rtr, seq = token.rtr, token.seq
+    if rtr and (rtr[0] == 0 or rtr[-1] > seq or not ascending(rtr)):
+        return True
+    return token.aru > seq or seq > LAST or token.token_seq > LAST
 
 
 def _bad_entry(entry: Entry, ring_id: RingId) -> bool:

@@ -9,7 +9,14 @@ from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received, Submitted, TimerFired
 from ringcast.protocols.totem_single import delivery, gather, sending, tokens
-from ringcast.protocols.totem_single.messages import Announce, Encapsulated, Join, Regular, Token
+from ringcast.protocols.totem_single.messages import (
+    Announce,
+    Encapsulated,
+    Join,
+    Regular,
+    Token,
+    Wake,
+)
 from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
 
 # --- the token ------------------------------------------------------------------------------
@@ -22,12 +29,18 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
     if tokens.stale(p, token):
         env.drop("totem R10", "stale token")
         return
-    tokens.accept(p, env, token)
-    if idle(p, token):
-        p.held_token = token
-        env.set_timer(Timer.HOLD, hold_us(p))
+    tokens.accept(p, token)
+    if not tokens.quiet(p, p.old, token):
+        p.idle_visits = 0
+        visit(p, env, token)
         return
-    visit(p, env, token)
+    p.idle_visits += 1
+    if p.may_rest:
+        p.held_token = token
+        env.cancel_timer(Timer.TOKEN_RETRANSMIT)
+        env.set_timer(Timer.HOLD, hold_us(p))
+    else:
+        tokens.pass_quietly(p, env, p.old, token)
 
 
 def visit(p: Processor, env: Env, token: Token) -> None:
@@ -41,21 +54,9 @@ def visit(p: Processor, env: Env, token: Token) -> None:
     ring.release()
 
 
-def idle(p: Processor, token: Token) -> bool:
-    """R92: whether the ring has had nothing to do for so long that the token may rest here."""
-    quiet = (
-        token.seq == p.last_token_seq
-        and not token.rtr
-        and token.aru == token.seq
-        and not p.new_message_queue
-    )
-    p.idle_visits = p.idle_visits + 1 if quiet else 0
-    return quiet and p.idle_visits > p.config.max_fast_rounds and p.config.hold_us > 0
-
-
 def hold_us(p: Processor) -> int:
     """R82: a rotation of holds must stay well within token_loss, however many members."""
-    return min(p.config.hold_us, p.config.token_loss_us // (4 * len(p.my_memb)))
+    return min(p.config.hold_us, p.config.token_loss_us // (3 * len(p.my_memb)))
 
 
 def on_hold(p: Processor, env: Env, event: TimerFired) -> None:
@@ -75,17 +76,35 @@ def release_token(p: Processor, env: Env) -> None:
         visit(p, env, token)
 
 
+def on_wake(p: Processor, env: Env, event: Received) -> None:
+    """R92 ext: somebody on the ring has a message; the token rests nowhere for some rotations."""
+    wake = event.message
+    assert isinstance(wake, Wake)
+    if wake.ring_id != p.my_ring_id:
+        env.drop("totem R92", "another ring's Wake")
+        return
+    p.idle_visits = 0
+    release_token(p, env)
+
+
 # --- messages -------------------------------------------------------------------------------
 
 
 def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
-    """R78; R9: alone, a message is numbered and delivered at once; R92: it ends a hold."""
+    """R78; R9: alone, a message is numbered and delivered at once; R92: it ends a hold.
+
+    R92 ext: where the token rests with somebody else it is called for, or the message would wait
+    for the holds of all others. Should the call be lost, that is what it does.
+    """
     if not sending.queue(p, env, event):
         return
     if len(p.my_memb) == 1:
         sending.serve_alone(p, env)
-    else:
+    elif p.held_token is not None:
         release_token(p, env)
+    elif p.may_rest:
+        p.idle_visits = 0
+        env.broadcast(Wake(p.my_ring_id, p.me))
 
 
 def on_regular(p: Processor, env: Env, event: Received) -> None:

@@ -22,7 +22,7 @@ from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Ring,
 
 def enter(p: Processor, env: Env, token: CommitToken) -> None:
     """R56, F4.11: the second rotation of the Commit token shows me everybody's entry."""
-    tokens.accept(p, env, token)
+    tokens.accept(p, token)
     p.change_phase(env, Phase.RECOVER, "totem R56", f"ring {token.ring_id}")
     passed_on = CommitToken(token.ring_id, p.my_token_seq, token.memb, token.entries)
     tokens.forward(p, env, passed_on, token.memb)
@@ -73,7 +73,7 @@ def on_commit_token(p: Processor, env: Env, event: Received) -> None:
     if p.me != p.my_ring_id.rep or tokens.stale(p, commit_token):
         env.drop("totem R59", "a Commit token in Recover")
         return
-    tokens.accept(p, env, commit_token)
+    tokens.accept(p, commit_token)
     p.i_set_flg = bool(p.retrans_message_queue)
     token = Token(p.my_ring_id, p.my_token_seq, 0, 0, None, (), 0, p.i_set_flg)
     tokens.forward(p, env, token, p.my_new_memb)
@@ -86,7 +86,7 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
     if tokens.stale(p, token):
         env.drop("totem R10", "stale token")
         return
-    tokens.accept(p, env, token)
+    tokens.accept(p, token)
     memb = p.my_new_memb
     passed_on = tokens.visit(p, env, p.new, token, send_old)
     if passed_on is None:

@@ -223,6 +223,11 @@ class Processor(Machine):
         """R79: whether a submission will be accepted."""
         return self.new_message_queue.ready
 
+    @property
+    def may_rest(self) -> bool:
+        """R92: the ring has had nothing to do for so long that the token rests wherever it is."""
+        return self.idle_visits > self.config.max_fast_rounds and self.config.hold_us > 0
+
     def successor(self, memb: tuple[NodeId, ...]) -> NodeId:
         """R20: the next processor on the ring: ascending ids, wrapping."""
         return memb[(memb.index(self.me) + 1) % len(memb)]
