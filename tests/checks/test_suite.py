@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from ringcast.checks import PROPERTIES, Suite, Verdict, suite
 from ringcast.checks.fifo import QUEUED, Fifo
 from ringcast.checks.history import TRIM_EVERY
-from ringcast.core.trace import Ended, Faulted, Submit
+from ringcast.core.ids import Level, ViewId
+from ringcast.core.trace import Delivered, Ended, Faulted, Installed, Submit
 from ringcast.traces.text import parse
 
 
@@ -57,6 +58,25 @@ def test_a_violation_is_seen_at_its_event_and_reported_once() -> None:
         seen.append(len(checks.violations))
     assert seen[-4:] == [0, 1, 1, 1]
     assert checks.verdicts() == {"D2": Verdict.INVALID}
+
+
+def test_causal_order_where_a_place_is_known_before_the_sender_knows_it() -> None:
+    """b answers a; processor 3 delivers b first, and neither sender has heard of its place yet."""
+    ring, members = ViewId(8, 1), (1, 2, 3)
+
+    def told(node: int, seq: int, sender: int) -> Delivered:
+        return Delivered(node, 0, 9, ring, ring, seq, sender, Level.AGREED, 1, (sender,))
+
+    checks = suite(["causal"])
+    for node in members:
+        checks.feed(Installed(node, 0, 0, ring, members, False, ring, 0, None, None))
+    checks.feed(Submit(1, 0, 1, 1, 1, Level.AGREED, (1,), (1,)))
+    checks.feed(told(2, 2, sender=1))
+    checks.feed(Submit(2, 0, 2, 1, 1, Level.AGREED, (1,), (2,)))
+    checks.feed(told(3, 3, sender=2))
+    assert not checks.violations
+    checks.feed(told(3, 2, sender=1))
+    assert [violation.nodes for violation in checks.violations] == [(3, 2)]
 
 
 OVERTAKEN = "ring(8,1){1,2}\np1: sub3 o1=3 o2x2=1 d1 d2\np2: d1 d2\nend{1,2}"

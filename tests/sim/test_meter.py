@@ -118,6 +118,29 @@ def test_what_not_all_members_deliver_has_no_latency() -> None:
     assert (found.messages, found.agreed) == (1, Latency())
 
 
+def test_a_place_may_be_known_elsewhere_before_the_sender_knows_it() -> None:
+    found = measured(
+        *together(1, 2, 3),
+        submit(1, 1_000, 1, 100),
+        delivered(3, 3_000, 1, 1),
+        originated(1, 4_000, 1, 1),
+        delivered(1, 4_000, 1, 1),
+        delivered(2, 5_000, 1, 1),
+    )
+    assert (found.messages, found.bytes) == (1, 100)
+    assert found.agreed == Latency(1, 3_000, 4_000)
+
+
+def test_who_is_down_is_not_waited_for() -> None:
+    crashed = Crashed(3, 0, 5)
+    events = [*together(1, 2, 3), submit(1, 10, 1, 8), originated(1, 10, 1, 1)]
+    told = [delivered(1, 20, 1, 1), delivered(2, 30, 1, 1)]
+    assert measured(*events, *told).agreed == Latency()
+    assert measured(*events, crashed, *told).agreed == Latency(1, 15, 20)
+    back = Restarted(3, 0, 6, 2)
+    assert measured(*events, crashed, back, *told).agreed == Latency()
+
+
 def test_another_incarnation_counts_anew() -> None:
     found = measured(
         *together(1),

@@ -12,7 +12,7 @@ from collections import deque
 from ringcast.checks.history import History
 from ringcast.checks.lamport import Clock, Lamport
 from ringcast.core.ids import NodeId
-from ringcast.core.trace import Crashed, Originated, Submit
+from ringcast.core.trace import Crashed, Delivered, Originated, Submit
 
 INCARNATION = 1 << 48
 """Messages are numbered per incarnation; this keeps later incarnations above earlier ones."""
@@ -35,12 +35,23 @@ class Causal(Lamport):
         queue.append((last, self.clock(event.node)))
 
     def on_originated(self, event: Originated) -> None:
+        """The messages have their place."""
+        if not self.history.again:
+            self._mark(event.owner, event)
+
+    def on_delivered(self, event: Delivered) -> None:
+        """They may have it elsewhere before their sender hears of it."""
+        if self.tag not in self.history.frame.marks:
+            self._mark(event.sender, event)
+        super().on_delivered(event)
+
+    def _mark(self, sender: NodeId, event: Originated | Delivered) -> None:
         """The frame depends on what its last message depends on."""
-        frame, sender = self.history.frame, self.history.known(event.owner)
-        if self.history.again or frame.incarnation != sender.incarnation:
+        frame = self.history.frame
+        if frame.incarnation != self.history.known(sender).incarnation:
             return
         last = event.first + len(event.digests) - 1
-        queue = self._waiting.get(event.owner)
+        queue = self._waiting.get(sender)
         while queue and queue[0][0] < last:
             queue.popleft()
         clock = queue[0][1] if queue else {}

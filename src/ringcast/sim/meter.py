@@ -1,9 +1,10 @@
 """Meter: how fast a group was, read off its trace.
 
-It knows no protocol. A message counts as ordered when its sender gives it a place in the order
-(``Originated``); its latency runs from ``Submit`` to ``Delivered``, and counts once all members of
-the configuration that delivered it first have delivered it. How long the token of a ring takes for
-a rotation is not in the trace: ``Turns`` shows the meter when a processor passes it on.
+It knows no protocol. A message counts as ordered when it gets its place in the order
+(``Originated``, or ``Delivered`` if somebody knows the place before its sender does); its latency
+runs from ``Submit`` to ``Delivered``, and counts once all members of the configuration that
+delivered it first, but those who are down, have delivered it. How long the token of a ring takes
+for a rotation is not in the trace: ``Turns`` shows the meter when a processor passes it on.
 """
 
 from __future__ import annotations
@@ -129,8 +130,9 @@ class Meter:
         self._queues: defaultdict[NodeId, dict[int, tuple[int, int]]] = defaultdict(dict)
         """When each message that has no place yet was submitted, and its size: by sender and
         number. As long as the senders' own queues."""
-        self._members: dict[NodeId, int] = {}
-        """How many there are in the configuration of each processor."""
+        self._members: dict[NodeId, tuple[NodeId, ...]] = {}
+        """Of the configuration of each processor."""
+        self._down: set[NodeId] = set()
         self._open: dict[tuple[ViewId, int], _Frame] = {}
         self._turned_us: dict[NodeId, int] = {}
         """The last turn of each processor in its configuration."""
@@ -180,7 +182,13 @@ class Meter:
             queue[number] = (event.t_us, size)
 
     def _originated(self, event: Originated) -> None:
-        queue, from_us = self._queues[event.owner], self._from_us
+        queue = self._queues[event.owner]
+        if event.first in queue:
+            self._place(queue, event)
+
+    def _place(self, queue: dict[int, tuple[int, int]], event: Originated | Delivered) -> None:
+        """The messages of ``event``, which wait in their sender's ``queue``, are ordered."""
+        from_us = self._from_us
         inside = event.t_us >= from_us
         messages = submitted_us = 0
         for number in range(event.first, event.first + len(event.digests)):
@@ -200,9 +208,16 @@ class Meter:
         place, t_us = (event.ring, event.seq), event.t_us
         frame = self._open.get(place)
         if frame is None:
-            return
+            queue = self._queues[event.sender]
+            if event.first not in queue:
+                return
+            self._place(queue, event)
+            frame = self._open.get(place)
+            if frame is None:
+                return
         if not frame.receivers:
-            frame.receivers = frame.awaited = self._members.get(event.node, 1)
+            members = self._members.get(event.node, (event.node,))
+            frame.receivers = frame.awaited = len(members) - len(self._down.intersection(members))
         frame.awaited -= 1
         frame.delivered_us += t_us
         if t_us > frame.last_us:
@@ -215,7 +230,7 @@ class Meter:
             self._last_us[level] += count * frame.last_us - submitted_us
 
     def _installed(self, event: Installed) -> None:
-        self._members[event.node] = len(event.members)
+        self._members[event.node] = event.members
         self._turned_us.pop(event.node, None)
         if event.t_us >= self._from_us:
             self._views += 1
@@ -224,6 +239,7 @@ class Meter:
         """What had no place yet is lost, and another incarnation counts from 1 again."""
         self._queues.pop(event.node, None)
         self._turned_us.pop(event.node, None)
+        (self._down.add if type(event) is Crashed else self._down.discard)(event.node)
 
 
 class Turns:
