@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -23,7 +22,8 @@ import corosync
 import pso
 import raw
 from corosync import Corosync
-from record import RESULTS, spread, table, write
+from promises import PAGE, Book, Row, figure, ratio_table, write_page
+from record import RESULTS, table, write
 
 from ringcast.cli import bridge
 from ringcast.cli.bench_run import Figures, Trial, run
@@ -50,23 +50,7 @@ OURS_100 = {
     "consensus_us": 20_000,
 }
 PSO_TRIES = 5
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
-
-
-class Row(msgspec.Struct, frozen=True):
-    """A ratio that was promised. The names are those of what was measured."""
-
-    title: str
-    over: str
-    under: str
-    must: float
-    aim: float
-    less: bool = False
-    """Whether lower is better."""
-
-    def meets(self, value: float, bound: float) -> bool:
-        """Whether a ratio is as good as a bound."""
-        return value <= bound if self.less else value >= bound
+SCRIPT = "bench/live/compare.py"
 
 
 def rows(n: int) -> list[Row]:
@@ -114,19 +98,13 @@ def rows(n: int) -> list[Row]:
     ]
 
 
-class Book:
-    """Everything measured, by name; values of one round have the same place in their lists."""
+class Windows(Book):
+    """Everything measured, and how long each window is."""
 
     def __init__(self, seconds: float, wanted: set[str]) -> None:
+        super().__init__()
         self.seconds = seconds
         self.wanted = wanted
-        self.values: dict[str, list[float]] = {}
-        self.began_s = time.monotonic()
-
-    def note(self, name: str, value: float) -> None:
-        """One value, said at once."""
-        self.values.setdefault(name, []).append(value)
-        print(f"{time.monotonic() - self.began_s:6.0f} s  {name:<24} {value:,.2f}", flush=True)
 
     def trial(self, nodes: int, size: int = 1024, **more: Any) -> Trial:
         """A measurement over the bridge, with multicast."""
@@ -148,7 +126,7 @@ def sound(figures: Figures) -> Figures:
     return figures
 
 
-def throughput(book: Book, n: int, network: Bridge, peer: Corosync) -> None:
+def throughput(book: Windows, n: int, network: Bridge, peer: Corosync) -> None:
     """Every size, ours and corosync's in turn; then frames against the raw limit, and keys."""
     for size in SIZES:
         trial = book.trial(n, size)
@@ -167,7 +145,7 @@ def throughput(book: Book, n: int, network: Bridge, peer: Corosync) -> None:
     book.note(f"ours frames unicast {n}", unicast.frames_per_s)
 
 
-def latency(book: Book, n: int, network: Bridge, peer: Corosync) -> None:
+def latency(book: Windows, n: int, network: Bridge, peer: Corosync) -> None:
     """From send to own delivery at a rate that both carry easily; and the ring at rest.
 
     corosync runs with real-time priority by default, so do we here (``realtime = true``).
@@ -180,7 +158,7 @@ def latency(book: Book, n: int, network: Bridge, peer: Corosync) -> None:
     book.note(f"ours idle {n}", idle.cpu_s / idle.seconds)
 
 
-def jumbo(book: Book, n: int) -> None:
+def jumbo(book: Windows, n: int) -> None:
     """Frames of 8 KiB."""
     with Bridge(n, JUMBO) as network, Corosync(network, n, COROSYNC_JUMBO) as peer:
         trial = book.trial(n, frame=8192, mtu=JUMBO)
@@ -188,7 +166,7 @@ def jumbo(book: Book, n: int) -> None:
         book.note(f"corosync jumbo {n}", sound(peer.run(trial)).messages_per_s)
 
 
-def failover(book: Book, n: int, network: Bridge) -> None:
+def failover(book: Windows, n: int, network: Bridge) -> None:
     """One member killed under load: the longest silence at the others."""
     trial = book.trial(n, 64, rate=RATE * n, seconds=2.0, kill=True, settings=OURS_100)
     book.note(f"ours gap {n}", run(trial, network).gap_ms)
@@ -196,7 +174,7 @@ def failover(book: Book, n: int, network: Bridge) -> None:
         book.note(f"corosync gap {n}", peer.run(trial).gap_ms)
 
 
-def loopback(book: Book, n: int) -> None:
+def loopback(book: Windows, n: int) -> None:
     """Beside PySyncObj, which uses TCP over loopback."""
     trial = book.trial(n, 64, namespaces=False, multicast=False)
     book.note(f"ours loopback {n}", sound(run(trial)).messages_per_s)
@@ -209,7 +187,7 @@ def loopback(book: Book, n: int) -> None:
     book.note(f"PySyncObj {n}", rate)
 
 
-def one_round(book: Book, n: int) -> None:
+def one_round(book: Windows, n: int) -> None:
     """Everything once, for ``n`` members."""
     with Bridge(n) as network:
         if book.wanted & {"throughput", "latency"}:
@@ -225,7 +203,7 @@ def one_round(book: Book, n: int) -> None:
         loopback(book, n)
 
 
-def members(book: Book) -> None:
+def members(book: Windows) -> None:
     """Throughput against the number of members."""
     for n in MEMBERS:
         with Bridge(n) as network:
@@ -234,61 +212,7 @@ def members(book: Book) -> None:
                 book.note(f"members {size} {n}", figures.messages_per_s)
 
 
-def judged(book: Book, counts: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Each promise with the median of its ratios, one a round, and their spread."""
-    found = []
-    for n in counts:
-        for row in rows(n):
-            over = book.values.get(row.over)
-            under = book.values.get(row.under) if row.under else [1.0] * len(over or ())
-            if not over or not under:
-                continue
-            ratios = [a / b for a, b in zip(over, under, strict=True)]
-            value = median(ratios)
-            found.append(
-                {
-                    "members": n,
-                    "what": row.title,
-                    "ours": spread(over),
-                    "other": spread(under) if row.under else None,
-                    "ratio": spread(ratios),
-                    "must": row.must,
-                    "aim": row.aim,
-                    "met": "aim" if row.meets(value, row.aim)
-                    else "must" if row.meets(value, row.must) else "no",
-                }
-            )  # fmt: skip
-    return found
-
-
-def figure(value: float) -> str:
-    """A value for people: three digits that matter."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def ratio_table(found: list[dict[str, Any]]) -> str:
-    """The promises and what came of them."""
-    lines = []
-    for each in found:
-        ratio = each["ratio"]
-        other = each["other"]
-        lines.append(
-            (
-                str(each["members"]),
-                each["what"],
-                figure(each["ours"]["median"]),
-                figure(other["median"]) if other else "",
-                f"{figure(ratio['median'])} ({figure(ratio['least'])} to {figure(ratio['most'])})",
-                f"{each['must']:g}",
-                f"{each['aim']:g}",
-                each["met"],
-            )
-        )
-    head = ("N", "same run, ratio", "ours", "other", "ratio (extremes)", "must", "aim", "met")
-    return table(head, lines)
-
-
-def member_table(book: Book) -> str:
+def member_table(book: Windows) -> str:
     """Throughput against N."""
     lines = [
         (
@@ -305,7 +229,7 @@ def member_table(book: Book) -> str:
     return table(("members", "64 B, messages/s", "1024 B, messages/s"), lines)
 
 
-def plot(book: Book, file: Path) -> None:
+def plot(book: Windows, file: Path) -> None:
     """Throughput against N, as a picture."""
     import matplotlib
 
@@ -320,15 +244,6 @@ def plot(book: Book, file: Path) -> None:
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
     chart.savefig(file, dpi=110)
-
-
-def write_page(name: str, block: str) -> None:
-    """Replace the block of that name in the page about performance."""
-    start, end = f"<!-- {name}: written by bench/live/compare.py -->", f"<!-- end of {name} -->"
-    text = PAGE.read_text("utf-8")
-    before, _, rest = text.partition(start)
-    _, _, after = rest.partition(end)
-    PAGE.write_text(f"{before}{start}\n{block}\n{end}{after}", "utf-8")
 
 
 PARTS: dict[str, str] = {
@@ -356,21 +271,22 @@ def main() -> None:
             sys.exit(f"compare.py: {why}")
     picked = {name for name in PARTS if getattr(asked, name)} or set(PARTS)
     counts = (3,) if asked.quick else (3, 5)
-    book = Book(asked.seconds, picked)
+    book = Windows(asked.seconds, picked)
     work: list[Callable[[], None]] = [lambda n=n: one_round(book, n) for n in counts]  # type: ignore[misc]
     for _ in range(asked.repeats or (1 if asked.quick else 5)):
         for each in work:
             each()
     if "members" in picked and not asked.quick:
         members(book)
-    found = judged(book, counts)
-    print("\n" + ratio_table(found))
+    promised = [replace(row, group=str(n)) for n in counts for row in rows(n)]
+    found = book.judged(promised)
+    print("\n" + ratio_table(found, "N"))
     if asked.all:
-        values = {name: spread(each) for name, each in book.values.items()}
-        file = write("live", {"ratios": found, "measured": values, "seconds": asked.seconds})
+        figures = {"ratios": found, "measured": book.spreads(), "seconds": asked.seconds}
+        file = write("live", figures)
         plot(book, RESULTS / "live.png")
-        write_page("live ratios", ratio_table(found))
-        write_page("live members", member_table(book))
+        write_page("live ratios", SCRIPT, ratio_table(found, "N"))
+        write_page("live members", SCRIPT, member_table(book))
         print(f"\nwritten to {file.parent.name}/{file.name} and {PAGE.parent.name}/{PAGE.name}")
 
 
