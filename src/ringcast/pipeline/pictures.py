@@ -2,54 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ringcast.core.ids import Level, ViewId
+from ringcast.pipeline.drawing import CARD, COLOURS, GRID, INK, figure, svg
 from ringcast.pipeline.story import Mark, Stay, Story
 
 WIDTH_IN = 11.0
-INK, FAINT = "#1f2933", "#9aa5b1"
-COLOURS = (
-    "#2a9d8f", "#e9a03b", "#5b7db1", "#d1654f", "#8a6fb0", "#6a994e", "#c06c96", "#4aa3c7",
-)  # fmt: skip
 LEVELS = {Level.AGREED: ("agreed", "#2a9d8f"), Level.SAFE: ("safe", "#d1654f")}
 LABEL_SHARE = 0.045
 """A stay shorter than this share of the picture has no room for its members' names."""
-
-
-def _figure(height_in: float) -> tuple[Any, Any]:
-    """An empty picture, drawn without a screen and with text left as text."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    matplotlib.rcParams.update(
-        {
-            "svg.fonttype": "none",
-            "svg.hashsalt": "ringcast",
-            "font.family": "sans-serif",
-            "font.size": 9,
-            "text.color": INK,
-            "axes.labelcolor": INK,
-            "axes.edgecolor": FAINT,
-            "xtick.color": INK,
-            "ytick.color": INK,
-        }
-    )
-    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-    axes = figure.subplots()
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    return figure, axes
-
-
-def _svg(figure: Any) -> str:
-    """The picture as an element of a page."""
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
-    return text.getvalue()[text.getvalue().index("<svg") :]
 
 
 def _marks(axes: Any, marks: Sequence[Mark], high: float) -> None:
@@ -63,7 +26,7 @@ def _marks(axes: Any, marks: Sequence[Mark], high: float) -> None:
             ha="center",
             va="bottom",
             fontsize=8,
-            color="white",
+            color=CARD,
             bbox={"boxstyle": "circle,pad=0.25", "color": INK},
             annotation_clip=False,
         )
@@ -79,7 +42,7 @@ def _colours(stays: Sequence[Stay]) -> dict[ViewId, str]:
 def timeline(story: Story) -> str:
     """A lane per member: the configuration it is in, and above it what it delivers."""
     nodes = story.nodes
-    figure, axes = _figure(1.2 + 0.85 * len(nodes))
+    drawn, axes = figure(WIDTH_IN, 1.2 + 0.85 * len(nodes))
     colours = _colours(story.stays)
     lane = {node: len(nodes) - 1 - i for i, node in enumerate(nodes)}
     wide_us = LABEL_SHARE * story.seconds * 1e6
@@ -101,7 +64,7 @@ def timeline(story: Story) -> str:
     axes.set_xlim(0, story.seconds)
     axes.set_xlabel("seconds")
     _marks(axes, story.marks, len(nodes) + 0.02)
-    return _svg(figure)
+    return svg(drawn)
 
 
 def _rates(axes: Any, story: Story, lane: dict[int, int], colours: dict[ViewId, str]) -> None:
@@ -128,7 +91,7 @@ def _rates(axes: Any, story: Story, lane: dict[int, int], colours: dict[ViewId, 
 
 def throughput(story: Story) -> str:
     """Messages delivered per second, a line per member."""
-    figure, axes = _figure(3.0)
+    drawn, axes = figure(WIDTH_IN, 3.0)
     high = 1.0
     for i, node in enumerate(story.nodes):
         series = story.delivered.get(node)
@@ -145,15 +108,15 @@ def throughput(story: Story) -> str:
     axes.set_xlim(0, story.seconds)
     axes.set_xlabel("seconds")
     axes.set_ylabel("messages delivered per second")
-    axes.grid(axis="y", color="#e4e7eb", linewidth=0.8)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.legend(title="member", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     _marks(axes, story.marks, high * 1.09)
-    return _svg(figure)
+    return svg(drawn)
 
 
 def latency(story: Story) -> str:
     """How long messages took, agreed beside safe."""
-    figure, axes = _figure(3.0)
+    drawn, axes = figure(WIDTH_IN, 3.0)
     for level, (name, colour) in LEVELS.items():
         found = story.latency[level]
         if not found.count:
@@ -181,16 +144,16 @@ def latency(story: Story) -> str:
             va="top",
             fontsize=8,
             color=colour,
-            bbox={"color": "white", "alpha": 0.8, "pad": 1.5, "linewidth": 0},
+            bbox={"color": CARD, "alpha": 0.8, "pad": 1.5, "linewidth": 0},
         )
     axes.set_xscale("log")
     axes.set_xlim(left=0.1)  # a member that is alone needs next to no time
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_xlabel("milliseconds from submission to delivery at the sender")
     axes.set_ylabel("% of messages")
-    axes.grid(axis="y", color="#e4e7eb", linewidth=0.8)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.legend(frameon=False, loc="upper right")
-    return _svg(figure)
+    return svg(drawn)
 
 
 PICTURES: dict[str, Callable[[Story], str]] = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from string import Template
 
 import msgspec
 
 from ringcast.checks import PROPERTIES, Verdict, Violation
 from ringcast.core.ids import Level
 from ringcast.pipeline import pictures
+from ringcast.pipeline.page import badge, document, section, table
 from ringcast.pipeline.story import Mark, Story
 
 CAPTIONS = {
@@ -31,34 +31,6 @@ CAPTIONS = {
         "in the order, a safe one also until every member is known to hold it.",
     ),
 }
-
-PAGE = Template("""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>$title</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-body { font: 15px/1.5 system-ui, sans-serif; color: #1f2933; background: #f5f7fa; margin: 0; }
-main { max-width: 1080px; margin: 0 auto; padding: 28px 20px 60px; }
-h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 18px; margin: 0 0 4px; }
-p { margin: 0 0 10px; color: #52606d; max-width: 75ch; }
-section { background: white; border-radius: 10px; padding: 18px 20px; margin-top: 18px;
-  box-shadow: 0 1px 3px rgb(31 41 51 / 12%); overflow-x: auto; }
-.badge { display: inline-block; border-radius: 999px; padding: 2px 14px; font-weight: 600;
-  color: white; background: #2f855a; margin: 6px 0 0; } .badge.bad { background: #c53030; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(125px, 1fr)); gap: 14px; }
-.tile b { display: block; font-size: 22px; } .tile span { color: #52606d; font-size: 13px; }
-svg { width: 100%; height: auto; display: block; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th { text-align: left; color: #52606d; font-weight: 600; }
-th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid #e4e7eb; vertical-align: top; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-.valid { color: #2f855a; } .invalid { color: #c53030; font-weight: 700; }
-.unknown { color: #b7791f; }
-.cols { columns: 3 260px; } .cols div { break-inside: avoid; padding: 1px 0; font-size: 14px; }
-</style></head><body><main>
-<h1>$title</h1><p>$subtitle</p><span class="badge $mood">$result</span>
-$body
-</main></body></html>
-""")
 
 
 class Numbers(msgspec.Struct, frozen=True):
@@ -115,28 +87,18 @@ def page(
     for name, draw in pictures.PICTURES.items():
         if story.deliveries:
             heading, caption = CAPTIONS[name]
-            parts.append(_section(heading, caption, draw(story)))
+            parts.append(section(heading, caption, draw(story)))
     if story.marks:
-        parts.insert(2, _section("What was done to them", "", _marks(story.marks)))
-    parts.append(_section("What was checked", "", _checked(verdicts)))
+        parts.insert(2, section("What was done to them", "", _marks(story.marks)))
+    parts.append(section("What was checked", "", _checked(verdicts)))
     if violations:
         found = "".join(
             f"<p><b class=invalid>{escape(v.property)}</b> {escape(v.explanation)}</p>"
             for v in violations
         )
-        parts.insert(0, _section("What was violated", "", found))
-    return PAGE.substitute(
-        title=escape(title),
-        subtitle=escape(subtitle),
-        mood="" if good else "bad",
-        result=f"{valid} of {len(verdicts)} properties hold" + ("" if good else ": look below"),
-        body="\n".join(parts),
-    )
-
-
-def _section(heading: str, caption: str, content: str) -> str:
-    text = f"<p>{escape(caption)}</p>" if caption else ""
-    return f"<section><h2>{escape(heading)}</h2>{text}{content}</section>"
+        parts.insert(0, section("What was violated", "", found))
+    told = f"{valid} of {len(verdicts)} properties hold" + ("" if good else ": look below")
+    return document(title, subtitle, [badge(told, "good" if good else "bad"), *parts])
 
 
 def _tiles(found: Numbers) -> str:
@@ -156,15 +118,18 @@ def _tiles(found: Numbers) -> str:
 
 
 def _marks(marks: Sequence[Mark]) -> str:
-    rows = "".join(
-        f"<tr><td class=n>{number}<td class=n>{mark.t_us / 1e6:.2f} s<td>{escape(mark.text)}"
-        f"<td class=n>{settled(mark)}<td class=n>{mark.silence_us / 1000:.0f} ms</tr>"
+    head = ("", "at", "what", "new configurations within", "longest silence of a member not hit")
+    rows = (
+        (
+            str(number),
+            f"{mark.t_us / 1e6:.2f} s",
+            escape(mark.text),
+            settled(mark),
+            f"{mark.silence_us / 1000:.0f} ms",
+        )
         for number, mark in enumerate(marks, 1)
     )
-    return (
-        "<table><tr><th><th class=n>at<th>what<th class=n>new configurations within"
-        f"<th class=n>longest silence of a member not hit</tr>{rows}</table>"
-    )
+    return table(head, rows, numbers=(0, 1, 3, 4))
 
 
 def settled(mark: Mark) -> str:
