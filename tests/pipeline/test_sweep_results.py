@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,7 +78,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Point]:
         rows: list[Any] = []
         for bundle in work:
             done.extend(bundle)
-            rows.extend(function(bundle))
+            rows.extend(pickle.loads(pickle.dumps(function))(bundle))
         return pa.Table.from_pylist(rows, schema)
 
     monkeypatch.setattr(sweeping, "open_session", no_session)
@@ -142,10 +143,10 @@ def test_points_that_are_the_same_run_are_simulated_once(tmp_path: Path, ran: li
 
 def test_other_code_is_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(simulations.code_digest()) == 64
-    job = tiny().job(Point(0, 0))
-    assert simulations.key_of(job, "one") != simulations.key_of(job, "other")
+    job = simulations.packed(tiny().combinations[0].job)
+    assert simulations.key_of(job, 0, "one") != simulations.key_of(job, 0, "other")
     orders = simulations.Orders(str(tmp_path), "other", (job,), False)
-    with pytest.raises(PipelineError, match="executors has another ringcast"):
+    with pytest.raises(PipelineError, match="executors have another ringcast"):
         list(simulations.simulate_all(orders, [Point(0, 0)]))
 
 
@@ -257,15 +258,8 @@ def test_rows_that_never_arrive_are_noticed(
     tmp_path: Path, ran: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the executors have a folder of the same name on another machine."""
-    elsewhere = simulations.Orders(str(tmp_path / "elsewhere"), "", (), False)
-    Folder(tmp_path / "elsewhere").staging.mkdir(parents=True)
-    simulate = simulations.simulate_all
     monkeypatch.setattr(
-        sweeping,
-        "simulate_all",
-        lambda orders, points: simulate(
-            simulations.Orders(elsewhere.folder, orders.code, orders.jobs, False), points
-        ),
+        sweeping, "tasks", lambda spark, work, function, schema: schema.empty_table()
     )
     with pytest.raises(PipelineError, match=r"6 finished runs are not in .*out; it must be the"):
         sweeping.sweep(tiny(), tmp_path / "out")

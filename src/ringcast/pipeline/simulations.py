@@ -36,8 +36,8 @@ class Orders(msgspec.Struct, frozen=True):
     folder: str
     code: str
     """What the driver's ``code_digest`` is."""
-    jobs: tuple[Job, ...]
-    """By combination."""
+    jobs: tuple[bytes, ...]
+    """By combination, as ``packed`` writes them."""
     traces: bool
 
 
@@ -58,9 +58,14 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def key_of(job: Job, code: str) -> str:
+def packed(job: Job) -> bytes:
+    """A job as bytes, which name it and travel; equal ones may differ if pickled on the way."""
+    return msgspec.msgpack.encode(job, order="deterministic")
+
+
+def key_of(job: bytes, seed: int, code: str) -> str:
     """The name of what comes of a run: the same for the same specification and the same code."""
-    return sha256(code.encode() + msgspec.json.encode(job, order="deterministic")).hexdigest()
+    return sha256(f"{code} {seed} ".encode() + job).hexdigest()
 
 
 def finished(folder: Folder, key: str, traces: bool) -> Row | None:
@@ -79,15 +84,16 @@ def simulate_all(orders: Orders, points: Sequence[Point]) -> Iterator[dict[str, 
     """
     if code_digest() != orders.code:
         raise PipelineError(
-            "the Python of Spark's executors has another ringcast than this one; "
-            "install the same there"
+            "Spark's executors have another ringcast than this process, or it was changed while "
+            "they ran; see to it that all have the same and start again"
         )
     folder = Folder(Path(orders.folder))
     for point in points:
-        job = msgspec.structs.replace(orders.jobs[point.combination], seed=point.seed)
-        key = key_of(job, orders.code)
+        job = orders.jobs[point.combination]
+        key = key_of(job, point.seed, orders.code)
         if finished(folder, key, orders.traces) is None:
-            row = simulated(folder, job, key, orders.traces)
+            drawn = msgspec.structs.replace(msgspec.msgpack.decode(job, type=Job), seed=point.seed)
+            row = simulated(folder, drawn, key, orders.traces)
             yield {"combination": point.combination, "cpu_s": row["cpu_s"]}
 
 

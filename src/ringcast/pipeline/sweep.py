@@ -27,7 +27,14 @@ from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.progress import watch
 from ringcast.pipeline.results import Folder, Row, Status, publish, table_of
 from ringcast.pipeline.session import Where, first_line, open_session
-from ringcast.pipeline.simulations import Orders, code_digest, finished, key_of, simulate_all
+from ringcast.pipeline.simulations import (
+    Orders,
+    code_digest,
+    finished,
+    key_of,
+    packed,
+    simulate_all,
+)
 from ringcast.pipeline.study import Point, Study
 from ringcast.pipeline.tasks import TaskFailed, tasks
 from ringcast.sim import runfile
@@ -86,16 +93,16 @@ def sweep(
     traces = traces or study.traces
     code = code_digest()
     with claimed(path) as folder:
-        keys = [key_of(study.job(point), code) for point in study.points()]
+        jobs = tuple([packed(combination.job) for combination in study.combinations])
+        keys = [key_of(jobs[point.combination], point.seed, code) for point in study.points()]
         points = dict(zip(keys, study.points(), strict=True))
         rows = {key: row for key in points if (row := finished(folder, key, traces))}
         missing = [key for key in points if key not in rows]
         if missing:
-            jobs = tuple([combination.job for combination in study.combinations])
             orders = Orders(str(folder.path), code, jobs, traces)
             with open_session(where, app=f"ringcast sweep {study.name}") as spark:
                 spent = [(points[key].combination, row["cpu_s"]) for key, row in rows.items()]
-                run_missing(spark, orders, [points[key] for key in missing], spent, quiet)
+                run_missing(spark, study, orders, [points[key] for key in missing], spent, quiet)
             rows |= {key: row for key in missing if (row := finished(folder, key, traces))}
         if lost := len(points) - len(rows):
             raise PipelineError(
@@ -146,6 +153,7 @@ def claimed(path: Path) -> Iterator[Folder]:
 
 def run_missing(
     spark: SparkSession,
+    study: Study,
     orders: Orders,
     points: Sequence[Point],
     spent: Sequence[tuple[int, float]],
@@ -168,7 +176,8 @@ def run_missing(
     spent = [*spent, *wave([[point] for point in trials], "trial runs")]
     tried = set(trials)
     rest = [point for point in points if point not in tried]
-    wave(bundled(rest, estimated(orders.jobs, spent)), "tasks")
+    jobs = [combination.job for combination in study.combinations]
+    wave(bundled(rest, estimated(jobs, spent)), "tasks")
 
 
 def trial_points(points: Sequence[Point], known: int) -> Sequence[Point]:
