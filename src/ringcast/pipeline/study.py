@@ -124,7 +124,12 @@ def parse(text: str, folder: Path, changes: Mapping[str, Any] | None = None) -> 
         raw = msgspec.toml.decode(text)
     except msgspec.DecodeError as error:
         raise ValueError(str(error)) from None
-    file = _convert(overlay(raw, dict(changes or {})), StudyFile)
+    return of_table(overlay(raw, dict(changes or {})), folder)
+
+
+def of_table(raw: Table, folder: Path) -> Study:
+    """The study that a table describes, as the text of its file would."""
+    file = _convert(raw, StudyFile)
     asked = file.measures or ()
     try:
         seeds = seed_range(str(file.seeds))
