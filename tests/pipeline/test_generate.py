@@ -67,7 +67,7 @@ def test_everything_that_matters_happens(tmp_path: Path) -> None:
     late = [e for e in events if isinstance(e, Delivered) and e.view != e.ring]
     assert {e.level for e in late} == set(Level)
     transitional = [e for e in events if isinstance(e, Installed) and e.transitional]
-    assert {len(e.members) for e in transitional} > {1, 3, 4}
+    assert {len(e.members) for e in transitional} > {1, 3}
 
 
 def test_size_is_what_was_asked_for(tmp_path: Path) -> None:
@@ -167,10 +167,10 @@ def test_several_faults_keep_clear_of_each_other(tmp_path: Path) -> None:
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [str(tmp_path), "--events", "4000", "--runs", "2", "--frame", "2", "--burst", "2"]
-    main([*words, "--fault", "drop@2:1:9"])
+    main([*words, "--fault", "drop@2:1:5"])
     said = capsys.readouterr().out
     assert runs(tmp_path) == [0, 1]
-    assert "injected: drop of (12," in said and ":9.0 at processor 2 in run 0" in said
+    assert "injected: drop of (12," in said and ":5.0 at processor 2 in run 0" in said
 
 
 @pytest.mark.parametrize(

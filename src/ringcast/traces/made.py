@@ -226,8 +226,9 @@ class Story:
         """Who goes and who comes next; if nobody does, the token was lost."""
         random = self._random
         outside = [id for id in self._lives if id not in inside]
-        comes = random.choice(outside) if outside and random.random() < 0.7 else None
-        goes = random.choice(inside) if len(inside) > 2 and random.random() < 0.5 else None
+        comes = random.choice(outside) if outside and random.random() < 0.9 else None
+        leaves = random.random() < (0.3 if outside else 0.7)  # the group is nearly whole mostly
+        goes = random.choice(inside) if leaves and len(inside) > 2 else None
         return goes, comes
 
     def _era(
