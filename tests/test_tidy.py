@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocols": {"core", "blocks"},
     "checks": {"core"},
     "traces": {"core"},
+    "journal": {"core"},
     "sim": {"core", "blocks", "protocols", "checks", "traces"},
     "runtime": {"core", "blocks", "protocols", "checks", "traces"},
     "api": {"core", "blocks", "protocols", "checks", "traces", "runtime"},

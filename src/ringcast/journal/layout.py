@@ -1,0 +1,211 @@
+"""What a record is: places in the order, the columns, and the chain that names a history.
+
+The columns are those that Spark sees, so reading a journal is handing on its batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import chain, pairwise
+from operator import attrgetter
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from ringcast.core.ids import Level, NodeId, ViewId
+
+MESSAGE, VIEW, TRANSITIONAL = "message", "view", "transitional"
+"""The kinds of a record: a message of a group, a regular and a transitional configuration."""
+
+LEVELS = {level: level.name.lower() for level in Level}
+
+LAST_INDEX = 2**31 - 1
+"""A transitional configuration comes after all messages of the number it follows."""
+
+
+class JournalError(Exception):
+    """A journal that cannot be read or written; the text says which file, and what to do."""
+
+
+class Place(NamedTuple):
+    """Where a record stands in the total order; places compare as the order goes."""
+
+    ring_seq: int
+    ring_rep: int
+    seq: int
+    index: int  # type: ignore[assignment]  # that tuples have a method of this name hurts nobody
+
+    def __str__(self) -> str:
+        return f"({self.ring_seq},{self.ring_rep}):{self.seq}.{self.index}"
+
+
+START = Place(0, 0, 0, 0)
+"""Before every record."""
+
+
+class Entry(NamedTuple):
+    """Records that have all but their bodies in common: what one envelope brought, or a view."""
+
+    first: Place
+    view: ViewId
+    kind: str
+    sender: NodeId
+    level: Level
+    group: str
+    members: tuple[NodeId, ...]
+    bodies: tuple[bytes, ...]
+    time_us: int
+
+    @property
+    def last(self) -> Place:
+        """The place of the last record."""
+        return self.first._replace(index=self.first.index + len(self.bodies) - 1)
+
+
+def view_entry(
+    view: ViewId, members: tuple[NodeId, ...], transitional: bool, after: Place, time_us: int
+) -> Entry:
+    """A configuration as a record. ``after`` is the last place before a transitional one."""
+    if transitional:
+        first, kind = after._replace(index=LAST_INDEX), TRANSITIONAL
+    else:
+        first, kind = Place(view.seq, view.rep, 0, 0), VIEW
+    return Entry(first, view, kind, 0, Level.AGREED, "", members, (b"",), time_us)
+
+
+@cache
+def schema() -> Any:
+    """The columns, as Arrow and Spark know them."""
+    import pyarrow as pa
+
+    def fixed(name: str, kind: Any) -> Any:
+        return pa.field(name, kind, nullable=False)
+
+    long, whole = pa.int64(), pa.int32()
+    ring = pa.struct([fixed("seq", long), fixed("rep", long)])
+    place = [fixed("ring_seq", long), fixed("ring_rep", long)]
+    place += [fixed("seq", long), fixed("index", whole)]
+    return pa.schema(
+        [
+            fixed("position", pa.struct(place)),
+            fixed("ring", ring),
+            fixed("view", ring),
+            fixed("kind", pa.string()),
+            fixed("group", pa.string()),
+            fixed("sender", long),
+            fixed("level", pa.string()),
+            fixed("members", pa.list_(pa.field("element", long, nullable=False))),
+            fixed("body", pa.binary()),
+            fixed("time", pa.timestamp("us", "UTC")),
+        ]
+    )
+
+
+def batch(entries: Sequence[Entry]) -> Any:
+    """The records of the entries as one Arrow batch. Work is done per entry, not per body."""
+    import numpy as np
+    import pyarrow as pa
+
+    counts = np.fromiter((len(each.bodies) for each in entries), np.int64, len(entries))
+    total = int(counts.sum())
+
+    def spread(values: list[int]) -> Any:
+        return np.repeat(np.asarray(values, np.int64), counts)
+
+    def words(values: list[str]) -> Any:
+        known = {word: at for at, word in enumerate(dict.fromkeys(values))}
+        codes = pa.array(spread([known[value] for value in values]).astype(np.int32))
+        return pa.array(list(known), pa.string()).take(codes)
+
+    def struct(kind: Any, *columns: Any) -> Any:
+        arrays = [pa.array(each, field.type) for each, field in zip(columns, kind, strict=True)]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind))
+
+    names = schema()
+    starts = np.cumsum(counts) - counts
+    index = np.arange(total) - np.repeat(starts - [e.first.index for e in entries], counts)
+    ring_seq = spread([e.first.ring_seq for e in entries])
+    ring_rep = spread([e.first.ring_rep for e in entries])
+    seq = spread([e.first.seq for e in entries])
+    view_seq, view_rep = (
+        spread([part(e.view) for e in entries]) for part in (attrgetter("seq"), attrgetter("rep"))
+    )
+    ends = np.zeros(total + 1, np.int32)
+    np.cumsum(spread([len(e.members) for e in entries]), out=ends[1:])
+    members = list(chain.from_iterable(e.members * len(e.bodies) for e in entries))
+    element = names.field("members").type.value_field
+    return pa.record_batch(
+        [
+            struct(names.field("position").type, ring_seq, ring_rep, seq, index.astype(np.int32)),
+            struct(names.field("ring").type, ring_seq, ring_rep),
+            struct(names.field("view").type, view_seq, view_rep),
+            words([e.kind for e in entries]),
+            words([e.group for e in entries]),
+            pa.array(spread([e.sender for e in entries])),
+            words([LEVELS[e.level] for e in entries]),
+            pa.ListArray.from_arrays(
+                pa.array(ends), pa.array(members, pa.int64()), type=pa.list_(element)
+            ),
+            pa.array(list(chain.from_iterable(e.bodies for e in entries)), pa.binary()),
+            pa.array(spread([e.time_us for e in entries]), names.field("time").type),
+        ],
+        schema=names,
+    )
+
+
+def link(before: bytes, records: Any) -> bytes:
+    """The chain after these records: the same at all nodes with the same history.
+
+    It covers all columns but the time, which is each node's own, and does not depend on how
+    records were cut into batches. Each lane is a polynomial in an odd number, modulo 2^64: it
+    tells a record that was altered, lost, doubled or moved, by accident and not by malice.
+    """
+    import numpy as np
+
+    count = records.num_rows
+    if not count:
+        return before
+    values = _record_values(records)
+    lanes = []
+    for lane, factor in zip(np.frombuffer(before, np.uint64), FACTORS, strict=True):
+        powers = np.full(count + 1, factor, np.uint64)
+        powers[0] = 1
+        powers = np.cumprod(powers, dtype=np.uint64)[::-1]  # overflow is what modulo means here
+        added = int((values * powers[1:]).sum(dtype=np.uint64))
+        lanes.append((int(lane) * int(powers[0]) + added) % 2**64)
+    return b"".join(lane.to_bytes(8, "little") for lane in lanes)
+
+
+FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
+NO_CHAIN = bytes(8 * len(FACTORS))
+"""The chain before the first record."""
+
+
+def _record_values(records: Any) -> Any:
+    """One number for each record, out of everything in it but its time."""
+    import numpy as np
+
+    prime = np.uint64(0x100000001B3)
+    numbers = [*records.column("position").flatten(), *records.column("view").flatten()]
+    numbers.append(records.column("sender"))
+    with np.errstate(over="ignore"):
+        found = np.full(records.num_rows, 0xCBF29CE484222325, np.uint64)
+        for column in numbers:
+            found = (found ^ column.to_numpy().astype(np.uint64)) * prime
+        for name in ("kind", "group", "level"):
+            coded = records.column(name).dictionary_encode()
+            known = [crc32(word.encode()) for word in coded.dictionary.to_pylist()]
+            codes = np.asarray(known, np.uint64)[coded.indices.to_numpy()]
+            found = (found ^ codes) * prime
+        members = records.column("members")
+        if len(members.values):
+            listed = [crc32(repr(each).encode()) for each in members.to_pylist()]
+            found = (found ^ np.asarray(listed, np.uint64)) * prime
+        bodies = records.column("body")
+        offsets = np.frombuffer(bodies.buffers()[1], np.int32)
+        offsets = offsets[bodies.offset : bodies.offset + len(bodies) + 1]
+        data = memoryview(bodies.buffers()[2] or b"")
+        ends = offsets.tolist()
+        sums = [crc32(data[a:b]) for a, b in pairwise(ends)]
+        found = (found ^ np.asarray(sums, np.uint64)) * prime
+        return (found ^ np.diff(offsets).astype(np.uint64)) * prime

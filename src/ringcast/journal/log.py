@@ -1,0 +1,285 @@
+"""The journal as its node writes it: append, sync, rotate, trim, and open after a crash.
+
+Segments are named by the number of their first record. All but the last are sealed. Opening
+reads the indexes of the sealed ones and looks at every frame of the last: what follows its last
+whole frame was being written when the node died and is cut off. Damage anywhere else is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ringcast.journal import layout
+from ringcast.journal.disk import DISK, Disk
+from ringcast.journal.layout import NO_CHAIN, START, Entry, JournalError, Place
+from ringcast.journal.segment import (
+    INDEX,
+    SEGMENT,
+    Head,
+    SegmentFile,
+    encode,
+    read_index,
+    write_index,
+)
+
+MIB = 2**20
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How large and how old things get. 0 is no limit."""
+
+    segment_bytes: int = 256 * MIB
+    segment_s: float = 3600.0
+    """A segment of this age is closed even if it is small."""
+    keep_bytes: int = 0
+    keep_s: float = 0.0
+    """Older segments go, but none that a known reader has not committed."""
+
+
+LIMITS = Limits()
+
+
+class Trimmed(msgspec.Struct, frozen=True):
+    """What is gone: everything up to ``place``, ``number`` records with this chain."""
+
+    place: Place = START
+    number: int = 0
+    chain: bytes = NO_CHAIN
+
+
+class Segment(msgspec.Struct):
+    """One file of the journal and the heads of its frames."""
+
+    path: Path
+    heads: list[Head]
+    since_s: float
+    """When it was begun."""
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return self.heads[-1].end if self.heads else 0
+
+
+class Journal:
+    """A folder that one node writes. All methods may be called from one thread at a time."""
+
+    def __init__(self, folder: Path, limits: Limits = LIMITS, disk: Disk = DISK) -> None:
+        self.folder = folder
+        self._limits = limits
+        self._disk = disk
+        self.cut_bytes = 0
+        """What was cut off at opening, because it was being written at the end."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise JournalError(f"cannot use the journal {folder}: {error}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._recover()
+        except BaseException as error:
+            os.close(self._lock)
+            if isinstance(error, BlockingIOError):
+                raise JournalError(
+                    f"another node writes the journal {folder}; give each its own"
+                ) from None
+            raise
+
+    # --- opening ---------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        self.trimmed = read_trimmed(self.folder)
+        self.segments: list[Segment] = []
+        number, chain = self.trimmed.number, self.trimmed.chain
+        names = segment_names(self.folder)
+        for path in names:
+            if int(path.stem) < number and path != names[-1]:
+                self._remove(path)  # trimmed, but the power failed before it was gone
+                continue
+            heads = read_index(path)
+            if heads is None:
+                heads = self._look_at(path, last=path == names[-1])
+            if heads and heads[0].number != number:
+                raise JournalError(
+                    f"{path}: begins with record {heads[0].number}, but {number} comes next; a "
+                    "segment before it is missing"
+                )
+            self.segments.append(Segment(path, heads, path.stat().st_mtime))
+            if heads:
+                number, chain = heads[-1].after, heads[-1].chain
+        self.number, self.chain = number, chain
+        last = [segment.heads[-1].last for segment in self.segments if segment.heads]
+        self.last = last[-1] if last else self.trimmed.place
+        self._file: int | None = None
+        if self.segments and read_index(self.segments[-1].path) is None:
+            self._file = self._disk.open(self.segments[-1].path)
+
+    def _look_at(self, path: Path, last: bool) -> list[Head]:
+        """The frames of a segment that has no index: its end is cut if it is the last one."""
+        file = SegmentFile(path)
+        heads: list[Head] = []
+        for head in file.heads():
+            if not file.sound(head):
+                break
+            heads.append(head)
+        end = heads[-1].end if heads else 0
+        if end < file.size:
+            if not last or file.sound_after(end):
+                raise JournalError(
+                    f"{path}: damaged at byte {end}; restore the file, or remove the journal's "
+                    "folder to have it filled from the other members"
+                )
+            self.cut_bytes = file.size - end
+            self._disk.cut(path, end)
+        if not last:
+            write_index(path, heads)
+        return heads
+
+    # --- writing ---------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write records after all others. They are durable after ``sync``."""
+        records = layout.batch(entries)
+        if self._full():
+            self.rotate()
+        segment = self._segment()
+        head, frame = encode(records, self.number, self.chain, segment.bytes)
+        if head.first <= self.last:
+            raise JournalError(f"{head.first} does not come after {self.last}")
+        assert self._file is not None
+        try:
+            self._disk.write(self._file, frame)
+        except OSError as error:
+            self._take_back(segment)
+            raise JournalError(f"cannot write {segment.path}: {error.strerror}") from None
+        segment.heads.append(head)
+        self.number, self.chain, self.last = head.after, head.chain, head.last
+
+    def _take_back(self, segment: Segment) -> None:
+        """Part of a frame may have been written: what is there must end with a whole one."""
+        with contextlib.suppress(OSError):  # then it is cut at the next opening
+            self._disk.cut(segment.path, segment.bytes)
+
+    def sync(self) -> None:
+        """Return when everything appended is durable."""
+        if self._file is not None:
+            try:
+                self._disk.sync(self._file)
+            except OSError as error:
+                raise JournalError(f"cannot sync {self.folder}: {error.strerror}") from None
+
+    def _segment(self) -> Segment:
+        """The segment that is being written."""
+        if self._file is None:
+            path = self.folder / f"{self.number:020}{SEGMENT}"
+            try:
+                self._file = self._disk.open(path)
+                self._disk.sync_folder(self.folder)
+            except OSError as error:
+                raise JournalError(f"cannot write {path}: {error.strerror}") from None
+            self.segments.append(Segment(path, [], time.time()))
+        return self.segments[-1]
+
+    def _full(self) -> bool:
+        if self._file is None or not self.segments[-1].heads:
+            return False
+        segment, limits = self.segments[-1], self._limits
+        too_old = limits.segment_s and time.time() - segment.since_s > limits.segment_s
+        return segment.bytes >= limits.segment_bytes or bool(too_old)
+
+    def rotate(self) -> None:
+        """Seal the segment; the next record begins another one."""
+        if self._file is None or not self.segments[-1].heads:
+            return
+        self.sync()
+        segment = self.segments[-1]
+        write_index(segment.path, segment.heads)
+        self._disk.sync_folder(self.folder)
+        os.close(self._file)
+        self._file = None
+
+    # --- keeping ---------------------------------------------------------------------------
+
+    def trim(self) -> int:
+        """Remove what is too old or too much and read by all known readers; how many files."""
+        committed = min(readers(self.folder).values(), default=None)
+        sealed = self.segments[:-1] if self._file is not None else list(self.segments)
+        total = sum(segment.bytes for segment in self.segments)
+        limits, gone = self._limits, 0
+        for segment in sealed:
+            too_much = limits.keep_bytes and total > limits.keep_bytes
+            too_old = limits.keep_s and time.time() - segment.since_s > limits.keep_s
+            end = segment.heads[-1]
+            if not (too_much or too_old) or (committed is not None and committed < end.last):
+                break
+            self.trimmed = Trimmed(end.last, end.after, end.chain)
+            self._disk.replace(self.folder / TRIMMED, msgspec.json.encode(self.trimmed))
+            self._remove(segment.path)
+            self.segments.remove(segment)
+            total -= segment.bytes
+            gone += 1
+        return gone
+
+    def _remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        path.with_suffix(INDEX).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Sync and let others have the folder."""
+        if self._file is not None:
+            self.sync()
+            os.close(self._file)
+            self._file = None
+        os.close(self._lock)
+
+
+TRIMMED = "trimmed.json"
+READERS = "readers"
+
+
+def segment_names(folder: Path) -> list[Path]:
+    """The segments of a journal, in order."""
+    try:
+        found = [path for path in folder.iterdir() if path.suffix == SEGMENT]
+    except OSError as error:
+        raise JournalError(f"{folder}: not a journal that can be read ({error.strerror})") from None
+    strange = [path for path in found if not path.stem.isdigit()]
+    if strange:
+        raise JournalError(f"{strange[0]}: not the name of a segment; remove it")
+    return sorted(found)
+
+
+def read_trimmed(folder: Path) -> Trimmed:
+    """What a journal has forgotten."""
+    return _small(folder / TRIMMED, Trimmed) or Trimmed()
+
+
+def readers(folder: Path) -> dict[str, Place]:
+    """How far each known reader has committed."""
+    found = sorted((folder / READERS).glob("*.json"))
+    places = {path.stem: _small(path, Place) for path in found}
+    return {name: place for name, place in places.items() if place is not None}
+
+
+def commit(folder: Path, reader: str, place: Place, disk: Disk = DISK) -> None:
+    """A reader has what it needs up to ``place``: it may be trimmed."""
+    (folder / READERS).mkdir(exist_ok=True)
+    disk.replace(folder / READERS / f"{reader}.json", msgspec.json.encode(place))
+
+
+def _small(path: Path, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise JournalError(f"{path}: cannot be read ({error}); restore or remove it") from None

@@ -1,0 +1,173 @@
+"""A segment: one append-only file of frames, each a batch of records with a checksum.
+
+A frame is a head of fixed size, then the batch as an Arrow IPC message. The head says how long
+the batch is, which records it holds and what the chain is after it; the checksum covers the rest
+of the head and the batch. Heads alone are the index of positions: a sealed segment has a copy of
+them beside it, with a checksum too, so that opening a journal reads no records.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from ringcast.journal.layout import JournalError, Place, link, schema
+
+MAGIC = b"RcJ1"
+HEAD = struct.Struct("<4sIQQIQqqqiqqqi16s")
+HEAD_BYTES = 128
+"""Heads are padded, so that batches are aligned for reading in place."""
+
+LONGEST = 2**31
+"""A batch that claims to be longer is damage."""
+
+SEGMENT, INDEX = ".segment", ".index"
+
+
+class Head(NamedTuple):
+    """What is known of a frame without reading its batch."""
+
+    offset: int
+    """Where the frame begins in its file."""
+    length: int
+    """Bytes of the batch."""
+    crc: int
+    number: int
+    """Of the first record, counted from the journal's beginning."""
+    rows: int
+    first: Place
+    last: Place
+    chain: bytes
+    """After the last record."""
+
+    @property
+    def end(self) -> int:
+        """Where the next frame begins."""
+        return self.offset + HEAD_BYTES + padded(self.length)
+
+    @property
+    def after(self) -> int:
+        """The number of the next record."""
+        return self.number + self.rows
+
+    def pack(self, crc: int) -> bytes:
+        """The head as bytes."""
+        fixed = (self.length, self.number, self.rows, self.offset)
+        packed = HEAD.pack(MAGIC, crc, *fixed, *self.first, *self.last, self.chain)
+        return packed.ljust(HEAD_BYTES, b"\0")
+
+
+def padded(length: int) -> int:
+    """The room that so many bytes take, with every frame at a multiple of 64."""
+    return -(-length // 64) * 64
+
+
+def unpack(data: bytes | memoryview) -> Head | None:
+    """The head at the beginning of ``data``; None if there is none."""
+    if len(data) < HEAD_BYTES:
+        return None
+    magic, crc, length, number, rows, offset, *rest = HEAD.unpack_from(data)
+    if magic != MAGIC or length > LONGEST or not rows:
+        return None
+    return Head(offset, length, crc, number, rows, Place(*rest[:4]), Place(*rest[4:8]), rest[8])
+
+
+def encode(records: Any, number: int, before: bytes, offset: int) -> tuple[Head, bytes]:
+    """A frame with these records, for this place in its file."""
+    body = memoryview(records.serialize())
+    places = records.column("position")
+    first, last = (Place(**places[at].as_py()) for at in (0, len(places) - 1))
+    head = Head(offset, len(body), 0, number, len(places), first, last, link(before, records))
+    crc = crc32(body, crc32(head.pack(0)))
+    padding = bytes(padded(len(body)) - len(body))
+    return head._replace(crc=crc), b"".join((head.pack(crc), body, padding))
+
+
+class SegmentFile:
+    """A segment to read. Frames that do not match their checksum are refused by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+                self.data = memoryview(self._map)
+        except OSError as error:
+            raise JournalError(f"{path}: cannot be read ({error.strerror})") from None
+
+    def heads(self) -> Iterator[Head]:
+        """The heads of whole frames from the beginning, as far as they follow each other."""
+        offset = 0
+        while (head := unpack(self.data[offset : offset + HEAD_BYTES])) is not None:
+            if head.offset != offset or head.end > len(self.data):
+                return
+            yield head
+            offset = head.end
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return len(self.data)
+
+    def sound_after(self, offset: int) -> bool:
+        """Whether a whole frame lies beyond ``offset``: what is there is damage, no torn end."""
+        at = self._map.find(MAGIC, offset + 1)
+        while at >= 0:
+            head = unpack(self.data[at : at + HEAD_BYTES])
+            if head and head.offset == at and head.end <= self.size and self.sound(head):
+                return True
+            at = self._map.find(MAGIC, at + 1)
+        return False
+
+    def sound(self, head: Head) -> bool:
+        """Whether the frame is what was written."""
+        start = head.offset + HEAD_BYTES
+        body = self.data[start : start + head.length]
+        packed = bytes(self.data[head.offset : start])
+        return head.pack(head.crc) == packed and crc32(body, crc32(head.pack(0))) == head.crc
+
+    def read(self, head: Head, check: bool = True) -> Any:
+        """The records of a frame as an Arrow batch that lies in the file."""
+        import pyarrow as pa
+
+        if check and not self.sound(head):
+            raise JournalError(
+                f"{self.path}: the records from {head.first} on are damaged; restore the file, or "
+                "read another member's journal"
+            )
+        start = head.offset + HEAD_BYTES
+        body = pa.py_buffer(self.data[start : start + head.length])
+        return pa.ipc.read_record_batch(body, schema())
+
+
+def write_index(path: Path, heads: list[Head]) -> None:
+    """Seal a segment: its heads beside it, whole or not at all."""
+    packed = b"".join(head.pack(head.crc) for head in heads)
+    beside = path.with_suffix(".new")
+    with beside.open("wb") as file:
+        file.write(MAGIC + crc32(packed).to_bytes(4, "little") + packed)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path.with_suffix(INDEX))
+
+
+def read_index(path: Path) -> list[Head] | None:
+    """The heads of a sealed segment; None if it is not sealed."""
+    try:
+        data = path.with_suffix(INDEX).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise JournalError(f"{path.with_suffix(INDEX)}: cannot be read ({error})") from None
+    packed = data[8:]
+    if data[:4] != MAGIC or crc32(packed) != int.from_bytes(data[4:8], "little"):
+        return None  # it can be made again from the segment
+    cut = (packed[at : at + HEAD_BYTES] for at in range(0, len(packed), HEAD_BYTES))
+    heads = [unpack(each) for each in cut]
+    return None if None in heads else heads  # type: ignore[return-value]
