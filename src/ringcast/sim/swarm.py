@@ -10,35 +10,14 @@ run is some tens of token losses long, however long that is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
 from msgspec.structs import replace
 
-from ringcast.core.ids import NodeId
-from ringcast.sim.faults import (
-    Burst,
-    Crash,
-    Cut,
-    Drift,
-    Drop,
-    Fault,
-    Heal,
-    Leave,
-    Link,
-    Loss,
-    Mend,
-    Partition,
-    Pause,
-    Restart,
-    Resume,
-    StorageFail,
-    Torn,
-)
+from ringcast.sim.episodes import any_node, draw_faults, draw_leaves, in_order
 from ringcast.sim.model import (
-    BurstTail,
     Constant,
     CpuModel,
     Delay,
@@ -139,7 +118,7 @@ def draw_large(rng: Random, n: int, duration_us: int) -> tuple[Workload, ...]:
     """In one seed of thirty, somebody sends messages of 200 kB to 1 MB, one or a few."""
     if rng.random() > 1 / 30:
         return ()
-    common: dict[str, Any] = {"senders": (_node(rng, n),), "safe": rng.choice((0.0, 1.0))}
+    common: dict[str, Any] = {"senders": (any_node(rng, n),), "safe": rng.choice((0.0, 1.0))}
     every_us = duration_us // rng.randint(1, 3)
     return (Bursts(messages=1, every_us=every_us, sizes=(Sizes(200_000, 1_000_000),), **common),)
 
@@ -208,138 +187,6 @@ SETTINGS: Mapping[str, Callable[[Stream, int, int, bool], dict[str, Any]]] = {"t
 and whether there are large messages; a protocol that is not here has its default profile."""
 
 
-def draw_faults(
-    rng: Random, n: int, model: NetworkModel, duration_us: int, unit_us: int
-) -> tuple[Fault, ...]:
-    """Episodes of the kinds this seed has, each with a beginning and mostly an end."""
-    enabled = [kind for kind in KINDS if rng.random() < 0.35]
-    plan: list[Fault] = []
-    if rng.random() < 0.3:
-        most = rng.choice((100, 5_000, 50_000))
-        plan += [Drift(0, node, rng.randint(-most, most)) for node in range(1, n + 1)]
-    for _ in range(rng.randint(1, 8) if enabled else 0):
-        kind = rng.choice(enabled)
-        begin_us = rng.randrange(duration_us)
-        lasts_us = int(rng.expovariate(1.0 / (2 * unit_us))) + 1
-        end_us = begin_us + lasts_us
-        episode = EPISODES[kind](rng, n, model, begin_us, end_us)
-        plan += [fault for fault in episode if fault.at_us < duration_us]
-    return in_order(plan)
-
-
-def draw_leaves(rng: Random, n: int, duration_us: int, unit_us: int) -> list[Fault]:
-    """In one seed of five a processor leaves on purpose and comes back, now or later."""
-    if rng.random() > 0.2:
-        return []
-    node, at_us = _node(rng, n), rng.randrange(duration_us)
-    back_us = at_us + rng.choice((1, 50, unit_us, 4 * unit_us))
-    plan: list[Fault] = [Leave(at_us, node), Restart(back_us, node)]
-    return [fault for fault in plan if fault.at_us < duration_us]
-
-
-def in_order(*plans: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Fault plans merged by time; at the same time, in the order given."""
-    return tuple(sorted(chain(*plans), key=lambda fault: fault.at_us))
-
-
 def _sometimes(rng: Random, chance: float, most: float) -> float:
     """Zero, or with ``chance`` anything up to ``most``, small values being likelier."""
     return round(most * rng.random() ** 2, 4) if rng.random() < chance else 0.0
-
-
-def _node(rng: Random, n: int) -> NodeId:
-    return rng.randint(1, n)
-
-
-def _pair(rng: Random, n: int) -> tuple[NodeId, NodeId]:
-    src, dst = rng.sample(range(1, n + 1), 2)
-    return src, dst
-
-
-def _partition(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    sides = rng.choice((2, 2, 3))
-    side = {node: rng.randrange(sides) for node in range(1, n + 1)}
-    groups = [tuple(x for x in side if side[x] == i) for i in range(sides)]
-    return [Partition(begin, tuple(group for group in groups if group)), Heal(end)]
-
-
-def _cut(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    src, dst = _pair(rng, n)
-    return [Cut(begin, src, dst), Mend(end, src, dst)]
-
-
-def _crash(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    node = _node(rng, n)
-    soon = begin + rng.choice((1, 50, end - begin))
-    return [Crash(begin, node), Restart(soon, node, rng.random() < 0.85)]
-
-
-def _mass_crash(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    kept = rng.random() < 0.8
-    down: list[Fault] = [Crash(begin, node) for node in range(1, n + 1)]
-    return down + [Restart(end, node, kept) for node in range(1, n + 1)]
-
-
-def _torn(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    node = _node(rng, n)
-    within = rng.choice(("persist", "persist", "send", "broadcast", "deliver"))
-    return [Torn(begin, node, within), Restart(end, node)]  # type: ignore[arg-type]
-
-
-def _storage(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    node = _node(rng, n)
-    return [StorageFail(begin, node), Restart(end, node)]
-
-
-def _pause(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    node = _node(rng, n)
-    return [Pause(begin, node), Resume(end, node)]
-
-
-def _link(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    src, dst = _pair(rng, n)
-    slow = rng.choice((Uniform(1_000, 20_000), Exponential(500, 5_000, 50_000), model.link.delay))
-    worse = LinkModel(delay=slow, loss=rng.random(), unicast_loss=rng.random())
-    return [Link(begin, src, dst, worse), Link(end, src, dst, model.link)]
-
-
-def _mtu(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    src, dst = _pair(rng, n)
-    hole = LinkModel(delay=model.link.delay, mtu_bytes=rng.choice((100, 200, 1_000)))
-    return [Link(begin, src, dst, hole), Link(end, src, dst, model.link)]
-
-
-def _loss(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    usual = model.link
-    storm = Loss(begin, rng.random(), rng.random())
-    return [storm, Loss(end, usual.loss, usual.unicast_loss)]
-
-
-def _burst(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    return [Burst(begin, BurstTail(rng.randint(1, 4), rng.choice((0.2, 1.0)))), Burst(end)]
-
-
-def _drop(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
-    src, dst = rng.choice((_pair(rng, n), (_node(rng, n), 0), (0, _node(rng, n))))
-    delay_us = rng.choice((0, end - begin))
-    copy = delay_us > 0 and rng.random() < 0.5
-    return [Drop(begin, src, dst, count=rng.randint(1, 10), delay_us=delay_us, copy=copy)]
-
-
-EPISODES: Mapping[str, Callable[[Random, int, NetworkModel, int, int], list[Fault]]] = {
-    "partition": _partition,
-    "cut": _cut,
-    "crash": _crash,
-    "mass crash": _mass_crash,
-    "torn crash": _torn,
-    "storage failure": _storage,
-    "pause": _pause,
-    "link": _link,
-    "mtu": _mtu,
-    "loss": _loss,
-    "burst tail": _burst,
-    "drop": _drop,
-}
-
-KINDS = tuple(EPISODES)
-"""The kinds of faults a seed may enable."""
