@@ -38,6 +38,10 @@ def item_bytes(body: bytes) -> int:
     return size + (2 if size < 256 else 3 if size < 65536 else 5)
 
 
+MOST_AT_ONCE = 1024
+"""R79: messages that one submission may bring; with the upper mark it bounds the queue."""
+
+
 class Outbox:
     """The paper's ``new_message_queue``: what the application submitted and has no number yet.
 
@@ -79,6 +83,12 @@ class Outbox:
         else:
             self._full = len(self._queue) >= self.high or self._bytes >= self.max_bytes
         return not self._full
+
+    def takes(self, bodies: tuple[bytes, ...], max_message: int) -> bool:
+        """R79: whether this submission is within the bounds, and there is room for it now."""
+        sizes = [len(body) for body in bodies]
+        few = len(sizes) <= MOST_AT_ONCE and sum(sizes) <= self.max_bytes
+        return self.ready and few and max(sizes, default=0) <= max_message
 
     def put(self, bodies: tuple[bytes, ...], level: Level) -> None:
         """R78: append; a call that was accepted is accepted whole."""

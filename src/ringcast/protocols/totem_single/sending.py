@@ -8,15 +8,9 @@ from ringcast.protocols.totem_single import delivery
 from ringcast.protocols.totem_single.messages import Regular
 from ringcast.protocols.totem_single.state import Processor
 
-MOST_AT_ONCE = 1024
-"""R79: messages that one submission may bring; with the upper mark it bounds the queue."""
-
-
 def queue(p: Processor, env: Env, event: Submitted) -> bool:
     """R78, R79, G31: accepted in every phase, up to the bound; whether it was."""
-    sizes = [len(body) for body in event.bodies]
-    too_many = len(sizes) > MOST_AT_ONCE or sum(sizes) > p.config.max_queue_bytes
-    if not p.ready or too_many or max(sizes, default=0) > p.config.max_message:
+    if not p.new_message_queue.takes(event.bodies, p.config.max_message):
         env.drop("totem R79", "a submission over the bounds")
         return False
     p.new_message_queue.put(event.bodies, event.level)
