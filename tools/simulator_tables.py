@@ -1,4 +1,4 @@
-"""Tables of what the simulator understands: faults, workloads, networks, scenario commands."""
+"""Tables of what the simulator understands and measures: faults, workloads, networks, commands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import get_args
 import msgspec
 from tags import ROOT
 
+from ringcast.pipeline.measures import MEASURES
 from ringcast.sim.faults import Fault
 from ringcast.sim.presets import PRESETS
 from ringcast.sim.scene import COMMANDS
@@ -48,13 +49,21 @@ def tables_table() -> str:
     return "\n".join(rows)
 
 
+def measures_table() -> str:
+    """What a sweep can measure."""
+    rows = ["| measure | what | needs `measure_from_us` |", "| --- | --- | --- |"]
+    for name, measure in MEASURES.items():
+        rows.append(f"| `{name}` | {measure.text} | {'yes' if measure.timed else ''} |")
+    return "\n".join(rows)
+
+
 def pages() -> dict[Path, str]:
     """None."""
     return {}
 
 
 def blocks() -> dict[tuple[Path, str], str]:
-    """The marked blocks of the pages on the simulator and on traces."""
+    """The marked blocks of the pages on the simulator, on traces and on the pipeline."""
     shared = {"senders", "sizes", "safe", "start_us"}
     return {
         (PAGE, "faults"): kinds_table(get_args(Fault), {"at_us"}),
@@ -62,4 +71,5 @@ def blocks() -> dict[tuple[Path, str], str]:
         (PAGE, "networks"): ", ".join(f"`{name}`" for name in PRESETS) + ".",
         (PAGE, "commands"): commands_list(),
         (ROOT / "docs" / "traces.md", "tables"): tables_table(),
+        (ROOT / "docs" / "pipeline.md", "measures"): measures_table(),
     }

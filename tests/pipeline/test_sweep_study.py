@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ringcast.pipeline import study
 from ringcast.sim.faults import Crash, Partition
 from ringcast.sim.model import NetworkModel
 from ringcast.sim.presets import preset
+from ringcast.sim.run import run
 
 BASE = """
 name = "loss and load"
@@ -166,3 +168,21 @@ def test_a_study_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"bytes\.toml: "):
         study.load(tmp_path / "bytes.toml")
+
+
+STUDIES = sorted((Path(__file__).parents[2] / "examples" / "studies").glob("*.toml"))
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in STUDIES if file.stem != "crash"], ids=lambda file: file.stem
+)
+def test_the_examples_are_studies_whose_runs_hold(file: Path) -> None:
+    """Each combination, for its first moments."""
+    found = study.load(file)
+    assert len(found.combinations) == 6
+    for combination in found.combinations:
+        spec = combination.job.spec
+        assert spec is not None
+        short = replace(spec, faults=(), duration_us=50_000, measure_from_us=20_000)
+        result = run(short)
+        assert not result.violations and result.deliveries
