@@ -3,7 +3,8 @@
 ``suite(claims)`` gives the checks for the properties a protocol claims; feed it every event.
 """
 
+from ringcast.checks.stretch import Share, Stretch
 from ringcast.checks.suite import PROPERTIES, Suite, suite
 from ringcast.checks.verdict import Verdict, Violation
 
-__all__ = ["PROPERTIES", "Suite", "Verdict", "Violation", "suite"]
+__all__ = ["PROPERTIES", "Share", "Stretch", "Suite", "Verdict", "Violation", "suite"]

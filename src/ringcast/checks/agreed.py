@@ -8,8 +8,10 @@ is skipped belongs to no message of an application.
 
 from __future__ import annotations
 
-from ringcast.checks.history import Frame, History, Ring
+from ringcast.checks.history import History
 from ringcast.checks.property import Property
+from ringcast.checks.ring import Frame, Ring
+from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Crashed, Delivered, Installed
 
@@ -55,8 +57,12 @@ class Agreed(Property):
             return  # M1 and D5 speak of it
         frame = history.frame
         at = span.count - 1 - track.base
+        if at < 0:
+            if history.again:  # of a frame that is forgotten
+                self._repeat(event)
+            return
         if at < len(track.order):
-            other, node = track.order[at] if at >= 0 else (frame, event.node)
+            other, node = track.order[at]
             if other is not frame:
                 self._differ(event, other, node)
             return
@@ -65,6 +71,13 @@ class Agreed(Property):
         elif history.again:
             self._repeat(event)
         track.order.append((frame, event.node))
+
+    def on_stretch(self, stretch: Stretch) -> None:
+        """All members, with one sequence up to here, are past these messages."""
+        ring = self.history.ring
+        track: Track = ring.marks[self.tag][ring.view]
+        track.order.clear()
+        track.base = ring.spans[ring.members[0]].count
 
     def _follow(self, event: Delivered, track: Track, frame: Frame) -> None:
         """``frame`` is the next one of a regular configuration: what was left out?"""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ringcast.checks.history import History, Ring, Span
+from ringcast.checks.history import History
 from ringcast.checks.property import Property, rings
+from ringcast.checks.ring import Ring, Span
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Ended
 
@@ -58,10 +59,9 @@ class Agreement(Property):
 
 def _missing(span: Span, other: Span | None) -> int | None:
     """The first index delivered in ``span`` and not in ``other``."""
-    passed = other.prefix if other else 0
     for delivered in (span.regular, span.transitional):
         for start, end in delivered.intervals():
-            for index in range(max(start, passed + 1), end + 1):
-                if other is None or not other.holds(index):
-                    return index
+            index = start if other is None else other.lacks(start, end)
+            if index is not None:
+                return index
     return None

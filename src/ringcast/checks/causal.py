@@ -11,6 +11,7 @@ from collections import deque
 
 from ringcast.checks.history import History
 from ringcast.checks.lamport import Clock, Lamport
+from ringcast.checks.stretch import Share
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Delivered, Originated, Submit
 
@@ -57,6 +58,10 @@ class Causal(Lamport):
         clock = queue[0][1] if queue else {}
         base = frame.incarnation * INCARNATION
         frame.marks[self.tag] = (base + event.first, base + last, clock)
+
+    def number(self, share: Share) -> int:
+        """The sender's own number of its last message."""
+        return self.history.nodes[share.sender].incarnation * INCARNATION + share.last
 
     def on_crashed(self, event: Crashed) -> None:
         """What was not numbered is lost."""

@@ -7,8 +7,8 @@ it). Direct predecessors are enough: whoever delivered m1 had delivered those of
 
 from __future__ import annotations
 
-from ringcast.checks.history import Frame
 from ringcast.checks.property import Property
+from ringcast.checks.ring import Frame
 from ringcast.core.trace import Delivered, Originated
 
 
@@ -24,9 +24,9 @@ class CausalInRing(Property):
         if history.again or history.span is not history.node.span:
             return
         span, frame = history.span, history.frame
-        beyond: tuple[int, ...] = ()
+        beyond: tuple[tuple[int, int], ...] = ()
         if span.count > span.prefix:  # only after a hole, which D9 reports
-            beyond = tuple(i for i in span.regular if i > span.prefix)
+            beyond = tuple(each for each in span.regular.intervals() if each[0] > span.prefix)
         own: dict[int, int] = frame.ring.marks.setdefault(self.tag, {})
         frame.marks[self.tag] = (span.prefix, beyond, own.get(event.node, 0))
         own[event.node] = frame.index
@@ -41,11 +41,11 @@ class CausalInRing(Property):
         prefix, beyond, own = mark
         if prefix <= span.prefix and own <= span.prefix and not beyond:
             return
-        missing = span.lacks(prefix)
-        if missing is None:
-            missing = next((i for i in (*beyond, own) if not span.holds(i)), None)
-        if missing is not None:
-            self._report(event, frame, frame.ring.name(missing))
+        for low, high in ((1, prefix), *beyond, (own, own)):
+            missing = span.lacks(low, high)
+            if missing is not None:
+                self._report(event, frame, frame.ring.name(missing))
+                return
 
     def _report(self, event: Delivered, frame: Frame, before: str) -> None:
         self.violate(

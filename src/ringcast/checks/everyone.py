@@ -6,8 +6,8 @@ eventually. It can be told at the end only, for rings all of whose members are s
 
 from __future__ import annotations
 
-from ringcast.checks.history import State
 from ringcast.checks.property import Property, rings
+from ringcast.checks.ring import State
 from ringcast.core.trace import Ended
 
 

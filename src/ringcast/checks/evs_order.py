@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property
+from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Delivered, Installed
 
@@ -36,6 +37,11 @@ class EvsOrder(Property):
             same = ring is event.ring or ring == event.ring
             if event.seq <= last[1] if same else event.ring <= ring:
                 self._descends(event, last, f"message {self.history.frame}")
+
+    def on_stretch(self, stretch: Stretch) -> None:
+        """So does the last message of a stretch, and all between."""
+        for member in self.history.ring.members:
+            self._last[member] = (stretch.ring, stretch.seq, NOTHING)
 
     def on_installed(self, event: Installed) -> None:
         """A change of configuration has its place in the same order."""

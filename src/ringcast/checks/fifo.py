@@ -7,8 +7,10 @@ number means the message that was submitted under it: nothing overtakes inside t
 
 from __future__ import annotations
 
-from ringcast.checks.history import Frame, History
+from ringcast.checks.history import History
 from ringcast.checks.property import Property
+from ringcast.checks.ring import Frame
+from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered, Originated, Restarted, Submit
 
@@ -58,6 +60,15 @@ class Fifo(Property):
                 )
         for number in range(event.first, event.first + len(event.digests)):
             queued.pop(number, None)
+
+    def on_stretch(self, stretch: Stretch) -> None:
+        """Every sender's numbers went on by one each time."""
+        ring, nodes = self.history.ring, self.history.nodes
+        for share in stretch.shares:
+            incarnation = nodes[share.sender].incarnation
+            last = (incarnation, share.last, self.history.last_frame(share))
+            for member in ring.members:
+                self._last.setdefault(member, {})[share.sender] = last
 
     def on_delivered(self, event: Delivered) -> None:
         """Compare with the last message of the same sender."""

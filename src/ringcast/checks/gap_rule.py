@@ -34,7 +34,7 @@ class GapRule(Property):
         span, frame = history.span, history.frame
         if span.then is None or frame.index <= span.prefix:
             return
-        missing = span.lacks(frame.index)
+        missing = span.lacks(1, frame.index)
         if missing is None:
             return
         allowed = self._allowed.get(event.node)

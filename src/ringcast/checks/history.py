@@ -1,11 +1,5 @@
 """History: what several properties need to know of a trace, kept up once per event.
 
-The words are the dossier's (totem 1.2). A *ring* is a regular configuration, a *span* is a
-processor's stay in a ring: from its ``conf`` of the ring to its next regular one, so the ring and
-the transitional configuration after it. Each frame of a ring gets an ``index`` 1, 2, … in the
-order in which frames appear in the trace, so that what a processor delivered is one interval
-nearly always, whatever numbers the protocol passed over silently.
-
 Bounded: a ring in which all members are is trimmed behind the slowest of them; a ring that is
 ending is kept whole until it is over (every member has left it, crashed, or gone past it), then
 forgotten. What stays for ever is a few numbers per processor.
@@ -14,11 +8,11 @@ forgotten. What stays for ever is a few numbers per processor.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 from typing import Any
 
-from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.core.seqset import SeqSet
+from ringcast.checks.ring import Frame, Node, Ring, Span, State
+from ringcast.checks.stretch import Share, Stretch
+from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import (
     Crashed,
     Delivered,
@@ -35,183 +29,6 @@ REMEMBERED = 1024
 """Configurations whose first ``conf`` is kept before a look at which can go."""
 
 
-class State(IntEnum):
-    """Where a member stands with a ring; from ``LEFT`` on it will never deliver in it again."""
-
-    WAITING = 0
-    OPEN = 1
-    LEFT = 2
-    SKIPPED = 3
-    CRASHED = 4
-    STRAY = 5
-
-
-class Frame:
-    """Messages of one sender that share a place ``(ring, seq)`` in the order.
-
-    Index 0 stands for a frame that was trimmed and now turns up again.
-    """
-
-    __slots__ = (
-        "digests",
-        "first",
-        "incarnation",
-        "index",
-        "level",
-        "marks",
-        "origin_us",
-        "ring",
-        "sender",
-        "seq",
-    )
-
-    sender: NodeId
-    incarnation: int
-    level: Level
-    first: int
-    digests: tuple[int, ...]
-
-    def __init__(self, ring: Ring, seq: int, index: int) -> None:
-        self.ring = ring
-        self.seq = seq
-        self.index = index
-        self.origin_us: int | None = None  # None: nobody originated it (so far)
-        self.marks: dict[str, Any] = {}  # what properties keep with it, by tag
-
-    def fill(self, event: Originated | Delivered, sender: NodeId, incarnation: int) -> None:
-        """Take over whose it is and what it holds."""
-        self.sender = sender
-        self.incarnation = incarnation
-        self.level = event.level
-        self.first = event.first
-        self.digests = event.digests
-
-    def __str__(self) -> str:
-        return f"{self.ring.view}:{self.seq}.0"
-
-
-class Span:
-    """The stay of one processor in one ring, and what it delivered there."""
-
-    __slots__ = (
-        "count",
-        "highest",
-        "incarnation",
-        "node",
-        "prefix",
-        "regular",
-        "ring",
-        "state",
-        "then",
-        "transitional",
-    )
-
-    def __init__(self, ring: Ring, node: Node, state: State) -> None:
-        self.ring = ring
-        self.node = node.id
-        self.incarnation = node.incarnation
-        self.state = state
-        self.regular = SeqSet()  # indices delivered in the ring itself
-        self.then: Installed | None = None  # the transitional configuration after it
-        self.transitional = SeqSet()  # indices delivered there
-        self.count = 0  # deliveries in the present configuration of the span
-        self.prefix = 0  # every index up to here was delivered
-        self.highest = 0  # and none above this one
-
-    def holds(self, index: int) -> bool:
-        """Whether the frame with this index was delivered inside the span."""
-        if index <= self.prefix:
-            return True
-        return index <= self.highest and (index in self.regular or index in self.transitional)
-
-    def add(self, index: int) -> None:
-        """The frame with this index is delivered, in the present configuration."""
-        (self.regular if self.then is None else self.transitional).add(index)
-        self.count += 1
-        if self.prefix == self.highest == index - 1:  # the usual case: the next one
-            self.prefix = self.highest = index
-            return
-        self.highest = max(self.highest, index)
-        while self.prefix < self.highest and self.holds(self.prefix + 1):
-            self.prefix += 1
-
-    def lacks(self, limit: int) -> int | None:
-        """The lowest index up to ``limit`` that was not delivered, if any."""
-        for index in range(self.prefix + 1, limit + 1):
-            if not self.holds(index):
-                return index
-        return None
-
-
-class Ring:
-    """A regular configuration: its members' spans and the frames originated in it."""
-
-    __slots__ = (
-        "frames",
-        "last_index",
-        "marks",
-        "members",
-        "spans",
-        "trimmed",
-        "trimmed_seq",
-        "view",
-    )
-
-    def __init__(self, view: ViewId, members: tuple[NodeId, ...]) -> None:
-        self.view = view
-        self.members = members
-        self.spans: dict[NodeId, Span] = {}
-        self.frames: dict[int, Frame] = {}  # by seq, in order of appearance
-        self.last_index = 0
-        self.trimmed = 0  # frames up to this index are forgotten: all members delivered them
-        self.trimmed_seq = 0  # the number of the last of them
-        self.marks: dict[str, Any] = {}  # what properties keep with it, by tag
-
-    @property
-    def over(self) -> bool:
-        """Whether nobody can deliver in it any more."""
-        return all(span.state >= State.LEFT for span in self.spans.values())
-
-    def frame(self, index: int) -> Frame | None:
-        """The frame with this index, unless it is forgotten. For explanations: it searches."""
-        return next((f for f in self.frames.values() if f.index == index), None)
-
-    def name(self, index: int) -> str:
-        """The message id of the frame with this index."""
-        return str(self.frame(index) or f"{self.view}, frame {index}")
-
-
-class Node:
-    """What is known of one processor."""
-
-    __slots__ = (
-        "born_seq",
-        "crashes",
-        "current",
-        "id",
-        "incarnation",
-        "last_seq",
-        "left",
-        "previous",
-        "span",
-        "up",
-        "waiting",
-    )
-
-    def __init__(self, id: NodeId) -> None:
-        self.id = id
-        self.up = True
-        self.incarnation = 1
-        self.crashes = 0
-        self.current: Installed | None = None  # the configuration it is in
-        self.previous: Installed | None = None  # the one before, of the same incarnation
-        self.span: Span | None = None
-        self.left: Span | None = None  # the span that its latest conf ended
-        self.last_seq = 0  # largest regular sequence number, over all incarnations
-        self.born_seq = 0  # that of this incarnation's first configuration
-        self.waiting: dict[ViewId, Span] = {}  # rings that count on it and it did not install
-
-
 class History:
     """Follows a trace. ``node``, ``span``, ``frame`` and ``again`` are about the latest event."""
 
@@ -223,6 +40,7 @@ class History:
         self.earlier: Installed | None = None  # first conf of the latest one's configuration
         self.node: Node
         self.span: Span
+        self.ring: Ring  # of the latest stretch
         self.frame: Frame
         self.again = False  # the latest origination or delivery repeats one
         self.over: list[Ring] = []  # rings that ended with the latest event
@@ -240,10 +58,11 @@ class History:
             Installed: self._installed,
             Crashed: self._crashed,
             Restarted: self._restarted,
+            Stretch: self._stretched,
         }
 
-    def update(self, event: TraceEvent) -> None:
-        """Take in the next event of the trace."""
+    def update(self, event: TraceEvent | Stretch) -> None:
+        """Take in the next event of the trace, or many at once."""
         act = self._update.get(type(event))
         if act is not None:
             act(event)
@@ -254,6 +73,12 @@ class History:
         if node is None:
             node = self.nodes[id] = Node(id)
         return node
+
+    def last_frame(self, share: Share) -> Frame:
+        """The last frame of a sender in the latest stretch, for explanations."""
+        frame = Frame(self.ring, share.seq, 0)
+        frame.sender = share.sender
+        return frame
 
     def forgot(self, view: ViewId) -> bool:
         """Whether a ring that is not known may have been known once."""
@@ -317,6 +142,16 @@ class History:
         if index:
             span.add(index)
 
+    def _stretched(self, stretch: Stretch) -> None:
+        """All members have delivered these frames, which are not worth remembering."""
+        ring = self.ring = self.rings[stretch.ring]
+        first = ring.last_index + 1
+        ring.last_index += stretch.frames
+        for member in ring.members:
+            ring.spans[member].add_range(first, ring.last_index)
+        self.deliveries += stretch.frames * len(ring.members)
+        ring.trimmed_seq = max(ring.trimmed_seq, stretch.seq)
+
     def _trim(self, ring: Ring) -> None:
         """Forget the frames that every member of a running ring has delivered."""
         running = [s for s in ring.spans.values() if s.state is not State.CRASHED]
@@ -327,7 +162,7 @@ class History:
             gone = [f.seq for f in ring.frames.values() if f.index <= low]
             for seq in gone:
                 del ring.frames[seq]
-            ring.trimmed, ring.trimmed_seq = low, max(gone, default=ring.trimmed_seq)
+            ring.trimmed, ring.trimmed_seq = low, max(ring.trimmed_seq, *gone)
             self.trimmed = ring
 
     # configurations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property
+from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.seqset import SeqSet
 from ringcast.core.trace import Delivered, Submit
@@ -30,7 +31,8 @@ class Integrity(Property):
     def on_submit(self, event: Submit) -> None:
         """More messages exist."""
         mine = self._submitted.setdefault(event.node, {})
-        mine[event.incarnation] = event.first + len(event.sizes) - 1
+        last = event.first + len(event.sizes) - 1
+        mine[event.incarnation] = max(last, mine.get(event.incarnation, 0))
         _forget(mine)
 
     def on_delivered(self, event: Delivered) -> None:
@@ -62,6 +64,17 @@ class Integrity(Property):
                     event.t_us,
                 )
                 return
+
+    def on_stretch(self, stretch: Stretch) -> None:
+        """All these messages exist and are new everywhere."""
+        ring, nodes = self.history.ring, self.history.nodes
+        for share in stretch.shares:
+            incarnation = nodes[share.sender].incarnation
+            mine = self._submitted.setdefault(share.sender, {})
+            mine[incarnation] = max(share.last, mine.get(incarnation, 0))
+            for member in ring.members:
+                seen = self._delivered.setdefault((member, share.sender), {})
+                seen.setdefault(incarnation, SeqSet()).add_range(share.first, share.last)
 
 
 def _forget(by_incarnation: dict[int, int] | dict[int, SeqSet]) -> None:

@@ -7,8 +7,10 @@ deliveries depend on; a message carries its originator's vector.
 
 from __future__ import annotations
 
-from ringcast.checks.history import Frame, History
+from ringcast.checks.history import History
 from ringcast.checks.property import Property
+from ringcast.checks.ring import Frame
+from ringcast.checks.stretch import Share, Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered, Originated
 
@@ -62,3 +64,15 @@ class Lamport(Property):
             known = past.get(sender)
             if known is None or known[0] < number:
                 past[sender] = (number, frame)
+
+    def on_stretch(self, stretch: Stretch) -> None:
+        """Everybody depends on these messages now; their heads brought all that they depend on."""
+        for share in stretch.shares:
+            known = (self.number(share), self.history.last_frame(share))
+            for member in self.history.ring.members:
+                self._past.setdefault(member, {})[share.sender] = known
+
+    def number(self, share: Share) -> int:
+        """The number of the last frame of ``share``."""
+        self._count[share.sender] = self._count.get(share.sender, 0) + share.frames
+        return self._count[share.sender]

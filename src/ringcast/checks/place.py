@@ -6,8 +6,8 @@ configuration that p installs directly after C (Th 4.9).
 
 from __future__ import annotations
 
-from ringcast.checks.history import State
 from ringcast.checks.property import Property
+from ringcast.checks.ring import State
 from ringcast.core.trace import Delivered
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ringcast.checks.history import History, Ring
+from ringcast.checks.history import History
+from ringcast.checks.ring import Ring
 from ringcast.checks.verdict import Verdict, Violation
 from ringcast.core.ids import NodeId
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ringcast.checks.history import Ring, Span, State
 from ringcast.checks.property import Property, rings
+from ringcast.checks.ring import Ring, Span, State
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.trace import Delivered, Ended, Installed
 

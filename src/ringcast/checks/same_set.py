@@ -6,8 +6,8 @@ messages in C1.
 
 from __future__ import annotations
 
-from ringcast.checks.history import Ring, Span
 from ringcast.checks.property import Property
+from ringcast.checks.ring import Ring, Span
 from ringcast.core.ids import ViewId
 from ringcast.core.seqset import SeqSet
 from ringcast.core.trace import Installed
@@ -30,8 +30,9 @@ class SameSet(Property):
         steps: dict[tuple[ViewId, ViewId], tuple[Installed, SeqSet]]
         steps = span.ring.marks.setdefault(self.tag, {})
         first, its = steps.setdefault((before.view, event.view), (event, mine))
-        if first is not event and list(its.intervals()) != list(mine.intervals()):
-            self._explain(event, span.ring, before.view, first, its, mine)
+        index = its.first_difference(mine)
+        if index is not None:
+            self._explain(event, span.ring, before.view, first, index, index in its)
 
     def _explain(
         self,
@@ -39,12 +40,11 @@ class SameSet(Property):
         ring: Ring,
         before: ViewId,
         first: Installed,
-        its: SeqSet,
-        mine: SeqSet,
+        index: int,
+        first_has: bool,
     ) -> None:
-        index = next(i for i in range(1, ring.last_index + 1) if (i in its) != (i in mine))
         message = ring.name(index)
-        has, has_not = (first.node, event.node) if index in its else (event.node, first.node)
+        has, has_not = (first.node, event.node) if first_has else (event.node, first.node)
         self.violate(
             f"Processors {first.node} ({first.t_us} us) and {event.node} ({event.t_us} us) went "
             f"from {before} to {event.view}, but in {before} only processor {has} delivered "

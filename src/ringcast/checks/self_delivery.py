@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from ringcast.checks.history import Frame, History
+from ringcast.checks.history import History
 from ringcast.checks.property import Property
+from ringcast.checks.ring import Frame
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Delivered, Ended, Installed, Originated
 

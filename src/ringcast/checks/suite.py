@@ -31,6 +31,7 @@ from ringcast.checks.same_change import SameChange
 from ringcast.checks.same_set import SameSet
 from ringcast.checks.same_start import SameStart
 from ringcast.checks.self_delivery import SelfDelivery
+from ringcast.checks.stretch import Stretch
 from ringcast.checks.termination import Termination
 from ringcast.checks.total_order import TotalOrder
 from ringcast.checks.transitional_shape import TransitionalShape
@@ -98,6 +99,7 @@ METHODS = {
     Noted: "on_noted",
     Faulted: "on_faulted",
     Ended: "on_ended",
+    Stretch: "on_stretch",
 }
 
 Handlers = dict[type, list[Callable[[Any], None]]]
@@ -123,7 +125,14 @@ class Suite:
             for kind, method in METHODS.items()
         }
 
-    def feed(self, event: TraceEvent) -> None:
+    def feed_stretch(self, stretch: Stretch) -> None:
+        """Take many events at once, of which only the heads could break anything."""
+        for event in stretch.heads:
+            self.feed(event)
+        if stretch.frames:
+            self.feed(stretch)
+
+    def feed(self, event: TraceEvent | Stretch) -> None:
         """Take the next event; what it breaks is added to ``violations``."""
         history = self.history
         history.update(event)

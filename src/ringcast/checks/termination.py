@@ -7,8 +7,9 @@ history has a bound, within that time of the last fault (Th 4.3). A paused proce
 
 from __future__ import annotations
 
-from ringcast.checks.history import History, Ring, State
+from ringcast.checks.history import History
 from ringcast.checks.property import Property, rings
+from ringcast.checks.ring import Ring, State
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Ended, Faulted, Installed, Restarted
 

@@ -7,8 +7,12 @@ that place is out of order.
 
 from __future__ import annotations
 
-from ringcast.checks.history import Frame, History
+from itertools import permutations
+
+from ringcast.checks.history import History
 from ringcast.checks.property import Property
+from ringcast.checks.ring import Frame
+from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered
 
@@ -47,3 +51,12 @@ class TotalOrder(Property):
             furthest[node, other] = (place, frame)
             furthest[other, node] = (mine, frame)
         places[node] = mine
+
+    def on_stretch(self, stretch: Stretch) -> None:
+        """All share these messages, and the last one is the furthest."""
+        ring, count = self.history.ring, self._count
+        last = Frame(ring, stretch.seq, 0)
+        for member in ring.members:
+            count[member] = count.get(member, 0) + stretch.frames
+        for one, other in permutations(ring.members, 2):
+            self._furthest[one, other] = (count[other], last)

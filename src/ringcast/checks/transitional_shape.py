@@ -7,8 +7,8 @@ plain intersection of the memberships is wrong, totem G23).
 
 from __future__ import annotations
 
-from ringcast.checks.history import Ring
 from ringcast.checks.property import Property
+from ringcast.checks.ring import Ring
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Installed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property
+from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.seqset import SeqSet
 from ringcast.core.trace import Crashed, Delivered, Ended, Submit
@@ -32,7 +33,7 @@ class Validity(Property):
     def on_submit(self, event: Submit) -> None:
         """An obligation begins."""
         own = self._own.setdefault(event.node, Own())
-        own.submitted = event.first + len(event.sizes) - 1
+        own.submitted = max(own.submitted, event.first + len(event.sizes) - 1)
 
     def on_delivered(self, event: Delivered) -> None:
         """An obligation is met."""
@@ -41,6 +42,14 @@ class Validity(Property):
             own = self._own.get(event.node)
             if own is not None and self.history.frame.incarnation == node.incarnation:
                 own.delivered.add_range(event.first, event.first + len(event.digests) - 1)
+
+    def on_stretch(self, stretch: Stretch) -> None:
+        """Many were met; without a word about submissions there are none."""
+        for share in stretch.shares:
+            own = self._own.get(share.sender)
+            if own is not None:
+                own.submitted = max(own.submitted, share.last)
+                own.delivered.add_range(share.first, share.last)
 
     def on_crashed(self, event: Crashed) -> None:
         """A crash ends all obligations."""

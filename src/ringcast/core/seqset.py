@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import zip_longest
+
+from ringcast.core.ids import LIMIT
 
 
 class SeqSet:
@@ -74,6 +77,16 @@ class SeqSet:
         """Largest n such that every number of ``base+1 .. n`` is in the set; ``base`` if none."""
         at = bisect_right(self._starts, base + 1) - 1
         return max(base, self._ends[at]) if at >= 0 else base
+
+    def first_difference(self, other: SeqSet) -> int | None:
+        """The lowest number that is in one of the two sets only, if any."""
+        pairs = zip_longest(self.intervals(), other.intervals(), fillvalue=(LIMIT, LIMIT))
+        for (start, end), (its_start, its_end) in pairs:
+            if start != its_start:
+                return min(start, its_start)
+            if end != its_end:
+                return min(end, its_end) + 1
+        return None
 
     def missing(self, low: int, high: int, limit: int) -> list[int]:
         """The lowest ``limit`` numbers of ``low .. high`` that are not in the set."""

@@ -1,0 +1,205 @@
+"""Rings, and what is known of frames, processors and their stays in a ring.
+
+The words are the dossier's (totem 1.2). A *ring* is a regular configuration, a *span* is a
+processor's stay in a ring: from its ``conf`` of the ring to its next regular one, so the ring and
+the transitional configuration after it. Each frame of a ring gets an ``index`` 1, 2, … in the
+order in which frames appear in the trace, so that what a processor delivered is one interval
+nearly always, whatever numbers the protocol passed over silently.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.seqset import SeqSet
+from ringcast.core.trace import Delivered, Installed, Originated
+
+
+class State(IntEnum):
+    """Where a member stands with a ring; from ``LEFT`` on it will never deliver in it again."""
+
+    WAITING = 0
+    OPEN = 1
+    LEFT = 2
+    SKIPPED = 3
+    CRASHED = 4
+    STRAY = 5
+
+
+class Frame:
+    """Messages of one sender that share a place ``(ring, seq)`` in the order.
+
+    Index 0 stands for a frame that was trimmed and now turns up again.
+    """
+
+    __slots__ = (
+        "digests",
+        "first",
+        "incarnation",
+        "index",
+        "level",
+        "marks",
+        "origin_us",
+        "ring",
+        "sender",
+        "seq",
+    )
+
+    sender: NodeId
+    incarnation: int
+    level: Level
+    first: int
+    digests: tuple[int, ...]
+
+    def __init__(self, ring: Ring, seq: int, index: int) -> None:
+        self.ring = ring
+        self.seq = seq
+        self.index = index
+        self.origin_us: int | None = None  # None: nobody originated it (so far)
+        self.marks: dict[str, Any] = {}  # what properties keep with it, by tag
+
+    def fill(self, event: Originated | Delivered, sender: NodeId, incarnation: int) -> None:
+        """Take over whose it is and what it holds."""
+        self.sender = sender
+        self.incarnation = incarnation
+        self.level = event.level
+        self.first = event.first
+        self.digests = event.digests
+
+    def __str__(self) -> str:
+        return f"{self.ring.view}:{self.seq}.0"
+
+
+class Span:
+    """The stay of one processor in one ring, and what it delivered there."""
+
+    __slots__ = (
+        "count",
+        "highest",
+        "incarnation",
+        "node",
+        "prefix",
+        "regular",
+        "ring",
+        "state",
+        "then",
+        "transitional",
+    )
+
+    def __init__(self, ring: Ring, node: Node, state: State) -> None:
+        self.ring = ring
+        self.node = node.id
+        self.incarnation = node.incarnation
+        self.state = state
+        self.regular = SeqSet()  # indices delivered in the ring itself
+        self.then: Installed | None = None  # the transitional configuration after it
+        self.transitional = SeqSet()  # indices delivered there
+        self.count = 0  # deliveries in the present configuration of the span
+        self.prefix = 0  # every index up to here was delivered
+        self.highest = 0  # and none above this one
+
+    def holds(self, index: int) -> bool:
+        """Whether the frame with this index was delivered inside the span."""
+        if index <= self.prefix:
+            return True
+        return index <= self.highest and (index in self.regular or index in self.transitional)
+
+    def add(self, index: int) -> None:
+        """The frame with this index is delivered, in the present configuration."""
+        (self.regular if self.then is None else self.transitional).add(index)
+        self.count += 1
+        if self.prefix == self.highest == index - 1:  # the usual case: the next one
+            self.prefix = self.highest = index
+            return
+        self.highest = max(self.highest, index)
+        while self.prefix < self.highest and self.holds(self.prefix + 1):
+            self.prefix += 1
+
+    def add_range(self, low: int, high: int) -> None:
+        """The frames with these indices, new ones, are delivered in the ring itself."""
+        self.regular.add_range(low, high)
+        self.count += high - low + 1
+        if self.prefix == low - 1:
+            self.prefix = high
+        self.highest = high
+
+    def lacks(self, low: int, high: int) -> int | None:
+        """The lowest index of ``low .. high`` that was not delivered, if any."""
+        index = max(low, self.prefix + 1)
+        while index <= high:
+            end = max(s.all_up_to(index - 1) for s in (self.regular, self.transitional))
+            if end < index:
+                return index
+            index = end + 1
+        return None
+
+
+class Ring:
+    """A regular configuration: its members' spans and the frames originated in it."""
+
+    __slots__ = (
+        "frames",
+        "last_index",
+        "marks",
+        "members",
+        "spans",
+        "trimmed",
+        "trimmed_seq",
+        "view",
+    )
+
+    def __init__(self, view: ViewId, members: tuple[NodeId, ...]) -> None:
+        self.view = view
+        self.members = members
+        self.spans: dict[NodeId, Span] = {}
+        self.frames: dict[int, Frame] = {}  # by seq, in order of appearance
+        self.last_index = 0
+        self.trimmed = 0  # frames up to this index are forgotten: all members delivered them
+        self.trimmed_seq = 0  # the highest number of them, and of stretches
+        self.marks: dict[str, Any] = {}  # what properties keep with it, by tag
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody can deliver in it any more."""
+        return all(span.state >= State.LEFT for span in self.spans.values())
+
+    def frame(self, index: int) -> Frame | None:
+        """The frame with this index, unless it is forgotten. For explanations: it searches."""
+        return next((f for f in self.frames.values() if f.index == index), None)
+
+    def name(self, index: int) -> str:
+        """The message id of the frame with this index."""
+        return str(self.frame(index) or f"{self.view}, frame {index}")
+
+
+class Node:
+    """What is known of one processor."""
+
+    __slots__ = (
+        "born_seq",
+        "crashes",
+        "current",
+        "id",
+        "incarnation",
+        "last_seq",
+        "left",
+        "previous",
+        "span",
+        "up",
+        "waiting",
+    )
+
+    def __init__(self, id: NodeId) -> None:
+        self.id = id
+        self.up = True
+        self.incarnation = 1
+        self.crashes = 0
+        self.current: Installed | None = None  # the configuration it is in
+        self.previous: Installed | None = None  # the one before, of the same incarnation
+        self.span: Span | None = None
+        self.left: Span | None = None  # the span that its latest conf ended
+        self.last_seq = 0  # largest regular sequence number, over all incarnations
+        self.born_seq = 0  # that of this incarnation's first configuration
+        self.waiting: dict[ViewId, Span] = {}  # rings that count on it and it did not install
