@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("figures.py", "simulator.py", "machine.py")
+SCRIPTS = ("simulator.py", "machine.py")
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"core", "blocks", "protocols", "checks", "traces"},
     "api": {"core", "blocks", "protocols", "checks", "traces", "runtime"},
     "": {"api", "core", "runtime"},
-    "pipeline": {"core", "checks", "traces", "sim"},
+    "pipeline": {"core", "protocols", "checks", "traces", "sim"},
     "cli": {
         "",
         "core",

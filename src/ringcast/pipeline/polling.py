@@ -22,14 +22,14 @@ SIZE = 1000 + HEADER_BYTES + 15
 """A frame with a message of 1000 bytes."""
 
 
-class Latencies(msgspec.Struct, frozen=True):
-    """Means over all processors, in milliseconds."""
+class Polled(msgspec.Struct, frozen=True):
+    """Mean latencies over all processors."""
 
-    agreed: float
-    safe: float
+    agreed_ms: float
+    safe_ms: float
 
 
-def poll(rate: float, exhaustive: bool = False, nodes: int = 5, seconds: int = 300) -> Latencies:
+def poll(rate: float, exhaustive: bool = False, nodes: int = 5, seconds: int = 300) -> Polled:
     """What Poisson arrivals, ``rate`` a second over all processors, should have to wait."""
     model = preset("sun-ipc-ethernet")
     cpu = model.cpu
@@ -70,14 +70,14 @@ def poll(rate: float, exhaustive: bool = False, nodes: int = 5, seconds: int = 3
         at = (at + 1) % nodes
 
     whole = [each for each in sent if each[2] + 2 * nodes <= len(passed)]
-    return Latencies(
-        agreed=fmean(
+    return Polled(
+        agreed_ms=fmean(
             ((nodes - 1) * (put_us + reach_us) + passed[visit]) / nodes - submitted_us
             for submitted_us, put_us, visit in whole
         )
         / 1e3,
         # Each processor delivers at its second visit that shows the message held by all (R18).
-        safe=fmean(
+        safe_ms=fmean(
             fmean(passed[visit + nodes : visit + 2 * nodes]) - submitted_us
             for submitted_us, _, visit in whole
         )
