@@ -9,7 +9,7 @@ is skipped belongs to no message of an application.
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.ring import Frame, Ring
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId, ViewId
@@ -32,6 +32,7 @@ class Agreed(Property):
 
     tag = "D9"
     title = "agreed"
+    reads = Reads.ORIGINS
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property, rings
+from ringcast.checks.property import Property, Reads, rings
 from ringcast.checks.ring import Ring, Span
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Ended
@@ -20,6 +20,7 @@ class Agreement(Property):
 
     tag = "agreement"
     title = "agreement of correct processors"
+    reads = Reads.ORIGINS
     uniform: ClassVar[bool] = False
 
     def __init__(self, history: History) -> None:

@@ -6,7 +6,7 @@ Every configuration seen in ``deliver`` and ``originate`` is the one of the proc
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.core.ids import ViewId
 from ringcast.core.trace import Delivered, Installed, Originated
 
@@ -16,6 +16,7 @@ class Announce(Property):
 
     tag = "M1"
     title = "announce"
+    reads = Reads.ORIGINS
     about_deliveries = False
 
     def on_installed(self, event: Installed) -> None:

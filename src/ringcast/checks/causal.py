@@ -11,6 +11,7 @@ from collections import deque
 
 from ringcast.checks.history import History
 from ringcast.checks.lamport import Clock, Lamport
+from ringcast.checks.property import Reads
 from ringcast.checks.stretch import Share
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Delivered, Originated, Submit
@@ -24,6 +25,7 @@ class Causal(Lamport):
 
     tag = "causal"
     title = "causal order of submissions"
+    reads = Reads.PASTS
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

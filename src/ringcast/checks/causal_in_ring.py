@@ -7,7 +7,7 @@ it). Direct predecessors are enough: whoever delivered m1 had delivered those of
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.ring import Frame
 from ringcast.core.trace import Delivered, Originated
 
@@ -17,6 +17,7 @@ class CausalInRing(Property):
 
     tag = "D7"
     title = "causal in a configuration"
+    reads = Reads.ORIGINS
 
     def on_originated(self, event: Originated) -> None:
         """Note what the originator had delivered, and its own message before this one."""

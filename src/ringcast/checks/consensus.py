@@ -8,7 +8,7 @@ answer is unknown. The ring a processor starts in needs no Commit token.
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Installed, Noted
 
@@ -21,6 +21,8 @@ class Consensus(Property):
 
     tag = "M8"
     title = "consensus"
+    reads = Reads.NOTHING
+    notes = ("commit",)
     about_deliveries = False
 
     def __init__(self, history: History) -> None:

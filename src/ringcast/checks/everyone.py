@@ -6,7 +6,7 @@ eventually. It can be told at the end only, for rings all of whose members are s
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property, rings
+from ringcast.checks.property import Property, Reads, rings
 from ringcast.checks.ring import State
 from ringcast.core.trace import Ended
 
@@ -16,6 +16,7 @@ class Everyone(Property):
 
     tag = "D4"
     title = "all of C"
+    reads = Reads.ORIGINS
 
     def on_ended(self, event: Ended) -> None:
         """Look for messages that somebody has not delivered."""

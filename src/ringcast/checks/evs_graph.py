@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from ringcast.checks.evs_order import NOTHING
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Delivered, Ended, Installed
 
@@ -25,6 +25,7 @@ class EvsGraph(Property):
 
     tag = "D12-graph"
     title = "EVS order is acyclic"
+    reads = Reads.ORIGINS
     needs_storage = True
 
     def __init__(self, history: History) -> None:

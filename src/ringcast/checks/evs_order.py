@@ -8,7 +8,7 @@ representative (Th 4.18). Identifiers ascend over all incarnations of a processo
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Delivered, Installed
@@ -22,6 +22,7 @@ class EvsOrder(Property):
 
     tag = "D12"
     title = "EVS order"
+    reads = Reads.ORIGINS
     needs_storage = True
 
     def __init__(self, history: History) -> None:

@@ -8,7 +8,7 @@ number means the message that was submitted under it: nothing overtakes inside t
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.ring import Frame
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
@@ -23,6 +23,7 @@ class Fifo(Property):
 
     tag = "fifo"
     title = "submission order of each sender"
+    reads = Reads.SUBMISSIONS
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -8,7 +8,7 @@ number was originated by a member of its ``my_deliver_memb``, which protocols no
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered, Noted
 
@@ -18,6 +18,8 @@ class GapRule(Property):
 
     tag = "D13"
     title = "gap rule"
+    reads = Reads.ORIGINS
+    notes = ("deliver_memb",)
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -7,7 +7,7 @@ that was given a second place.
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.seqset import SeqSet
@@ -22,6 +22,7 @@ class Integrity(Property):
 
     tag = "integrity"
     title = "submitted, and delivered once"
+    reads = Reads.SUBMISSIONS
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -8,7 +8,7 @@ deliveries depend on; a message carries its originator's vector.
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.ring import Frame
 from ringcast.checks.stretch import Share, Stretch
 from ringcast.core.ids import NodeId
@@ -22,6 +22,7 @@ class Lamport(Property):
 
     tag = "D8"
     title = "Lamport's causal order"
+    reads = Reads.ORIGINS
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

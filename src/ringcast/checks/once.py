@@ -6,7 +6,7 @@ incarnation cannot be in (D5).
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.core.trace import Delivered
 
 
@@ -15,6 +15,7 @@ class Once(Property):
 
     tag = "D2"
     title = "once"
+    reads = Reads.ORIGINS
 
     def on_delivered(self, event: Delivered) -> None:
         """A repetition is a violation."""

@@ -7,7 +7,7 @@ Regular sequence numbers rise strictly over all incarnations of a processor.
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Installed
 
@@ -17,6 +17,7 @@ class OneAtATime(Property):
 
     tag = "M3"
     title = "one at a time"
+    reads = Reads.NOTHING
     about_deliveries = False
     needs_storage = True
 

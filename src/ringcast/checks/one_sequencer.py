@@ -7,7 +7,8 @@ number their own messages there is nothing to be said.
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
+from ringcast.checks.stretch import Stretch
 from ringcast.core.trace import Originated
 
 
@@ -16,6 +17,7 @@ class OneSequencer(Property):
 
     tag = "one-sequencer"
     title = "one sequencer, rising numbers"
+    reads = Reads.ORIGINS
 
     def on_originated(self, event: Originated) -> None:
         """A fault counts once the ring is known to have a sequencer."""
@@ -36,3 +38,9 @@ class OneSequencer(Property):
                 event.t_us,
             )
         marks[self.tag] = (sequenced, max(last, event.seq), fault)
+
+    def on_stretch(self, stretch: Stretch) -> None:
+        """Its heads have told who numbers."""
+        marks = self.history.ring.marks
+        sequenced, last, fault = marks.get(self.tag, (False, 0, ""))
+        marks[self.tag] = (sequenced, max(last, stretch.seq), fault)

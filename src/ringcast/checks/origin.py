@@ -5,7 +5,7 @@ A ring that is over is forgotten; a delivery out of it is D5's to report.
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.core.trace import Delivered, Originated
 
 
@@ -14,6 +14,7 @@ class Origin(Property):
 
     tag = "D1"
     title = "integrity"
+    reads = Reads.ORIGINS
 
     def on_originated(self, event: Originated) -> None:
         """No identifier is given twice."""

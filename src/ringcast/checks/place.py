@@ -6,7 +6,7 @@ configuration that p installs directly after C (Th 4.9).
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.ring import State
 from ringcast.core.trace import Delivered
 
@@ -16,6 +16,7 @@ class Place(Property):
 
     tag = "D5"
     title = "place"
+    reads = Reads.ORIGINS
 
     def on_delivered(self, event: Delivered) -> None:
         """Compare the place with the processor's stay in the message's ring."""

@@ -8,12 +8,34 @@ the violation is certain, and is not called again afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import ClassVar
 
 from ringcast.checks.history import History
 from ringcast.checks.ring import Ring
 from ringcast.checks.verdict import Verdict, Violation
 from ringcast.core.ids import NodeId
+
+
+class Reads(IntEnum):
+    """What a property must know of frames that every member of a ring delivered alike.
+
+    Each kind includes those before it. It decides what is read of a large trace, and whether a
+    stretch may stand for those frames.
+    """
+
+    NOTHING = 0
+    """It is about configurations."""
+    ORDER = 1
+    """Which places were delivered, in which order."""
+    ORIGINS = 2
+    """By whom, when, in which configuration and with which contents, and how originated."""
+    SUBMISSIONS = 3
+    """And how submitted."""
+    PASTS = 4
+    """And what their senders had delivered when they submitted them."""
+    EVERY_EVENT = 5
+    """Nobody has shown that a stretch will do."""
 
 
 class Property:
@@ -28,6 +50,9 @@ class Property:
     needs_storage: ClassVar[bool] = False
     """Lost stable storage leaves it unknown (totem G38); otherwise only a ring id taken again
     while the first ring of that name is still in use does."""
+    reads: ClassVar[Reads] = Reads.EVERY_EVENT
+    notes: ClassVar[tuple[str, ...]] = ()
+    """Which notes it looks at, by ``what``, if it does not read every event."""
 
     def __init__(self, history: History) -> None:
         self.history = history

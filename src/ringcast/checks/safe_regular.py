@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ringcast.checks.property import Property, rings
+from ringcast.checks.property import Property, Reads, rings
 from ringcast.checks.ring import Ring, Span, State
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.trace import Delivered, Ended, Installed
@@ -32,6 +32,7 @@ class SafeRegular(Property):
 
     tag = "D10"
     title = "safe in a regular configuration"
+    reads = Reads.ORIGINS
     transitional: ClassVar[bool] = False
 
     def on_delivered(self, event: Delivered) -> None:

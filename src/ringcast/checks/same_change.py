@@ -5,7 +5,7 @@ If p and q both install C2 directly after C1, their whole ``conf`` messages are 
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.core.ids import ViewId
 from ringcast.core.trace import Installed
 
@@ -15,6 +15,7 @@ class SameChange(Property):
 
     tag = "M7"
     title = "same change"
+    reads = Reads.NOTHING
     about_deliveries = False
 
     def on_installed(self, event: Installed) -> None:

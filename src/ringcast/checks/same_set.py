@@ -6,7 +6,7 @@ messages in C1.
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.ring import Ring, Span
 from ringcast.core.ids import ViewId
 from ringcast.core.seqset import SeqSet
@@ -18,6 +18,7 @@ class SameSet(Property):
 
     tag = "D6"
     title = "same set"
+    reads = Reads.ORIGINS
 
     def on_installed(self, event: Installed) -> None:
         """Compare with the first processor that made the same step."""

@@ -5,7 +5,7 @@ The part of M2 that concerns members alone; it does not rest on identifiers of d
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.core.trace import Installed
 
 
@@ -14,6 +14,7 @@ class SameStart(Property):
 
     tag = "M6"
     title = "same start"
+    reads = Reads.NOTHING
     about_deliveries = False
     needs_storage = True
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.ring import Frame
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Delivered, Ended, Installed, Originated
@@ -17,6 +17,7 @@ class SelfDelivery(Property):
 
     tag = "D3"
     title = "self-delivery"
+    reads = Reads.ORIGINS
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -8,8 +8,9 @@ It may stand anywhere between the last installation of its ring and the first de
 as long as every member's deliveries keep their order, and no message of it, by place or by number,
 occurs elsewhere. That a sender then seems to have known more
 when it originated is of no consequence: whatever it seems to have known, all had delivered before.
-The first frame of each sender is shown in full, since it carries what its sender knew from
-earlier rings, and since with it a member that lacks something from before is found out.
+The first frame of each sender, and of each that originated for it, is shown in full, since it
+carries what its originator knew from earlier rings, and since with it a member that lacks
+something from before is found out.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from ringcast.core.trace import Delivered, Originated
 
 
 class Share(msgspec.Struct, frozen=True):
-    """One sender's frames of a stretch, without its head."""
+    """One sender's frames of a stretch."""
 
     sender: NodeId
     frames: int
+    """How many, without its heads."""
     first: int
-    """Number of the first message; the others follow without a gap, ..."""
+    """Number of their first message; the others, heads or not, follow without a gap, ..."""
     last: int
     """... up to this one."""
     seq: int
-    """Place of the last frame."""
+    """Place of its last frame, be it a head or not."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -42,6 +44,6 @@ class Stretch(msgspec.Struct, frozen=True):
     seq: int
     """Place of the last frame, be it a head or not. All places ascend."""
     heads: tuple[Originated | Delivered, ...] = ()
-    """All events of each sender's first frame, in order."""
+    """All events of the first frame of each sender and originator, in order."""
     shares: tuple[Share, ...] = ()
     """Empty if only the order of messages is judged, not who sent them."""

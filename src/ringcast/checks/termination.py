@@ -8,7 +8,7 @@ history has a bound, within that time of the last fault (Th 4.3). A paused proce
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property, rings
+from ringcast.checks.property import Property, Reads, rings
 from ringcast.checks.ring import Ring, State
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Ended, Faulted, Installed, Restarted
@@ -19,6 +19,7 @@ class Termination(Property):
 
     tag = "M5"
     title = "termination"
+    reads = Reads.NOTHING
     about_deliveries = False
 
     def __init__(self, history: History) -> None:

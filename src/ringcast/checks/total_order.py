@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.ring import Frame
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
@@ -22,6 +22,7 @@ class TotalOrder(Property):
 
     tag = "total-order"
     title = "one order of shared messages"
+    reads = Reads.ORDER
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

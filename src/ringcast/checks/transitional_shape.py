@@ -7,7 +7,7 @@ plain intersection of the memberships is wrong, totem G23).
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.ring import Ring
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Installed
@@ -18,6 +18,7 @@ class TransitionalShape(Property):
 
     tag = "M4"
     title = "shape of T"
+    reads = Reads.NOTHING
     about_deliveries = False
 
     def on_installed(self, event: Installed) -> None:

@@ -7,7 +7,7 @@ forgotten: whoever takes it again goes back in number, which M3 reports.
 
 from __future__ import annotations
 
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.core.trace import Installed
 
 
@@ -16,6 +16,7 @@ class UniqueId(Property):
 
     tag = "M2"
     title = "unique id"
+    reads = Reads.NOTHING
     about_deliveries = False
     needs_storage = True
 

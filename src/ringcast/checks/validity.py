@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
+from ringcast.checks.property import Property, Reads
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.seqset import SeqSet
@@ -25,6 +25,7 @@ class Validity(Property):
 
     tag = "validity"
     title = "own submissions are delivered"
+    reads = Reads.SUBMISSIONS
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
