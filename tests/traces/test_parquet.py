@@ -26,7 +26,15 @@ from ringcast.core.trace import (
     Submit,
     TraceEvent,
 )
-from ringcast.traces import TraceError, TraceWriter, parquet, read_trace, runs
+from ringcast.traces import (
+    Claims,
+    TraceError,
+    TraceWriter,
+    parquet,
+    read_claims,
+    read_trace,
+    runs,
+)
 from ringcast.traces.schema import TABLES, columns
 from ringcast.traces.text import parse
 
@@ -124,6 +132,16 @@ def test_several_runs_share_a_folder(tmp_path: Path) -> None:
         write(tmp_path, events, run)
     assert runs(tmp_path) == [3, 12]
     assert list(read_trace(tmp_path, 12)) == events
+
+
+def test_a_trace_says_what_was_claimed(tmp_path: Path) -> None:
+    claims = Claims(("M1", "total-order"), 3000)
+    for run, told in ((1, claims), (2, None)):
+        with TraceWriter(tmp_path, run, told) as writer:
+            for event in parse(STORY):
+                writer(event)
+        assert read_claims(tmp_path, run) == told
+    assert list(read_trace(tmp_path, 1)) == list(read_trace(tmp_path, 2))
 
 
 def test_an_unfinished_trace_has_no_files(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from ringcast.core.registry import Sheet
 from ringcast.sim import runfile
 from ringcast.sim.batch import CHUNK, Job, Summary, run_batch
 from ringcast.sim.faults import FaultPlan
-from ringcast.sim.run import RunResult, RunSpec, prepare, run
+from ringcast.sim.run import RunResult, RunSpec, claims_of, prepare, run
 from ringcast.sim.scenario import ScenarioError, run_text
 from ringcast.sim.shrink import shrink
 from ringcast.sim.swarm import FEWEST_FIXED
@@ -145,8 +145,9 @@ def results(
         yield from run_batch(map(plan.job, plan.seeds), workers)
         return
     for seed in plan.seeds:
-        with TraceWriter(folder, seed) as writer:
-            result = run(plan.job(seed).make(), [writer])
+        spec = plan.job(seed).make()
+        with TraceWriter(folder, seed, claims_of(spec)) as writer:
+            result = run(spec, [writer])
         yield result
 
 

@@ -23,7 +23,7 @@ from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.results import Folder, Row, Status, row_of, run_number
 from ringcast.pipeline.study import Point
 from ringcast.sim.batch import Job
-from ringcast.sim.run import RunResult, RunSpec, run
+from ringcast.sim.run import RunResult, RunSpec, claims_of, run
 from ringcast.traces import TraceWriter
 
 DECIDING = ("core", "blocks", "protocols", "checks", "sim")
@@ -124,7 +124,7 @@ def traced(folder: Folder, spec: RunSpec, key: str) -> RunResult:
     """Run ``spec`` and keep its trace."""
     staged = folder.staging / uuid4().hex
     try:
-        with TraceWriter(staged, run_number(key)) as writer:
+        with TraceWriter(staged, run_number(key), claims_of(spec)) as writer:
             result = run(spec, [writer])
         # The table by which a trace is found comes last.
         for file in sorted(staged.glob("*/*"), key=lambda file: file.parent.name == "fault"):

@@ -42,6 +42,7 @@ from ringcast.sim.record import Observer
 from ringcast.sim.storm import StormWatch
 from ringcast.sim.tap import tapped
 from ringcast.sim.workload import Workload
+from ringcast.traces import Claims
 
 
 class RunSpec(
@@ -167,6 +168,13 @@ def prepare(spec: RunSpec) -> Setup:
     return Setup(sheet, config, model)
 
 
+def claims_of(spec: RunSpec) -> Claims:
+    """What the protocol claims for this run."""
+    setup = prepare(spec)
+    sheet, config = setup.sheet, setup.config
+    return Claims(sheet.claims(config), sheet.progress_bound_us(config, spec.nodes))
+
+
 def repeat_command(spec: RunSpec) -> str:
     """The command that makes and runs ``spec`` again."""
     if not spec.swarm:
@@ -233,8 +241,8 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
     """Carry out a run; ``repeat`` is the command to name in violations, if not the usual one."""
     began_s = perf_counter()
     setup = prepare(spec)
-    bound_us = setup.sheet.progress_bound_us(setup.config, spec.nodes)
-    checks = suite(setup.sheet.claims(setup.config), bound_us)
+    claims = claims_of(spec)
+    checks = suite(claims.tags, claims.bound_us)
     watch = Watch(setup.sheet.static)
     digest = blake2b(digest_size=16)
     encode = msgspec.msgpack.Encoder().encode

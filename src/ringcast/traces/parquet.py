@@ -3,6 +3,7 @@
 A writer keeps a bounded number of rows and spills them, a processor at a time, to a file beside
 the final one. Closing it brings the spilled parts into the order of processors and renames the
 result into place, so a file that exists is whole. Numbers are delta-encoded and compressed.
+Files say in their metadata what the protocol had claimed, for whoever checks them later.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from ringcast.core.trace import Ended, Faulted, TraceEvent
 from ringcast.traces import schema
 from ringcast.traces.schema import TABLE_OF, TABLES, Kind
@@ -22,6 +25,16 @@ BUFFERED = 1 << 16
 """Rows a writer holds in memory, and rows in a group of a file."""
 
 Row = dict[str, Any]
+
+CLAIMS = b"ringcast.claims"
+"""Where a file's metadata has the claims."""
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """What a protocol promised for a run: tags of properties, and the time bound of M5."""
+
+    tags: tuple[str, ...]
+    bound_us: int | None = None
 
 
 class TraceError(Exception):
@@ -47,9 +60,12 @@ class TableFile:
     The file stands beside its place until it is published.
     """
 
-    def __init__(self, folder: Path, name: str, run: int) -> None:
+    def __init__(self, folder: Path, name: str, run: int, claims: Claims | None = None) -> None:
         self.pa = _arrow()
         self.schema = schema.arrow_schema(name)
+        if claims is not None:
+            told = {**self.schema.metadata, CLAIMS: msgspec.json.encode(claims)}
+            self.schema = self.schema.with_metadata(told)
         self.columns = schema.columns(name)
         self.path = folder / name / f"{run}.parquet"
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,8 +114,8 @@ class TableFile:
 class _Table:
     """One table of a run while its rows come in the order of time."""
 
-    def __init__(self, folder: Path, name: str, run: int) -> None:
-        self.file = TableFile(folder, name, run)
+    def __init__(self, folder: Path, name: str, run: int, claims: Claims | None) -> None:
+        self.file = TableFile(folder, name, run, claims)
         self.spilled = self.file.path.with_suffix(".spill")
         self.rows: dict[int, list[Row]] = {}  # by processor
         self.parts: list[int] = []  # the processor of each part spilled
@@ -140,9 +156,9 @@ class _Table:
 class TraceWriter:
     """Writes a run's events as they come: an observer, to be closed or used in ``with``."""
 
-    def __init__(self, folder: Path | str, run: int = 0) -> None:
+    def __init__(self, folder: Path | str, run: int = 0, claims: Claims | None = None) -> None:
         self.run = run
-        self._tables = {name: _Table(Path(folder), name, run) for name in TABLES}
+        self._tables = {name: _Table(Path(folder), name, run, claims) for name in TABLES}
         self._held = 0
 
     def __call__(self, event: TraceEvent) -> None:
@@ -190,10 +206,15 @@ def read_trace(folder: Path | str, run: int = 0) -> Iterator[TraceEvent]:
 
     Reads a group of rows at a time, so a trace may be larger than memory.
     """
-    return _merge([_File(Path(folder) / name / f"{run}.parquet", name) for name in TABLES])
+    return _merge([TraceFile.of(folder, name, run) for name in TABLES])
 
 
-def _merge(files: list[_File]) -> Iterator[TraceEvent]:
+def read_claims(folder: Path | str, run: int = 0) -> Claims | None:
+    """What the protocol of this run had claimed, if whoever wrote the trace knew."""
+    return TraceFile.of(folder, "fault", run).claims
+
+
+def _merge(files: list[TraceFile]) -> Iterator[TraceEvent]:
     streams: list[Iterator[TraceEvent]] = []
     for node in sorted({node for file in files for node in file.nodes()}):
         own = [file.events(node, world=False) for file in files]
@@ -213,8 +234,13 @@ def _moment(event: TraceEvent) -> tuple[int, int, int]:
     return (event.t_us, 0, 0) if isinstance(event, Ended) else (event.t_us, event.node, event.n)
 
 
-class _File:
+class TraceFile:
     """One table of a run: a Parquet file that is surely ours and of this version."""
+
+    @classmethod
+    def of(cls, folder: Path | str, table: str, run: int) -> TraceFile:
+        """The file of this table in a folder of traces."""
+        return cls(Path(folder) / table / f"{run}.parquet", table)
 
     def __init__(self, path: Path, table: str) -> None:
         self.pa = _arrow()
@@ -237,11 +263,16 @@ class _File:
             raise TraceError(f"{path}: schema version {theirs}, this ringcast reads {ours}")
         if not self.file.schema_arrow.equals(schema.arrow_schema(table)):
             raise TraceError(f"{path}: its columns are not those of schema version {ours}")
+        try:
+            told = found.get(CLAIMS)
+            self.claims = None if told is None else msgspec.json.decode(told, type=Claims)
+        except msgspec.DecodeError as error:
+            raise TraceError(f"{path}: what it says of claims cannot be read ({error})") from None
 
     def read(self, group: int, names: list[str] | None = None) -> Any:
         """A group of rows as an Arrow table."""
         try:
-            return self.file.read_row_group(group, columns=names)
+            return self.file.read_row_group(group, columns=names, use_threads=False)
         except (self.pa.ArrowException, OSError) as error:
             raise TraceError(f"{self.path}: damaged ({error})") from None
 
