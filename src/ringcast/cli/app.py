@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import ringcast
-from ringcast.cli import bench, cluster, demo, keygen, node, sim, sweep
+from ringcast.cli import bench, cluster, demo, keygen, node, reproduce, sim, sweep
 from ringcast.cli.options import UNKNOWN
 
 
@@ -65,6 +65,7 @@ def main(
 
 app.command("sim")(sim.command)
 app.command("sweep")(sweep.command)
+app.command("reproduce")(reproduce.command)
 app.command("demo")(demo.command)
 app.command("node")(node.command)
 app.command("keygen")(keygen.command)

@@ -15,6 +15,9 @@ STYLES: dict[str, dict[str, Any]] = {
     "model": {"linewidth": 1.3, "linestyle": (0, (5, 3))},
     "paper": {"linestyle": "none", "marker": "x", "markersize": 8, "markeredgewidth": 2},
 }
+LONG = 32
+"""Labels of more letters than this do not fit beside each other."""
+
 MANY = 30
 """A line of more points than this needs no mark for each."""
 
@@ -32,7 +35,8 @@ def drawn(plot: Plot) -> str:
     axes.set_xlabel(plot.x)
     axes.set_ylabel(plot.y)
     axes.grid(color=GRID, linewidth=0.8)
-    picture.legend(loc="outside lower center", ncols=2, frameon=False)
+    long = any(len(curve.label) > LONG for curve in plot.curves)
+    picture.legend(loc="outside lower center", ncols=1 if long else 2, frameon=False)
     return svg(picture)
 
 

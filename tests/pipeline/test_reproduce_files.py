@@ -1,0 +1,186 @@
+"""The files of the experiments say what they should, and what is made of them is right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from ringcast.pipeline import probes
+from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.experiments import PAPERS, Experiment, Source, names, of_table, read
+from ringcast.pipeline.publish import NUMBERS, PICTURES, REPORT, Results, publish
+from ringcast.pipeline.reproduce import Curve, Failure, Finding, Judged, Plot, Verdict, verdict
+
+
+def test_experiments_come_in_their_order() -> None:
+    assert names() == [
+        "totem-throughput",
+        "totem-latency",
+        "totem-members",
+        "totem-model",
+        "totem-outages",
+        "network-design",
+    ]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("name", names())
+def test_an_experiment_is_whole(name: str, quick: bool) -> None:
+    """Its tables can be made, and its queries name no others."""
+    experiment = read(name, quick)
+    for source in experiment.tables.values():
+        if source.function:
+            assert next(probes.items(source)).parameters
+        else:
+            assert any(True for _ in source.runs().points())
+    lines = [line for picture in experiment.pictures for line in picture.lines]
+    assert all(bool(line.query) != bool(line.points) for line in lines)
+    queries = [claim.ours for claim in experiment.claims] + [line.query for line in lines]
+    asked = {table for query in queries for table in re.findall(r"{(\w*)}", query)}
+    assert asked == experiment.tables.keys()
+    for claim in experiment.claims:
+        assert claim.paper or (claim.low is None and claim.high is None), claim.text
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_quick_experiment_has_less_to_do(name: str) -> None:
+    assert work(read(name, quick=True)) < work(read(name)) / 3
+
+
+def work(experiment: Experiment) -> float:
+    """In simulated microseconds, or whatever is the unit of a probe."""
+    total = 0.0
+    for source in experiment.tables.values():
+        for item in probes.items(source):
+            spec = item.arguments.get("spec")
+            total += spec.duration_us if spec else item.arguments.get("orders", 300)
+    return total
+
+
+def raw(**changes: Any) -> dict[str, Any]:
+    whole = msgspec.toml.decode((PAPERS / "totem-members.toml").read_text("utf-8"))
+    return whole | changes
+
+
+def test_a_slip_in_a_file_is_an_error() -> None:
+    of_table(raw())
+    with pytest.raises(msgspec.ValidationError, match="unknown field `clams`"):
+        of_table(raw(clams=[]))
+    with pytest.raises(msgspec.ValidationError, match="missing required field `ours`"):
+        of_table(raw(claims=[{"text": "of what?"}]))
+
+
+def test_items_are_all_combinations_with_all_seeds() -> None:
+    source = Source(
+        function="failures",
+        grid={"design": ["random 95", "robust 14 8"]},
+        fixed={"orders": 7},
+        seeds="3..5",
+    )
+    found = list(probes.items(source))
+    assert [item.number for item in found] == [0, 1, 2, 3]
+    assert found[1].parameters == {"design": "random 95", "seed": 4}
+    assert found[1].arguments == {"design": "random 95", "seed": 4, "orders": 7}
+
+
+def test_a_probe_without_seeds_is_called_once_a_point() -> None:
+    found = list(probes.items(Source(function="poll", grid={"rate": [100, 400]})))
+    assert [item.arguments for item in found] == [{"rate": 100}, {"rate": 400}]
+
+
+def test_the_columns_of_a_probe_are_those_of_what_it_gives() -> None:
+    assert pa.schema(probes.row_type(probes.PROBES["failures"])) == pa.schema(
+        [(name, pa.int64()) for name in ("deletions", "part", "orders", "heights")]
+    )
+    assert pa.schema(probes.row_type(probes.PROBES["outage"])) == pa.schema(
+        [("first_ms", pa.float64()), ("turn_ms", pa.float64()), ("views", pa.int64())]
+    )
+
+
+@pytest.mark.parametrize(
+    ("agree", "word"),
+    [
+        ((True, None, True), Verdict.REPRODUCED),
+        ((True, False), Verdict.IN_PART),
+        ((False, None), Verdict.NOT_REPRODUCED),
+    ],
+)
+def test_one_word_for_all_claims(agree: tuple[bool | None, ...], word: Verdict) -> None:
+    assert verdict(tuple(Judged("", "", "", (), each) for each in agree)) is word
+
+
+def finding(name: str = "some-ring", **changes: Any) -> Finding:
+    whole: dict[str, Any] = {
+        "name": name,
+        "title": "Rings & <things>",
+        "source": "A. Author",
+        "says": "It was so.",
+        "comment": "It is not.",
+        "verdict": Verdict.IN_PART,
+        "claims": (
+            Judged("speed", "about 5", "4.9", (4.9,), True),
+            Judged("size", "< 3", "3.5", (3.5,), False),
+            Judged("colour", "", "7", (7.0,), None),
+        ),
+        "plots": (
+            Plot(
+                "Speed",
+                "x",
+                "y",
+                False,
+                (
+                    Curve("ours", "ours", 0, (1, 2), (3, 4), (0.1, 0.2)),
+                    Curve("paper", "paper", 1, (1,), (3,)),
+                ),
+            ),
+            Plot("Size", "x", "y", True, (Curve("ours", "ours", 0, (1, 2), (3, 0.1)),)),
+        ),
+        "runs": 7,
+    }
+    return Finding(**whole | changes)
+
+
+def test_the_page_needs_nothing_else_and_shows_everything(tmp_path: Path) -> None:
+    publish([finding(), finding("other")], True, tmp_path)
+    page = (tmp_path / REPORT).read_text("utf-8")
+    assert page.count("<svg") == 4
+    assert "Rings &amp; &lt;things&gt;" in page
+    assert '<a href="#other">' in page
+    assert '<section id="other">' in page
+    assert "1 of 2" in page
+    assert "&lt; 3" in page
+    assert "ringcast reproduce other --quick" in page
+    assert not re.search(r'(src|href)="(?!#)|url\((?!#)|<script', page), "the page loads something"
+    assert not re.search(r"#1f2933(?!; --soft)", page), "a colour that the dark page cannot change"
+
+
+def test_numbers_and_pictures_stand_beside_the_page(tmp_path: Path) -> None:
+    given = publish([finding()], False, tmp_path)
+    read_back = msgspec.json.decode((tmp_path / NUMBERS).read_bytes(), type=Results)
+    assert read_back == given
+    assert read_back.experiments == (finding(),)
+    assert {each.name for each in (tmp_path / PICTURES).iterdir()} == {
+        "some-ring-1.svg",
+        "some-ring-2.svg",
+    }
+
+
+def test_a_failed_run_is_told_with_its_command(tmp_path: Path) -> None:
+    failed = finding(
+        verdict=Verdict.FAILED, failures=(Failure("D9: p1 & p2", "ringcast sim failed/1.toml"),)
+    )
+    publish([failed], True, tmp_path)
+    page = (tmp_path / REPORT).read_text("utf-8")
+    assert "D9: p1 &amp; p2" in page
+    assert "ringcast sim failed/1.toml" in page
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PipelineError, match=r"cannot write to .*file"):
+        publish([finding()], True, tmp_path / "file")
