@@ -32,8 +32,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "traces": {"core"},
     "journal": {"core"},
     "sim": {"core", "blocks", "protocols", "checks", "traces"},
-    "runtime": {"core", "blocks", "protocols", "checks", "traces"},
-    "api": {"core", "blocks", "protocols", "checks", "traces", "runtime"},
+    "runtime": {"core", "blocks", "protocols", "checks", "traces", "journal"},
+    "api": {"core", "blocks", "protocols", "checks", "traces", "journal", "runtime"},
     "": {"api", "core", "runtime"},
     "pipeline": {"core", "protocols", "checks", "traces", "sim"},
     "cli": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,17 @@ DEADLINE_S = 30
 
 
 def free_ports(count: int) -> list[int]:
-    """UDP ports nobody uses, held together so that they differ."""
-    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
+    """Ports that nobody uses, for UDP or TCP, held together so that they differ."""
+    with ExitStack() as held:
+        ports: list[int] = []
+        while len(ports) < count:
+            udp = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            tcp = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            udp.bind(("127.0.0.1", 0))
+            port = udp.getsockname()[1]
+            with suppress(OSError):
+                tcp.bind(("127.0.0.1", port))
+                ports.append(port)
     return ports
 
 

@@ -95,24 +95,34 @@ class Group:
 
     # --- sending ---------------------------------------------------------------------------
 
-    async def send(self, body: Bytes, level: Level | str = Level.AGREED) -> Position:
+    async def send(
+        self, body: Bytes, level: Level | str = Level.AGREED, durable: bool = False
+    ) -> Position:
         """Broadcast ``body``; its position in the order, once it is delivered here.
+
+        ``durable``: and once it is in this node's journal, on disk. With level safe every member
+        has received it by then.
 
         A level may be given by its name; "fifo" and "causal" are served as agreed (totem R80).
         Waits while the ring's window is full. When cancelled, the message may still be sent.
         """
-        return await self.send_many((body,), level)
+        return await self.send_many((body,), level, durable)
 
     async def send_many(
-        self, bodies: Iterable[Bytes], level: Level | str = Level.AGREED
+        self, bodies: Iterable[Bytes], level: Level | str = Level.AGREED, durable: bool = False
     ) -> Position:
         """Broadcast several bodies in this order, packed; the position of the last one."""
         taken, served_as = all_bytes(bodies), level_of(level)
         self._check(taken)
+        if durable:
+            self._node.check_durable()
         await self._node.outgoing.room()
         done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         self._node.outgoing.put(Item(self.name, served_as, taken, done))
-        return await done
+        position = await done
+        if durable:
+            await self._node.durable(position)
+        return position
 
     def send_nowait(self, body: Bytes, level: Level | str = Level.AGREED) -> None:
         """Broadcast ``body`` without waiting for anything; WouldBlock if there is no room."""

@@ -15,8 +15,10 @@ from ringcast.api.envelope import Enter, Exit
 from ringcast.api.events import Position
 from ringcast.api.group import Group
 from ringcast.api.outgoing import Item, Outgoing
+from ringcast.api.recorder import Recorder
 from ringcast.core.effects import Batch, InstallView
 from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.journal.layout import JournalError, Place
 from ringcast.runtime.config import NodeConfig, load
 from ringcast.runtime.errors import ConfigError, NodeStopped, RingcastError
 from ringcast.runtime.host import Host
@@ -37,6 +39,7 @@ class Node:
         self._directory = Directory(config.id)
         self._groups: dict[str, Group] = {}
         self._host: Host | None = None
+        self._recorder: Recorder | None = None
         self._ring: InstallView | None = None
         self._changed = asyncio.Event()
         self.outgoing: Outgoing
@@ -77,11 +80,17 @@ class Node:
         self._host = host = Host(self.config, self)
         settings = self.config.protocol_config
         self.outgoing = Outgoing(host, settings.frame_budget)
+        if self.config.journal:
+            self._recorder = Recorder(self.config, host.keys, host.addresses, host.fail)
         self.max_message = settings.max_message - 2**16  # room for the envelope
         try:
+            if self._recorder:
+                await self._recorder.start()
             await host.start()
         except BaseException:
             host.close("it could not start")
+            if self._recorder:
+                await self._recorder.close()
             raise
 
     async def close(self) -> None:
@@ -97,6 +106,8 @@ class Node:
                     await asyncio.sleep(0.002)
             finally:
                 self._host.leave()
+                if self._recorder:
+                    await self._recorder.close()
 
     def join(self, name: str, soft: int = SOFT, hard: int = HARD) -> Group:
         """The group called ``name``, to be used with ``async with``.
@@ -134,7 +145,8 @@ class Node:
 
     def metrics(self) -> dict[str, object]:
         """Counters and state, for people and monitors."""
-        return self._host.metrics() if self._host else {}
+        found = self._host.metrics() if self._host else {}
+        return found | {"journal": self._recorder.metrics()} if self._recorder else found
 
     # --- for groups ------------------------------------------------------------------------
 
@@ -155,6 +167,20 @@ class Node:
         if self.running:
             self.outgoing.put(Item(group.name, Level.AGREED, (), word=Exit(group.name)))
 
+    def check_durable(self) -> None:
+        """Raise if nothing can be made durable here."""
+        if self._recorder is None:
+            raise ConfigError("durable = True needs a journal: name a folder in the configuration")
+
+    async def durable(self, position: Position) -> None:
+        """Wait until the journal holds everything up to ``position``, on disk."""
+        assert self._recorder is not None
+        place = Place(position.ring.seq, position.ring.rep, position.seq, position.index)
+        try:
+            await self._recorder.durable(place)
+        except JournalError as error:
+            raise NodeStopped(str(error)) from None
+
     # --- what the host tells ---------------------------------------------------------------
 
     def on_deliver(self, view: ViewId, batch: Batch) -> None:
@@ -169,6 +195,11 @@ class Node:
                 continue  # another program's message on this ring
             if index:
                 position = Position(batch.ring, batch.seq, index)
+            if self._recorder and type(word) is envelope.Data:
+                place = Place(batch.ring.seq, batch.ring.rep, batch.seq, index)
+                self._recorder.on_messages(
+                    view, place, batch.sender, batch.level, word.group, word.bodies
+                )
             self._directory.on_envelope(batch.sender, batch.level, position, word)
             if mine:
                 self.outgoing.delivered(number, position)
@@ -176,6 +207,8 @@ class Node:
 
     def on_view(self, change: InstallView) -> None:
         """The ring changed."""
+        if self._recorder:
+            self._recorder.on_view(change)
         self._directory.on_view(change)
         if not change.transitional:
             self._ring = change
@@ -185,7 +218,7 @@ class Node:
     def on_quiet(self) -> None:
         """All that arrived has been handled: give the machine more, slow down if need be."""
         self.outgoing.flush()
-        slow = False
+        slow = self._recorder is not None and self._recorder.crowded
         for group in self._groups.values():
             slow = slow or group.crowded
         if self._host is not None:

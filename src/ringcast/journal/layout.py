@@ -153,6 +153,18 @@ def batch(entries: Sequence[Entry]) -> Any:
     )
 
 
+def from_bytes(data: bytes) -> Any:
+    """An Arrow batch of records that came as bytes; JournalError if it is none."""
+    import pyarrow as pa
+
+    try:
+        found = pa.ipc.read_record_batch(pa.py_buffer(data), schema())
+        found.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise JournalError(f"not a batch of records ({error})") from None
+    return found
+
+
 def link(before: bytes, records: Any) -> bytes:
     """The chain after these records: the same at all nodes with the same history.
 

@@ -148,7 +148,10 @@ class Journal:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Write records after all others. They are durable after ``sync``."""
-        records = layout.batch(entries)
+        self.take(layout.batch(entries))
+
+    def take(self, records: Any) -> None:
+        """The same for records that are an Arrow batch already."""
         if self._full():
             self.rotate()
         segment = self._segment()
@@ -222,12 +225,19 @@ class Journal:
             if not (too_much or too_old) or (committed is not None and committed < end.last):
                 break
             self.trimmed = Trimmed(end.last, end.after, end.chain)
-            self._disk.replace(self.folder / TRIMMED, msgspec.json.encode(self.trimmed))
+            self.note(TRIMMED, self.trimmed)
             self._remove(segment.path)
             self.segments.remove(segment)
             total -= segment.bytes
             gone += 1
         return gone
+
+    def note(self, name: str, value: object) -> None:
+        """A small file beside the segments, durable at once."""
+        try:
+            self._disk.replace(self.folder / name, msgspec.json.encode(value))
+        except OSError as error:
+            raise JournalError(f"cannot write {self.folder / name}: {error.strerror}") from None
 
     def _remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -260,13 +270,13 @@ def segment_names(folder: Path) -> list[Path]:
 
 def read_trimmed(folder: Path) -> Trimmed:
     """What a journal has forgotten."""
-    return _small(folder / TRIMMED, Trimmed) or Trimmed()
+    return read_small(folder / TRIMMED, Trimmed) or Trimmed()
 
 
 def readers(folder: Path) -> dict[str, Place]:
     """How far each known reader has committed."""
     found = sorted((folder / READERS).glob("*.json"))
-    places = {path.stem: _small(path, Place) for path in found}
+    places = {path.stem: read_small(path, Place) for path in found}
     return {name: place for name, place in places.items() if place is not None}
 
 
@@ -276,7 +286,8 @@ def commit(folder: Path, reader: str, place: Place, disk: Disk = DISK) -> None:
     disk.replace(folder / READERS / f"{reader}.json", msgspec.json.encode(place))
 
 
-def _small(path: Path, kind: Any) -> Any:
+def read_small(path: Path, kind: Any) -> Any:
+    """One of the small files beside the segments; None if there is none."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:

@@ -10,6 +10,7 @@ import msgspec
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet, protocol
+from ringcast.journal.log import LIMITS, Limits
 from ringcast.runtime import address
 from ringcast.runtime.address import Address
 from ringcast.runtime.errors import ConfigError
@@ -43,6 +44,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Stable storage of this node; each needs its own."""
     trace_dir: str = ""
     """Where to record what happens, for ``verify`` and reports; empty: nowhere."""
+    journal: str = ""
+    """A folder for the ordered log of everything delivered here; empty: none is kept."""
+    journal_limits: Limits = LIMITS
+    """When its segments end and when they go."""
+    journal_patience_s: float = 10.0
+    """After a start, how long to look for others who know what was delivered meanwhile."""
     fault_file: str = ""
     """For tests: a file that says which frames to lose."""
     receive_buffer: Annotated[int, msgspec.Meta(ge=0)] = RECEIVE_BUFFER
@@ -138,7 +145,7 @@ def load(path: str | Path) -> NodeConfig:
     here = path.resolve().parent
     places = {
         name: str(here / value)
-        for name in ("key_file", "state_dir", "trace_dir", "fault_file")
+        for name in ("key_file", "state_dir", "trace_dir", "journal", "fault_file")
         if (value := getattr(config, name))
     }
     try:

@@ -31,7 +31,7 @@ from ringcast.core.effects import (
     Stop,
 )
 from ringcast.core.env import Env
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import (
     Input,
     Leaving,
@@ -42,6 +42,7 @@ from ringcast.core.inputs import (
 )
 from ringcast.core.scribe import Scribe
 from ringcast.runtime import address
+from ringcast.runtime.address import Address
 from ringcast.runtime.clock import TICK_US, ActiveClock
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.discovery import Hello, PeerBook, Place
@@ -87,7 +88,7 @@ class Host:
     def __init__(self, config: NodeConfig, listener: Listener) -> None:
         self.config = config.check()
         self._listener = listener
-        self._keys = KeyFile(Path(config.key_file)) if config.key_file else None
+        self.keys = KeyFile(Path(config.key_file)) if config.key_file else None
         self._shim: Shim | None = None
         self._trace: TraceLog | None = None
         self._scribe: Scribe | None = None
@@ -116,7 +117,7 @@ class Host:
         self.clock = ActiveClock()
         self._env = Env(config.id, Random(f"{config.id}/{self.boot}"))
         messages: tuple[type[msgspec.Struct], ...] = (*config.sheet.messages, Hello)
-        self._codec = Codec(messages, config.id, self.boot, self._keys)
+        self._codec = Codec(messages, config.id, self.boot, self.keys)
         public = address.parse(config.advertise, "advertise") if config.advertise else None
         host, port = public or self._udp.address
         mine = Place(config.id, self.boot, host, port)
@@ -195,11 +196,22 @@ class Host:
         self._store.close()
         self._listener.on_stop(self.stopped)
 
+    def fail(self, reason: str) -> None:
+        """End the node, which cannot go on for a reason outside the machine."""
+        if self.stopped is None:
+            self.stopped = reason
+            assert self._loop is not None
+            self._loop.call_soon(self.close)
+
+    def addresses(self) -> dict[NodeId, Address]:
+        """Where the others are."""
+        return self._book.addresses()
+
     def _keep_house(self) -> None:
         """Once a second: keys and faults may have changed on disk, nodes may have appeared."""
         assert self._loop is not None
         try:
-            if self._keys and self._keys.reload():
+            if self.keys and self.keys.reload():
                 self._codec.renew_keys()
             if self._shim:
                 self._shim.reload()
@@ -403,7 +415,7 @@ class Host:
             "inputs_dropped": dict(self._env.dropped),
             "frames_lost_on_purpose": self._shim.lost if self._shim else 0,
             "trace_failed": self._trace.failed if self._trace else "",
-            "keys": list(self._keys.keys) if self._keys else [],
+            "keys": list(self.keys.keys) if self.keys else [],
             "pauses": self.clock.pauses,
             "paused_us": self.clock.paused_us,
             "longest_pause_us": self.clock.longest_us,

@@ -1,0 +1,211 @@
+"""Recorder: from what a node delivers to its journal, and from the others what it missed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from ringcast.core.effects import InstallView
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.journal import layout
+from ringcast.journal.layout import LAST_INDEX, Entry, JournalError, Place
+from ringcast.journal.log import commit
+from ringcast.journal.reading import Range, Shelves
+from ringcast.runtime.address import Address
+from ringcast.runtime.config import NodeConfig
+from ringcast.runtime.errors import RingcastError
+from ringcast.runtime.exchange import (
+    PART_BYTES,
+    Answer,
+    Ask,
+    Commit,
+    Done,
+    Publish,
+    Question,
+    Records,
+    Server,
+    Told,
+    answers,
+    call,
+    token,
+)
+from ringcast.runtime.journal import PENDING, Keeper
+from ringcast.runtime.keys import KeyFile
+
+TRIM_S = 5.0
+"""How often old segments are looked for."""
+
+RETRY_S = 0.5
+"""After a member could not tell what it has, until it is asked again."""
+
+EVERYTHING = 2**62
+
+
+class Recorder:
+    """The journal of one node, written, served and completed."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        keys: KeyFile | None,
+        addresses: Callable[[], dict[NodeId, Address]],
+        failed: Callable[[str], None],
+    ) -> None:
+        self._config, self._keys, self._addresses = config, keys, addresses
+        self.folder = Path(config.journal)
+        self._keeper = Keeper(self.folder, config.journal_limits, failed)
+        self._server = Server(config.id, keys, self._serve)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._view: InstallView | None = None
+        self._changed = asyncio.Event()
+
+    async def start(self) -> None:
+        """Listen, and begin to catch up."""
+        await self._server.start(self._config.bind_address)
+        for work in (self._catch_up(), self._trim()):
+            self._tasks.add(asyncio.get_running_loop().create_task(work))
+
+    # --- what the node tells ---------------------------------------------------------------
+
+    def on_messages(
+        self,
+        view: ViewId,
+        place: Place,
+        sender: NodeId,
+        level: Level,
+        group: str,
+        bodies: tuple[bytes, ...],
+    ) -> None:
+        """Messages of a group, at their place in the order."""
+        now_us = time.time_ns() // 1000
+        entry = Entry(place, view, layout.MESSAGE, sender, level, group, (), bodies, now_us)
+        self._keeper.add(entry)
+
+    def on_view(self, change: InstallView) -> None:
+        """A configuration, at its place in the order."""
+        after = Place(change.ring.seq, change.ring.rep, change.seq, LAST_INDEX)
+        now_us = time.time_ns() // 1000
+        self._keeper.add(
+            layout.view_entry(change.view, change.members, change.transitional, after, now_us)
+        )
+        if not change.transitional:
+            self._view = change
+            self._changed.set()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the disk is behind."""
+        return self._keeper.crowded
+
+    async def durable(self, place: Place) -> None:
+        """Wait until everything up to ``place`` is on this node's disk."""
+        await self._keeper.until(place)
+
+    # --- what others ask -------------------------------------------------------------------
+
+    async def _serve(self, question: Question) -> AsyncIterator[Answer]:
+        match question:
+            case Ask():
+                async for answer in self._tell(question):
+                    yield answer
+            case Commit(mark, reader, place):
+                await asyncio.to_thread(commit, self.folder, reader, place)
+                yield Done(mark, place)
+            case Publish():
+                raise RingcastError("this node does not take rows")
+
+    async def _tell(self, ask: Ask) -> AsyncIterator[Answer]:
+        """The records asked for, in parts; whoever catches up gets what waits here too."""
+        folders = [self.folder]
+        if not self._keeper.caught_up and (self.folder / PENDING).is_dir():
+            folders.append(self.folder / PENDING)
+        shelves = await asyncio.to_thread(Shelves, folders)
+        last = min(shelves.last, self._keeper.durable)
+        if ask.rows:
+            shelves.check(ask.after)
+        left = ask.rows
+        for batch in shelves.batches(Range(ask.after, min(ask.upto, last))) if left else ():
+            at = 0
+            step = max(1, batch.num_rows * PART_BYTES // max(batch.nbytes, 1))
+            while at < batch.num_rows and left:
+                part = batch.slice(at, min(step, left))
+                yield Records(ask.token, part.serialize().to_pybytes())
+                at, left = at + part.num_rows, left - part.num_rows
+            if not left:
+                break
+        yield Told(ask.token, last, shelves.trimmed)
+
+    # --- catching up -----------------------------------------------------------------------
+
+    async def _catch_up(self) -> None:
+        """Ask everybody on the ring what was delivered while this node was away, once."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._config.journal_patience_s
+        companions = set(self._keeper.companions)
+        while not self._keeper.caught_up:
+            self._changed.clear()
+            view = self._view
+            others = [] if view is None else [id for id in view.members if id != self._config.id]
+            some_missing = view is None or not others or not companions <= set(view.members)
+            if view is None or (some_missing and loop.time() < deadline):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), RETRY_S)
+                continue
+            upto = Place(view.view.seq, view.view.rep, -1, 0)  # before the ring itself
+            if all([await self._fetch(peer, upto) for peer in others]) or loop.time() > deadline:
+                await self._keeper.settle(others, upto, view.members)
+            else:
+                await asyncio.sleep(RETRY_S)
+
+    async def _fetch(self, peer: NodeId, upto: Place) -> bool:
+        """Whether a member has told all it has; one without a journal has nothing to tell."""
+        address = self._addresses().get(peer)
+        if address is None:
+            return False
+        try:
+            line = await call(address, self._config.id, self._keys)
+        except ConnectionRefusedError:
+            return True
+        except (OSError, TimeoutError):
+            return False
+        scratch = self._keeper.scratch(peer)
+        try:
+            ask = Ask(token(), self._keeper.journal.last, upto, EVERYTHING)
+            async for answer in answers(line, ask):
+                if isinstance(answer, Records):
+                    await asyncio.to_thread(scratch.take, layout.from_bytes(answer.batch))
+            return True
+        except (JournalError, RingcastError, OSError):
+            return False
+        finally:
+            line.close()
+            scratch.close()
+
+    async def _trim(self) -> None:
+        while True:
+            await asyncio.sleep(TRIM_S)
+            await self._keeper.trim()
+
+    async def close(self) -> None:
+        """End the conversations, write what has come, and end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.close()
+        self._keeper.close()
+
+    def metrics(self) -> dict[str, object]:
+        """For the operator."""
+        keeper = self._keeper
+        return {
+            "last": str(keeper.last),
+            "durable": str(keeper.durable),
+            "caught_up": keeper.caught_up,
+            "records": keeper.journal.number,
+            "cut_bytes": keeper.journal.cut_bytes,
+            "error": keeper.error,
+            "conversations_refused": self._server.refused,
+        }

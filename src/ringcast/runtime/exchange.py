@@ -1,0 +1,242 @@
+"""Journals over TCP: a node serves its own to nodes that were away, and to readers elsewhere.
+
+The node listens on its own port number, on TCP. A conversation is one question at a time, each
+frame sealed with the group's key as on UDP: a connection has an incarnation of its own on both
+sides, so nonces never repeat, and every answer carries the question's token, so an old answer
+is no answer. Without keys the same frames go in the clear, where the node itself may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated
+
+import msgspec
+
+from ringcast.core.ids import NodeId
+from ringcast.journal.layout import JournalError, Place
+from ringcast.runtime.address import Address
+from ringcast.runtime.errors import RingcastError, TransportError
+from ringcast.runtime.keys import KeyFile
+from ringcast.runtime.wire import Codec, Lane
+
+GUEST: NodeId = 2**32 - 1
+"""The id of whoever is no node: a reader or a writer elsewhere. No node should have it."""
+
+LONGEST = 256 * 2**20
+"""Bytes in a frame, at most: a message of the largest size and what goes with it."""
+
+PART_BYTES = 4 * 2**20
+"""Records that are sent at once, about."""
+
+PATIENCE_S = 20.0
+"""Longest silence in a conversation."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern="^[A-Za-z0-9._-]+$")]
+
+
+class Ask(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Which records do you have after ``after``, up to ``upto``? At most ``rows`` of them."""
+
+    token: int
+    after: Place
+    upto: Place
+    rows: int
+
+
+class Records(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Some of them, as an Arrow batch."""
+
+    token: int
+    batch: bytes
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """That was all. The last record there is, and up to where they were trimmed."""
+
+    token: int
+    last: Place
+    trimmed: Place
+
+
+class Commit(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The reader of this name needs nothing up to ``place`` any more."""
+
+    token: int
+    reader: Name
+    place: Place
+
+
+class Publish(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Broadcast these bodies in a group, unless rows of this batch were before.
+
+    ``stream`` names the writer, ``batch`` and ``first`` number its rows: what was delivered
+    already is dropped by all receivers.
+    """
+
+    token: int
+    group: Name
+    stream: Name
+    batch: int
+    first: int
+    bodies: tuple[bytes, ...]
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """A Commit or Publish was carried out; ``place`` is the last one it concerns."""
+
+    token: int
+    place: Place
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """It was not, and why."""
+
+    token: int
+    why: str
+
+
+Question = Ask | Commit | Publish
+Answer = Records | Told | Done | Refused
+MESSAGES = (Ask, Records, Told, Commit, Publish, Done, Refused)
+
+
+class Line:
+    """One side of a connection."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        me: NodeId,
+        keys: KeyFile | None,
+    ) -> None:
+        self._reader, self._writer = reader, writer
+        boot = 2**63 | secrets.randbits(62)  # never one of a node's own, which count microseconds
+        self._codec = Codec(MESSAGES, me, boot, keys)
+
+    async def send(self, message: msgspec.Struct) -> None:
+        """One frame."""
+        frame = self._codec.encode(message, Lane.UNICAST)
+        self._writer.write(len(frame).to_bytes(4, "big"))
+        self._writer.write(frame)
+        await self._writer.drain()
+
+    async def receive(self) -> msgspec.Struct | None:
+        """The next frame; None at the end. Who is not of the group is not answered."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                length = int.from_bytes(await self._reader.readexactly(4), "big")
+                if length > LONGEST:
+                    raise RingcastError("a frame that is too long; is the other side ringcast?")
+                frame = await self._reader.readexactly(length)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        except TimeoutError:
+            raise RingcastError(f"the other side was silent for {PATIENCE_S:.0f} s") from None
+        found = self._codec.decode(frame)
+        if found is None:
+            (why,) = self._codec.refused or ("a frame of our own",)
+            raise RingcastError(f"the other side's frame was refused: {why}")
+        return found[3]
+
+    def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+
+
+async def call(address: Address, me: NodeId, keys: KeyFile | None) -> Line:
+    """A connection to a node's journal; OSError if nobody listens there."""
+    async with asyncio.timeout(PATIENCE_S):
+        reader, writer = await asyncio.open_connection(address.host, address.port, limit=2**22)
+    return Line(reader, writer, me, keys)
+
+
+async def answers(line: Line, question: Question) -> AsyncIterator[Answer]:
+    """Ask, and hear everything up to the last answer."""
+    await line.send(question)
+    while True:
+        message = await line.receive()
+        if message is None:
+            raise RingcastError("the other side hung up")
+        if not isinstance(message, Answer) or message.token != question.token:
+            raise RingcastError("the other side answers another question")
+        if isinstance(message, Refused):
+            raise JournalError(message.why)
+        yield message
+        if not isinstance(message, Records):
+            return
+
+
+def token() -> int:
+    """A number that marks a question and its answers."""
+    return secrets.randbits(62)
+
+
+Serve = Callable[[Question], AsyncIterator[Answer]]
+
+
+class Server:
+    """Listens for questions; each is answered by ``serve``."""
+
+    MOST = 64
+    """Conversations at once; more are turned away."""
+
+    def __init__(self, me: NodeId, keys: KeyFile | None, serve: Serve) -> None:
+        self._me, self._keys, self._serve = me, keys, serve
+        self._server: asyncio.Server | None = None
+        self._talks: set[asyncio.Task[None]] = set()
+        self.refused = 0
+        """Conversations that ended because the other side was not of the group or made no sense."""
+
+    async def start(self, address: Address) -> int:
+        """Listen; the port, which is another one if 0 was asked for."""
+        try:
+            self._server = await asyncio.start_server(
+                self._talk, address.host, address.port, limit=2**22
+            )
+        except OSError as error:
+            raise TransportError(
+                f"cannot serve the journal on TCP port {address.port} of {address.host}: "
+                f"{error.strerror}; choose another port in bind"
+            ) from None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        line = Line(reader, writer, self._me, self._keys)
+        if len(self._talks) >= self.MOST:
+            line.close()
+            return
+        self._talks.add(task)
+        try:
+            await self._converse(line)
+        except (RingcastError, OSError, msgspec.MsgspecError):
+            self.refused += 1
+        except asyncio.CancelledError:
+            pass  # the node ends
+        finally:
+            self._talks.discard(task)
+            line.close()
+
+    async def _converse(self, line: Line) -> None:
+        while (question := await line.receive()) is not None:
+            if not isinstance(question, Question):
+                raise RingcastError("no question")
+            try:
+                async for answer in self._serve(question):
+                    await line.send(answer)
+            except (JournalError, RingcastError) as error:
+                await line.send(Refused(question.token, str(error)))
+
+    async def close(self) -> None:
+        """End all conversations."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._talks):
+            task.cancel()
+        await asyncio.gather(*self._talks, return_exceptions=True)
