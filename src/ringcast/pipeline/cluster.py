@@ -132,9 +132,9 @@ def up(folder: Path, workers: int = 2) -> Cluster:
             for number in range(1, workers + 1):
                 name = f"worker-{number}"
                 start(cluster, name, worker_command(cluster, name, 2 * cores))
-            start(cluster, "connect", connect_command(cluster))
             for name in cluster.workers():
                 wait_for(cluster, name, lambda: registered(cluster) >= workers)
+            start(cluster, "connect", connect_command(cluster))  # now it gets a share of each
             wait_for(cluster, "connect", lambda: listens(port_of(cluster.remote)))
         except BaseException:
             end(cluster)
@@ -190,6 +190,7 @@ def prepare(folder: Path, cores: int) -> Cluster:
     )
     settings = {
         "spark.port.maxRetries": "0",  # a port that is taken is an error, the next is not known
+        "spark.master.rest.enabled": "false",  # it would take a fixed port, for nobody
         "spark.connect.grpc.binding.address": LOOPBACK,
         "spark.connect.grpc.binding.port": str(remote),
         "spark.cores.max": str(cores),
