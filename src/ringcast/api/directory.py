@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from ringcast.api.envelope import Data, Enter, Envelope, Exit, Groups
+from ringcast.api.envelope import Data, Enter, Envelope, Exit, Groups, Known
 from ringcast.api.events import Batch, Position, View
+from ringcast.api.streams import Streams
 from ringcast.core.effects import InstallView
 from ringcast.core.ids import Level, NodeId, ViewId
 
@@ -45,6 +46,8 @@ class Directory:
         self._ring = ViewId(0, me)
         self._members: tuple[NodeId, ...] = ()
         self._open = False
+        self._known: dict[NodeId, tuple[Known, ...]] = {}
+        self.streams = Streams()
         self._waiting: list[tuple[NodeId, Level, Position, Envelope]] = []
 
     def members(self, group: str) -> tuple[NodeId, ...]:
@@ -57,7 +60,12 @@ class Directory:
 
     def word(self) -> Groups:
         """What this node has to say on the present ring."""
-        return Groups(self._ring, tuple(sorted(self._sinks)))
+        return Groups(self._ring, tuple(sorted(self._sinks)), self.streams.known())
+
+    @property
+    def open(self) -> bool:
+        """Whether all members of the ring have spoken, or nobody else will."""
+        return self._open
 
     def on_view(self, change: InstallView) -> None:
         """The ring changes."""
@@ -67,7 +75,7 @@ class Directory:
             self._tell_all(Position(change.ring, change.seq, BEHIND_ALL), True, change.view)
         else:
             self._ring, self._members = change.view, change.members
-            self._spoken = {}
+            self._spoken, self._known = {}, {}
             self._open = False
 
     def on_envelope(
@@ -78,7 +86,10 @@ class Directory:
             # A word that was meant for an earlier ring, or comes after this one broke, is late.
             if envelope.ring == self._ring and not self._open:
                 self._spoken[sender] = set(envelope.names)
+                self._known[sender] = envelope.known
                 if len(self._spoken) == len(self._members):
+                    for q in sorted(self._known):
+                        self.streams.learn(self._known[q])
                     self._give_out()
         elif self._open:
             self._act(sender, level, position, envelope)

@@ -19,11 +19,36 @@ class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     bodies: tuple[bytes, ...]
 
 
+class Once(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+    """Rows ``first`` .. of a writer's batch for a group; what came before is dropped.
+
+    They count only on ``ring``, the one they were sent on (``streams``).
+    """
+
+    ring: ViewId
+    group: Name
+    stream: Name
+    batch: int
+    first: int
+    bodies: tuple[bytes, ...]
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How far the writer ``stream`` has come in a group: so many rows of this batch."""
+
+    group: Name
+    stream: Name
+    batch: int
+    rows: int
+
+
 class Groups(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """All groups the sender is in when ``ring`` begins: its word on a new ring."""
 
     ring: ViewId
     names: tuple[Name, ...]
+    known: tuple[Known, ...] = ()
+    """And what it remembers of writers."""
 
 
 class Enter(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
@@ -38,7 +63,7 @@ class Exit(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     group: Name
 
 
-Envelope: TypeAlias = Data | Groups | Enter | Exit
+Envelope: TypeAlias = Data | Groups | Enter | Exit | Once
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Envelope).decode

@@ -11,14 +11,14 @@ import msgspec
 
 from ringcast.api import envelope
 from ringcast.api.directory import Directory
-from ringcast.api.envelope import Enter, Exit
+from ringcast.api.envelope import Data, Enter, Exit, Once
 from ringcast.api.events import Position
 from ringcast.api.group import Group
 from ringcast.api.outgoing import Item, Outgoing
 from ringcast.api.recorder import Recorder
 from ringcast.core.effects import Batch, InstallView
 from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.journal.layout import JournalError, Place
+from ringcast.journal.layout import JournalError, Place, Source
 from ringcast.runtime.config import NodeConfig, load
 from ringcast.runtime.errors import ConfigError, NodeStopped, RingcastError
 from ringcast.runtime.host import Host
@@ -81,7 +81,10 @@ class Node:
         settings = self.config.protocol_config
         self.outgoing = Outgoing(host, settings.frame_budget)
         if self.config.journal:
-            self._recorder = Recorder(self.config, host.keys, host.addresses, host.fail)
+            self._recorder = Recorder(
+                self.config, host.keys, host.addresses, host.fail, self.publish
+            )
+            self._directory.streams.learn(self._recorder.known())
         self.max_message = settings.max_message - 2**16  # room for the envelope
         try:
             if self._recorder:
@@ -167,6 +170,26 @@ class Node:
         if self.running:
             self.outgoing.put(Item(group.name, Level.AGREED, (), word=Exit(group.name)))
 
+    async def publish(
+        self, group: str, stream: str, batch: int, first: int, bodies: tuple[bytes, ...]
+    ) -> Position:
+        """Broadcast rows of a writer's batch in a group, unless they were before; a position at
+        or behind them, once they are delivered and, with a journal, on disk here."""
+        while True:
+            await self.outgoing.room()
+            while not self._directory.open or self._ring is None:
+                self.outgoing.check()
+                await asyncio.sleep(0.005)
+            ring = self._ring.view
+            word = Once(ring, group, stream, batch, first, bodies)
+            done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
+            self.outgoing.put(Item(group, Level.AGREED, (), done, word))
+            position = await done
+            if position.ring == ring:  # otherwise the ring changed, and nobody took them
+                if self._recorder:
+                    await self.durable(position)
+                return position
+
     def check_durable(self) -> None:
         """Raise if nothing can be made durable here."""
         if self._recorder is None:
@@ -195,15 +218,25 @@ class Node:
                 continue  # another program's message on this ring
             if index:
                 position = Position(batch.ring, batch.seq, index)
-            if self._recorder and type(word) is envelope.Data:
-                place = Place(batch.ring.seq, batch.ring.rep, batch.seq, index)
-                self._recorder.on_messages(
-                    view, place, batch.sender, batch.level, word.group, word.bodies
-                )
-            self._directory.on_envelope(batch.sender, batch.level, position, word)
+            length = len(word.bodies) if isinstance(word, Data | Once) else 1
+            source: Source | None = None
+            if type(word) is Once:
+                known = length
+                if word.ring == batch.ring and self._directory.open:
+                    known = self._directory.streams.fresh(word)
+                source = (word.stream, word.batch, word.first + known)
+                word = Data(word.group, word.bodies[known:])
+                position = Position(batch.ring, batch.seq, index + known)
+            if type(word) is not Data or word.bodies:
+                if self._recorder and type(word) is Data:
+                    place = Place(batch.ring.seq, batch.ring.rep, batch.seq, position.index)
+                    self._recorder.on_messages(
+                        view, place, batch.sender, batch.level, word.group, word.bodies, source
+                    )
+                self._directory.on_envelope(batch.sender, batch.level, position, word)
             if mine:
                 self.outgoing.delivered(number, position)
-            index += len(word.bodies) if type(word) is envelope.Data else 1
+            index += length
 
     def on_view(self, change: InstallView) -> None:
         """The ring changed."""

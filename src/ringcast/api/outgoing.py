@@ -112,7 +112,9 @@ class Outgoing:
             return
         while self._items and self._host.ready:
             if (word := self._items[0].word) is not None:
-                self._items.popleft()
+                done = self._items.popleft().done
+                if done is not None:
+                    self._waiters[self._submitted + 1] = [(0, done)]
                 self._submit([word], Level.AGREED)
             else:
                 self._flush_some()

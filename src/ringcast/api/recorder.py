@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+from ringcast.api.envelope import Known
+from ringcast.api.events import Position
 from ringcast.core.effects import InstallView
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.journal import layout
-from ringcast.journal.layout import LAST_INDEX, Entry, JournalError, Place
+from ringcast.journal.layout import LAST_INDEX, Entry, JournalError, Place, Source
 from ringcast.journal.log import commit
 from ringcast.journal.reading import Range, Shelves
 from ringcast.runtime.address import Address
@@ -53,7 +55,9 @@ class Recorder:
         keys: KeyFile | None,
         addresses: Callable[[], dict[NodeId, Address]],
         failed: Callable[[str], None],
+        publish: Callable[[str, str, int, int, tuple[bytes, ...]], Awaitable[Position]],
     ) -> None:
+        self._publish = publish
         self._config, self._keys, self._addresses = config, keys, addresses
         self.folder = Path(config.journal)
         self._keeper = Keeper(self.folder, config.journal_limits, failed)
@@ -78,10 +82,11 @@ class Recorder:
         level: Level,
         group: str,
         bodies: tuple[bytes, ...],
+        source: Source | None,
     ) -> None:
         """Messages of a group, at their place in the order."""
         now_us = time.time_ns() // 1000
-        entry = Entry(place, view, layout.MESSAGE, sender, level, group, (), bodies, now_us)
+        entry = Entry(place, view, layout.MESSAGE, sender, level, group, (), bodies, now_us, source)
         self._keeper.add(entry)
 
     def on_view(self, change: InstallView) -> None:
@@ -94,6 +99,10 @@ class Recorder:
         if not change.transitional:
             self._view = change
             self._changed.set()
+
+    def known(self) -> list[Known]:
+        """How far writers had come when this node ended, by its journal."""
+        return [Known(*key, *reached) for key, reached in self._keeper.sources().items()]
 
     @property
     def crowded(self) -> bool:
@@ -114,8 +123,9 @@ class Recorder:
             case Commit(mark, reader, place):
                 await asyncio.to_thread(commit, self.folder, reader, place)
                 yield Done(mark, place)
-            case Publish():
-                raise RingcastError("this node does not take rows")
+            case Publish(mark, group, stream, batch, first, bodies):
+                at = await self._publish(group, stream, batch, first, bodies)
+                yield Done(mark, Place(at.ring.seq, at.ring.rep, at.seq, at.index))
 
     async def _tell(self, ask: Ask) -> AsyncIterator[Answer]:
         """The records asked for, in parts; whoever catches up gets what waits here too."""

@@ -43,6 +43,10 @@ START = Place(0, 0, 0, 0)
 """Before every record."""
 
 
+Source = tuple[str, int, int]
+"""A writer that publishes each row once: its name, the number of its batch, and of the row."""
+
+
 class Entry(NamedTuple):
     """Records that have all but their bodies in common: what one envelope brought, or a view."""
 
@@ -55,6 +59,8 @@ class Entry(NamedTuple):
     members: tuple[NodeId, ...]
     bodies: tuple[bytes, ...]
     time_us: int
+    source: Source | None = None
+    """Of the first record; the rows of the others follow."""
 
     @property
     def last(self) -> Place:
@@ -85,6 +91,7 @@ def schema() -> Any:
     ring = pa.struct([fixed("seq", long), fixed("rep", long)])
     place = [fixed("ring_seq", long), fixed("ring_rep", long)]
     place += [fixed("seq", long), fixed("index", whole)]
+    source = [fixed("stream", pa.string()), fixed("batch", long), fixed("row", long)]
     return pa.schema(
         [
             fixed("position", pa.struct(place)),
@@ -97,6 +104,7 @@ def schema() -> Any:
             fixed("members", pa.list_(pa.field("element", long, nullable=False))),
             fixed("body", pa.binary()),
             fixed("time", pa.timestamp("us", "UTC")),
+            pa.field("source", pa.struct(source)),
         ]
     )
 
@@ -133,6 +141,16 @@ def batch(entries: Sequence[Entry]) -> Any:
     ends = np.zeros(total + 1, np.int32)
     np.cumsum(spread([len(e.members) for e in entries]), out=ends[1:])
     members = list(chain.from_iterable(e.members * len(e.bodies) for e in entries))
+    kind = names.field("source").type
+    if any(e.source for e in entries):
+        given = [e.source or ("", 0, 0) for e in entries]
+        rows = np.arange(total) - np.repeat(starts - [row for _, _, row in given], counts)
+        columns = (words([name for name, _, _ in given]), spread([b for _, b, _ in given]), rows)
+        arrays = [pa.array(each) for each in columns]
+        absent = pa.array(spread([e.source is None for e in entries]).astype(bool))
+        sources = pa.StructArray.from_arrays(arrays, fields=list(kind), mask=absent)
+    else:
+        sources = pa.nulls(total, kind)
     element = names.field("members").type.value_field
     return pa.record_batch(
         [
@@ -148,6 +166,7 @@ def batch(entries: Sequence[Entry]) -> Any:
             ),
             pa.array(list(chain.from_iterable(e.bodies for e in entries)), pa.binary()),
             pa.array(spread([e.time_us for e in entries]), names.field("time").type),
+            sources,
         ],
         schema=names,
     )

@@ -17,16 +17,22 @@ import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from ringcast.core.ids import NodeId
 from ringcast.journal.layout import VIEW, Entry, JournalError, Place
-from ringcast.journal.log import Journal, Limits, read_small
+from ringcast.journal.log import Journal, Limits, read_small, segment_names
 from ringcast.journal.reading import Range, Shelf, Shelves
+from ringcast.journal.segment import SegmentFile
 
 MOST_WAITING = 64 * 2**20
 """Bytes that may wait for the disk before the ring is slowed down."""
 
-PENDING, FETCHED, COMPANIONS = "pending", "fetched", "companions.json"
+PENDING, FETCHED = "pending", "fetched"
+COMPANIONS, SOURCES = "companions.json", "sources.json"
+
+Sources = dict[tuple[str, str], tuple[int, int]]
+"""By group and writer: the last batch, and how many of its rows came."""
 
 
 class Keeper:
@@ -44,7 +50,7 @@ class Keeper:
         self._queued_bytes = 0
         self._working = False
         self._waiting: list[tuple[Place, asyncio.Future[None]]] = []
-        self.durable = self.last
+        self.durable = self._added = self.last
         """Everything up to here is on disk."""
         self.error = ""
         self._closed = False
@@ -70,14 +76,16 @@ class Keeper:
         """The next records, in the order of their delivery."""
         if self.error:
             return
+        self._added = entry.last
         self._queue.append(entry)
         self._queued_bytes += sum(map(len, entry.bodies))
         self._work()
 
     async def until(self, place: Place) -> None:
-        """Wait until everything up to ``place`` is on disk."""
+        """Wait until every record up to ``place`` is on disk; at the place itself may be none."""
         if self.error:
             raise JournalError(self.error)
+        place = min(place, self._added)
         if self.durable < place:
             done = asyncio.get_running_loop().create_future()
             self._waiting.append((place, done))
@@ -124,6 +132,20 @@ class Keeper:
 
     # --- catching up -----------------------------------------------------------------------
 
+    def sources(self) -> Sources:
+        """For each group and writer of rows: the last batch, and how many of its rows came.
+
+        Only the end of the journal is read: what sealed segments hold was noted when they were
+        left behind.
+        """
+        found = read_sources(self.folder)
+        for folder in (self.folder, self.folder / PENDING):
+            for path in segment_names(folder)[-2:] if folder.is_dir() else ():
+                file = SegmentFile(path)
+                for head in file.heads():
+                    add_sources(found, file.read(head))
+        return found
+
     @property
     def companions(self) -> tuple[NodeId, ...]:
         """The members of the last configuration in the journal."""
@@ -163,12 +185,16 @@ class Keeper:
         after, own = self.journal.last, self._pending.last
         known = [self.folder / PENDING, *(folder for folder in folders if folder.is_dir())]
         shelves = Shelves(known)
+        sources: Sources = {}
         for batch in shelves.batches(Range(after, min(upto, shelves.last))):
             self.journal.take(batch)
+            add_sources(sources, batch)
         if upto < own:
             for batch in Shelf(self.folder / PENDING).batches(Range(upto, own)):
                 self.journal.take(batch)
+                add_sources(sources, batch)
         self.journal.sync()
+        note_sources(self.journal, sources)
         note_companions(self.journal, members)
         self._pending.close()
         shutil.rmtree(self.folder / PENDING)
@@ -206,8 +232,42 @@ def write(journal: Journal, entries: list[Entry], final: bool) -> None:
     views = [entry for entry in entries if entry.kind == VIEW]
     if views and final:
         note_companions(journal, views[-1].members)
+    before = len(journal.segments)
     journal.append(entries)
     journal.sync()
+    if final and len(journal.segments) > before > 0:  # a segment was left behind
+        sources: Sources = {}
+        file = SegmentFile(journal.segments[-2].path)
+        for head in file.heads():
+            add_sources(sources, file.read(head, check=False))
+        note_sources(journal, sources)
+
+
+def read_sources(folder: Path) -> Sources:
+    """How far writers had come when it was last noted."""
+    noted = read_small(folder / SOURCES, list[tuple[str, str, int, int]]) or []
+    return {(group, stream): (batch, rows) for group, stream, batch, rows in noted}
+
+
+def note_sources(journal: Journal, more: Sources) -> None:
+    """Note how far writers have come, so that nobody has to read old segments for it."""
+    found = read_sources(journal.folder)
+    for key, reached in more.items():
+        found[key] = max(found.get(key, (-1, 0)), reached)
+    if more:
+        journal.note(SOURCES, [(*key, *reached) for key, reached in found.items()])
+
+
+def add_sources(found: Sources, records: Any) -> None:
+    """Take over how far writers came in these records."""
+    column = records.column("source")
+    if column.null_count == len(column):
+        return
+    for group, source in zip(records.column("group").to_pylist(), column.to_pylist(), strict=True):
+        if source is not None:
+            key = (group, source["stream"])
+            reached = (source["batch"], source["row"] + 1)
+            found[key] = max(found.get(key, (-1, 0)), reached)
 
 
 def note_companions(journal: Journal, members: tuple[NodeId, ...]) -> None:
