@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ringcast.pipeline import session
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.session import Place, Where, open_session, place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 REMOTE = {"SPARK_REMOTE": "sc://there:15002"}
 MASTER = {"SPARK_MASTER": "spark://there:7077"}
@@ -86,3 +95,46 @@ def test_the_environment_of_a_cluster_is_the_users(monkeypatch: pytest.MonkeyPat
     assert session.environment_of(Place(master="yarn"), {})["PYSPARK_PYTHON"]
     near = session.environment_of(Place(master="local[1]"), chosen)
     assert near["PYSPARK_PYTHON"] != "/theirs/python" and near["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_a_server_that_is_not_there_is_noticed_at_once() -> None:
+    with socket.socket() as closed, socket.create_server(("127.0.0.1", 0)) as open_:
+        closed.bind(("127.0.0.1", 0))
+        gone, there = (f"127.0.0.1:{each.getsockname()[1]}" for each in (closed, open_))
+        session.require_answer(f"spark://{gone},{there}", 7077)
+        session.require_answer(f"sc://{there}/;user_id=me", 15002)
+        session.require_answer("sc://127.0.0.1", open_.getsockname()[1])
+        for url in (f"spark://{gone}", f"sc://{gone}", "sc://127.0.0.1:port"):
+            with pytest.raises(PipelineError, match=f"no Spark answers at {url} "):
+                session.require_answer(url, 15002)
+
+
+def test_a_start_that_fails_names_the_log(tmp_path: Path) -> None:
+    """A Java that tells its version and then cannot run stands for all that may go wrong."""
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in *-version) ;; *) echo "no memory" >&2; exit 3;; esac\n'
+        f'echo "  java.home = {tmp_path}/java" >&2\n'
+        'echo "  java.specification.version = 21" >&2\n'
+    )
+    java.chmod(0o755)
+    program = "from ringcast.pipeline.session import open_session\nopen_session().__enter__()"
+    environ = os.environ | {"JAVA_HOME": str(tmp_path / "java"), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    told = done.stderr.splitlines()[-1]
+    assert "PipelineError: Spark did not start at local[*,4] (" in told
+    assert "no memory" in Path(told.rpartition("its log is ")[2]).read_text()
+
+
+@pytest.mark.xdist_group("spark")
+def test_a_session_that_is_open_is_taken_and_left_open(spark: SparkSession) -> None:
+    with open_session() as taken:
+        assert taken is spark
+    assert spark.range(3).count() == 3
+    with pytest.raises(PipelineError, match="open already"), open_session(Where(master="local[1]")):
+        pass
