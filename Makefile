@@ -29,6 +29,7 @@ types: setup ## mypy, strict
 	@$(BIN)/mypy
 
 pytest: setup
+	@tools/get_browser.sh
 	@$(BIN)/python -m pytest -q -n $(JOBS)
 
 sim: setup ## swarm seeds over all cores (SEEDS=0..1000)

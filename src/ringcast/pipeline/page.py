@@ -36,6 +36,7 @@ section { background: var(--card); border-radius: 10px; padding: 18px 20px; marg
   gap: 18px; margin: 14px 0; }
 figure { margin: 0; } figcaption { font-weight: 600; }
 svg { width: 100%; height: auto; display: block; } .pair svg { max-width: 540px; }
+section > svg { min-width: 760px; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th { text-align: left; color: var(--soft); font-weight: 600; }
 th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
