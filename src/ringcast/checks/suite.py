@@ -33,6 +33,7 @@ from ringcast.checks.same_start import SameStart
 from ringcast.checks.self_delivery import SelfDelivery
 from ringcast.checks.stretch import Stretch
 from ringcast.checks.termination import Termination
+from ringcast.checks.token_path import TokenPath
 from ringcast.checks.total_order import TotalOrder
 from ringcast.checks.transitional_shape import TransitionalShape
 from ringcast.checks.uniform_agreement import UniformAgreement
@@ -85,6 +86,7 @@ PROPERTIES: dict[str, type[Property]] = {
         Fifo,
         Causal,
         OneSequencer,
+        TokenPath,
     )
 }
 """Every property there is, by tag."""

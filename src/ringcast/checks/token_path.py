@@ -1,0 +1,178 @@
+"""token-path: every token follows from an earlier one, and all of them tell the same order.
+
+The invariants I1 to I6 of token-fd, and what they are for: no two members decide differently. A
+protocol whose members pass a token round notes ``group`` (n and f) at the start, ``token`` for
+each one sent (its hop, the hop it was taken after, votes, how many frames are ordered, a checksum
+of their order, the proposal, how many frames wait to be ordered) and ``decide`` for each decision.
+Without such notes there is nothing to be said.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from ringcast.checks.history import History
+from ringcast.checks.property import Property
+from ringcast.core.ids import NodeId
+from ringcast.core.trace import Installed, Noted
+
+KEPT = 4096
+"""Hops and lengths remembered before the older half is let go; what is older is not compared."""
+
+T = TypeVar("T")
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A token, as its sender noted it."""
+
+    node: NodeId
+    hop: int
+    after: int
+    votes: int
+    length: int
+    order: str
+    proposal: str
+    open: int
+
+
+class Pack(msgspec.Struct):
+    """A group: how many they are, how many may crash, and where each has its place."""
+
+    n: int
+    f: int
+    places: dict[NodeId, int]
+
+
+class TokenPath(Property):
+    """I1 to I6."""
+
+    tag = "token-path"
+    title = "tokens follow from tokens"
+    about_deliveries = False
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._group: Pack | None = None
+        self._members: tuple[NodeId, ...] = ()
+        self._sent: dict[int, Sent] = {}
+        self._last: dict[NodeId, Sent] = {}
+        self._orders: dict[int, tuple[str, NodeId]] = {}
+        self._decided: dict[int, tuple[str, NodeId]] = {}
+
+    def on_installed(self, event: Installed) -> None:
+        """Who is where on the ring."""
+        self._members = event.members
+
+    def on_noted(self, event: Noted) -> None:
+        """Read what a member tells of its token."""
+        if event.what not in ("group", "token", "decide"):
+            return
+        words = dict(word.split("=", 1) for word in event.text.split() if "=" in word)
+        try:
+            if event.what == "group":
+                self._meet(int(words["n"]), int(words["f"]))
+            elif event.what == "decide":
+                self._decide(event, int(words["length"]), words["value"])
+            else:
+                numbers = ("hop", "after", "votes", "length", "open")
+                sent = {name: int(words[name]) for name in numbers}
+                token = Sent(event.node, order=words["order"], proposal=words["proposal"], **sent)
+                self._follow(event, token)
+        except (KeyError, ValueError):
+            self.undecided = True  # a note that another program wrote
+
+    def _meet(self, n: int, f: int) -> None:
+        if self._group is None and n == len(self._members):
+            places = {node: place for place, node in enumerate(sorted(self._members))}
+            self._group = Pack(n, f, places)
+
+    def _follow(self, event: Noted, token: Sent) -> None:
+        """Compare a token with its sender's last one, the one it was taken after, and the order."""
+        group = self._group
+        if group is None:
+            return
+        last = self._last.get(token.node)
+        again = self._sent.get(token.hop)
+        if token.hop % group.n != group.places.get(token.node):
+            self._wrong(event, token, "I1: the hop is not its own")
+        elif again is not None or (last is not None and last.hop >= token.hop):
+            self._wrong(event, token, "I1: it had sent a token for that hop, or a later one")
+        elif last is not None and last.length > token.length:
+            self._wrong(event, token, f"I3: it had ordered {last.length} frames before")
+        elif token.open < _size(token.proposal):
+            self._wrong(event, token, "I5: it proposes more than waits to be ordered")
+        elif token.hop != token.after:  # the first token of all comes after itself
+            self._compare(event, token, group)
+        self._agree(event, token.length, token.order, token.node, self._orders, "I6: the order of")
+        self._last[token.node] = self._sent[token.hop] = token
+        _let_go(self._sent)
+
+    def _compare(self, event: Noted, token: Sent, group: Pack) -> None:
+        """I2, I3, I4: the token it was taken after, if that is remembered."""
+        distance = token.hop - token.after
+        if not 1 <= distance <= group.f + 1:
+            self._wrong(event, token, "I2: it was taken from too far away")
+            return
+        before = self._sent.get(token.after)
+        if before is None:
+            if token.after >= 0 and token.after > max(self._sent, default=0) - KEPT // 2:
+                self._wrong(event, token, f"I2: nobody sent hop {token.after}")
+            return
+        votes = before.votes + 1 if distance == 1 else 1
+        kept = before.proposal != "-" and before.length == token.length
+        if token.length < before.length:
+            self._wrong(event, token, f"I3: hop {before.hop} had told {before.length} frames")
+        elif kept and before.proposal != token.proposal:
+            self._wrong(event, token, f"I4: it changed the proposal of hop {before.hop}")
+        elif token.votes != (votes if kept else 1):
+            self._wrong(event, token, f"I4: hop {before.hop} had {before.votes} votes")
+        elif kept and votes > group.f:
+            self._wrong(event, token, "I4: it has votes enough, and did not decide")
+
+    def _decide(self, event: Noted, length: int, value: str) -> None:
+        self._agree(event, length, value, event.node, self._decided, "the decision after")
+
+    def _agree(
+        self,
+        event: Noted,
+        length: int,
+        value: str,
+        node: NodeId,
+        known: dict[int, tuple[str, NodeId]],
+        what: str,
+    ) -> None:
+        """I6 and the lemma: one order of each length, and one decision."""
+        first, other = known.setdefault(length, (value, node))
+        if first != value:
+            self.violate(
+                f"At {event.t_us} us {what} {length} frames is {value} at processor {node}, "
+                f"but {first} at processor {other}.",
+                (other, node),
+                (),
+                event.t_us,
+            )
+        _let_go(known)
+
+    def _wrong(self, event: Noted, token: Sent, why: str) -> None:
+        self.violate(
+            f"Processor {token.node} sent hop {token.hop} (after {token.after}, {token.votes} "
+            f"votes for {token.proposal}, {token.length} frames) at {event.t_us} us; {why}.",
+            (token.node,),
+            (),
+            event.t_us,
+        )
+
+
+def _size(proposal: str) -> int:
+    """How many frames ``0x2+1x1`` speaks of."""
+    if proposal == "-":
+        return 0
+    return sum(int(run.partition("x")[2]) for run in proposal.split("+"))
+
+
+def _let_go(known: dict[int, T]) -> None:
+    if len(known) > KEPT:
+        for key in sorted(known)[: KEPT // 2]:
+            del known[key]
