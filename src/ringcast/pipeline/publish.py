@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ringcast.pipeline.charts import drawn
+from ringcast.pipeline.drawing import INK
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.page import badge, document, table
 from ringcast.pipeline.reproduce import Finding, Judged, Verdict
@@ -42,7 +43,7 @@ def publish(findings: Sequence[Finding], quick: bool, out: Path) -> Results:
         (out / PICTURES).mkdir(parents=True, exist_ok=True)
         for name, svgs in pictures.items():
             for number, svg in enumerate(svgs, 1):
-                (out / PICTURES / f"{name}-{number}.svg").write_text(svg, "utf-8")
+                (out / PICTURES / f"{name}-{number}.svg").write_text(alone(svg), "utf-8")
         (out / NUMBERS).write_bytes(
             msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n"
         )
@@ -50,6 +51,11 @@ def publish(findings: Sequence[Finding], quick: bool, out: Path) -> Results:
     except OSError as error:
         raise PipelineError(f"cannot write to {out} ({error.strerror})") from error
     return results
+
+
+def alone(svg: str) -> str:
+    """A picture that no page gives its colours to."""
+    return svg.replace("<svg ", f'<svg style="background: white; color: {INK}" ', 1)
 
 
 def report(results: Results, pictures: dict[str, list[str]]) -> str:
