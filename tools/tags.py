@@ -1,4 +1,6 @@
-"""Finds rule tags (``R12``, ``G7``, ranges such as ``R37-R41``) in code, tests and scenarios.
+"""Finds rule tags (``R12``, ``TF-7``, ranges such as ``R37-R41``) in code, tests and scenarios.
+
+Each protocol has its own kinds of tags: Totem's rules are R and the gaps of its source G.
 
 A tag ties a rule of the dossier to the handler that carries it out and to the tests that show it.
 A module's docstring says what the module is about, so tags in it tie nothing; nor does a range at
@@ -17,34 +19,50 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
-_RANGE = re.compile(
-    r"\b([RG])(\d{1,3})(?:`|\*)*\s*(?:-|\u2013|\.\.|\u2026|to|through)\s*(?:`|\*)*\1?(\d{1,3})\b"
-)
-_ONE = re.compile(r"\b([RG])(\d{1,3})\b")
-_TEST_NAME = re.compile(r"(?<=_)([rg])(\d{1,3})(?=_|\b)")
+TOTEM = ("R", "G")
+"""Kinds of tags, as they are written in front of the number."""
 
 
-def tags(text: str) -> set[str]:
+def _patterns(kinds: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """A range of tags, one tag, and a tag in the name of a test (``test_tf_7_...``)."""
+    kind = "|".join(map(re.escape, kinds))
+    in_names = "|".join(re.escape(each.lower().replace("-", "_")) for each in kinds)
+    return (
+        re.compile(
+            rf"\b({kind})(\d{{1,3}})(?:`|\*)*\s*(?:-|\u2013|\.\.|\u2026|to|through)\s*(?:`|\*)*"
+            rf"(?:\1)?(\d{{1,3}})\b"
+        ),
+        re.compile(rf"\b({kind})(\d{{1,3}})\b"),
+        re.compile(rf"(?<=_)({in_names})(\d{{1,3}})(?=_|\b)"),
+    )
+
+
+def tags(text: str, kinds: tuple[str, ...] = TOTEM) -> set[str]:
     """Every tag that ``text`` names, alone or within a range."""
-    found = {letter + number for letter, number in _ONE.findall(text)}
-    for letter, low, high in _RANGE.findall(text):
-        found |= {f"{letter}{number}" for number in range(int(low), int(high) + 1)}
+    ranges, one, _ = _patterns(kinds)
+    found = {kind + number for kind, number in one.findall(text)}
+    for kind, low, high in ranges.findall(text):
+        found |= {f"{kind}{number}" for number in range(int(low), int(high) + 1)}
     return found
 
 
-def single_tags(text: str) -> set[str]:
+def single_tags(text: str, kinds: tuple[str, ...] = TOTEM) -> set[str]:
     """Every tag that ``text`` names alone."""
-    return {letter + number for letter, number in _ONE.findall(_RANGE.sub("", text))}
+    ranges, one, _ = _patterns(kinds)
+    return {kind + number for kind, number in one.findall(ranges.sub("", text))}
 
 
-def test_tags(text: str) -> set[str]:
+def test_tags(text: str, kinds: tuple[str, ...] = TOTEM) -> set[str]:
     """As ``tags``; in tests a name such as ``test_r12_resends`` counts too."""
-    return tags(text) | {f"{letter.upper()}{number}" for letter, number in _TEST_NAME.findall(text)}
+    named = _patterns(kinds)[2].findall(text)
+    written = {kind.lower().replace("-", "_"): kind for kind in kinds}
+    return tags(text, kinds) | {f"{written[kind]}{number}" for kind, number in named}
 
 
 def number(tag: str) -> tuple[str, int]:
     """Sorts tags as people count."""
-    return tag[0], int(tag[1:])
+    kind = tag.rstrip("0123456789")
+    return kind, int(tag[len(kind) :])
 
 
 class Place(NamedTuple):
@@ -74,7 +92,9 @@ def scopes(tree: ast.Module) -> Iterator[Place]:
     yield from walk(tree, "")
 
 
-def places(path: Path, read: Callable[[str], set[str]]) -> dict[str, list[Place]]:
+def places(
+    path: Path, read: Callable[[str, tuple[str, ...]], set[str]], kinds: tuple[str, ...]
+) -> dict[str, list[Place]]:
     """Tag to the innermost places of a Python file that name it, its docstring left out."""
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
@@ -85,17 +105,17 @@ def places(path: Path, read: Callable[[str], set[str]]) -> dict[str, list[Place]
         if at <= docstring:
             continue
         inner = [place for place in all_scopes if place.first <= at <= place.last][-1]
-        for tag in read(line):
+        for tag in read(line, kinds):
             if inner not in found[tag]:
                 found[tag].append(inner)
     return found
 
 
-def handlers(*files: Path) -> dict[str, list[str]]:
+def handlers(*files: Path, kinds: tuple[str, ...] = TOTEM) -> dict[str, list[str]]:
     """Tag to ``module:function``; to a class, or a module's table, only if no function has it."""
     found: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     for path in files:
-        for tag, named in places(path, single_tags).items():
+        for tag, named in places(path, single_tags, kinds).items():
             found[tag] += [
                 (f"{path.stem}:{place.name}" if place.name else path.stem, place.function)
                 for place in named
@@ -106,19 +126,23 @@ def handlers(*files: Path) -> dict[str, list[str]]:
     }
 
 
-def tests(*folders: Path) -> dict[str, list[str]]:
-    """Tag to the tests (``file:function``) that name it and the text scenarios that begin so."""
+def tests(*where: Path, kinds: tuple[str, ...] = TOTEM) -> dict[str, list[str]]:
+    """Tag to the tests (``file:function``) that name it and the text scenarios that begin so.
+
+    ``where`` are files, or folders with all their files.
+    """
     found: dict[str, list[str]] = defaultdict(list)
-    for folder in folders:
-        for path in sorted(folder.rglob("test_*.py")):
-            name = path.relative_to(folder.parent).as_posix()
-            for tag, named in places(path, test_tags).items():
-                shown = [place.name for place in named if place.name.startswith("test_")]
+    for place in where:
+        top = ROOT / "tests" if place.is_relative_to(ROOT / "tests") else place.parent
+        for path in sorted(place.rglob("test_*.py")) if place.is_dir() else [place]:
+            name = path.relative_to(top).as_posix()
+            for tag, named in places(path, test_tags, kinds).items():
+                shown = [scope.name for scope in named if scope.name.startswith("test_")]
                 if shown:
                     found[tag] += [f"{name}:{test}" for test in shown]
-        for path in sorted(folder.rglob("*.txt")):
-            name = path.relative_to(folder.parent).as_posix()
-            for tag in tags(header(path)):
+        for path in sorted(place.rglob("*.txt")):
+            name = path.relative_to(top).as_posix()
+            for tag in tags(header(path), kinds):
                 found[tag].append(name)
     return found
 
