@@ -29,13 +29,14 @@ class Causal(Lamport):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._waiting: dict[NodeId, deque[tuple[int, Clock]]] = {}  # by number of the last message
+        # The numbers of a submission's first and last message, and its past.
+        self._waiting: dict[NodeId, deque[tuple[int, int, Clock]]] = {}
 
     def on_submit(self, event: Submit) -> None:
         """Keep the submitter's past until the messages get their place."""
         last = event.first + len(event.sizes) - 1
         queue = self._waiting.setdefault(event.node, deque())
-        queue.append((last, self.clock(event.node)))
+        queue.append((event.first, last, self.clock(event.node)))
 
     def on_originated(self, event: Originated) -> None:
         """The messages have their place."""
@@ -49,15 +50,18 @@ class Causal(Lamport):
         super().on_delivered(event)
 
     def _mark(self, sender: NodeId, event: Originated | Delivered) -> None:
-        """The frame depends on what its last message depends on."""
+        """The frame depends on what its last message depends on.
+
+        A message may be numbered again, in another ring; its past has been let go by then.
+        """
         frame = self.history.frame
         if frame.incarnation != self.history.known(sender).incarnation:
             return
         last = event.first + len(event.digests) - 1
         queue = self._waiting.get(sender)
-        while queue and queue[0][0] < last:
+        while queue and queue[0][1] < last:
             queue.popleft()
-        clock = queue[0][1] if queue else {}
+        clock = queue[0][2] if queue and queue[0][0] <= last else {}
         base = frame.incarnation * INCARNATION
         frame.marks[self.tag] = (base + event.first, base + last, clock)
 
