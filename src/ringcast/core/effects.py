@@ -95,6 +95,14 @@ class InstallView(msgspec.Struct, frozen=True, gc=False):
     conf_id: ViewId | None
 
 
+class Uncertain(msgspec.Struct, frozen=True, gc=False):
+    """Our messages ``first .. first + count - 1`` will not be sent again, and whether anybody
+    delivers or has delivered them cannot be known here. The application is told."""
+
+    first: int
+    count: int
+
+
 class Stop(msgspec.Struct, frozen=True, gc=False):
     """Program-controlled crash: this processor must not go on, and says why."""
 
@@ -130,6 +138,7 @@ Effect: TypeAlias = (
     | Originate
     | Deliver
     | InstallView
+    | Uncertain
     | Stop
     | Note
     | Up

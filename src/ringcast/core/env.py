@@ -21,6 +21,7 @@ from ringcast.core.effects import (
     Send,
     SetTimer,
     Stop,
+    Uncertain,
     Up,
 )
 from ringcast.core.ids import NodeId, ViewId
@@ -75,6 +76,10 @@ class Env:
     def install_view(self, change: InstallView) -> None:
         """Tell the application about a configuration."""
         self.effects.append(change)
+
+    def uncertain(self, first: int, count: int) -> None:
+        """Tell the application that some of its messages may or may not be delivered."""
+        self.effects.append(Uncertain(first, count))
 
     def stop(self, reason: str) -> None:
         """End this processor."""

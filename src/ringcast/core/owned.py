@@ -27,6 +27,7 @@ from ringcast.core.effects import (
     Send,
     SetTimer,
     Stop,
+    Uncertain,
     Up,
 )
 from ringcast.core.env import Env
@@ -35,7 +36,7 @@ from ringcast.core.machine import Machine
 
 M = TypeVar("M", bound=Machine)
 
-Heard = Up | Deliver | InstallView | Originate | Stop
+Heard = Up | Deliver | InstallView | Originate | Uncertain | Stop
 """What a part has for its owner."""
 
 FOR_THE_WORLD = (Send, Broadcast, SetTimer, CancelTimer, Persist, Note)

@@ -27,6 +27,8 @@ from ringcast.core.effects import (
     Send,
     SetTimer,
     Stop,
+    Uncertain,
+    Up,
 )
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId
@@ -100,6 +102,8 @@ class SimNode:
             InstallView: self._install_view,
             Stop: self._stop,
             Note: self._note,
+            Uncertain: self._ignore,
+            Up: self._ignore,
         }
 
     # What the world does to a processor. Each says whether it had an effect.
@@ -404,6 +408,9 @@ class SimNode:
             self._break(effect.reason)
         else:
             self.crash(effect.reason)
+
+    def _ignore(self, effect: Uncertain | Up) -> None:
+        """There is neither an application here nor an owner of the machine."""
 
     def _note(self, effect: Note) -> None:
         if self._recorder.observers:
