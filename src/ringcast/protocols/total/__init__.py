@@ -1,0 +1,68 @@
+"""TOTAL: total order from a fixed sequencer, over view membership with a flush.
+
+A member sends its message to the sequencer, the first member of the view, which numbers it and
+broadcasts it; all hand messages up by number. Below lie view membership and flush
+(``blocks.membership``, ``blocks.flush``), which this machine owns.
+
+Source    Design note of the TOTAL protocol layer for JavaGroups; cited by its headings.
+Model     Crash and restart with stable storage, loss, duplication and reordering of frames,
+          partition and remerge; no malice.
+Rules     TL-1 to TL-31, contract G-1 to G-9, flush FL-1 to FL-6, resolutions A1 to A20:
+          docs/rules-total.md lists rule, handler and test.
+Modes     profiles ``agreed``, ``uniform`` and ``prefix``: config.Mode.
+Levels    a message may be ``safe`` in every mode with a flush: it is then delivered when every
+          member of the view is known to have it. In uniform mode every message is.
+Files     member.py and sequencer.py work in a view, repair.py gets what was lost, change.py leads
+          from one view to the next, delivery.py hands messages up.
+Beyond    what docs/errata.md explains, tagged ``ext`` where it acts.
+"""
+
+from ringcast.core.registry import Sheet, register
+from ringcast.protocols.total.config import PROFILES, Config, Mode, progress_bound_us
+from ringcast.protocols.total.machine import MESSAGES, Total
+
+PREFIX = (
+    *(f"M{i}" for i in (1, 2, 3, 4, 5, 6, 8)),
+    "D1",
+    "D2",
+    "D4",
+    "D5",
+    "D9",
+    "D12",
+    "D12-graph",
+    "D13",
+    "integrity",
+    "total-order",
+    "fifo",
+    "causal",
+    "one-sequencer",
+)
+"""What every mode promises (Q1 to Q4, Q8 to Q10)."""
+
+FLUSHED = ("M7", "D6", "D10", "D11")
+"""What the flush adds (Q5, Q6); in uniform mode every message is a safe one, as D10 and D11 see
+them. M7 is among it, since a change tells the last number delivered before it."""
+
+
+def claims(config: Config) -> tuple[str, ...]:
+    """A member of a part that may not deliver keeps its messages back, so validity is conditional
+    on there being no quorum to reach (Q7)."""
+    if config.mode is Mode.PREFIX:
+        return PREFIX
+    return (*PREFIX, *FLUSHED, *(() if config.quorum else ("validity",)))
+
+
+SHEET = register(
+    Sheet(
+        name="total",
+        source="JavaGroups, design note of the TOTAL layer",
+        config=Config,
+        make=Total,
+        claims=claims,
+        profiles=PROFILES,
+        messages=MESSAGES,
+        progress_bound_us=progress_bound_us,
+    )
+)
+
+__all__ = ["SHEET", "Config", "Mode", "Total"]

@@ -1,0 +1,268 @@
+"""The variables of one processor, under the dossier's names (2.3).
+
+What belongs to a view lives in objects that end with it: ``Numbers``, what this member received,
+and ``Office``, what only the sequencer knows.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from enum import StrEnum
+
+import msgspec
+
+from ringcast.blocks.flush import Cut, Flush
+from ringcast.blocks.membership import Membership
+from ringcast.blocks.packing import Assembler, Contents, Outbox
+from ringcast.core.env import Env
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.inputs import Message, Received
+from ringcast.core.machine import Machine
+from ringcast.core.owned import Heard, Owned
+from ringcast.protocols.total.config import Config, Mode
+from ringcast.protocols.total.messages import Bcast, Request
+
+
+class Phase(StrEnum):
+    """Whether messages flow."""
+
+    JOINING = "Joining"
+    """Alone since the start, and looking for others: what is submitted waits."""
+    ACTIVE = "Active"
+    BLOCKED = "Blocked"
+    """A flush is ending the view (FL-1)."""
+
+
+class Timer(StrEnum):
+    """Timers of TOTAL itself; the group below has its own."""
+
+    JOIN = "total join"
+    NEW_VIEW = "total new view"
+    STATUS = "total status"
+    ACK = "total ack"
+    RESEND = "total resend"
+    REQUEST = "total request"
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """A request of ours that is not delivered: its number r and what it carries."""
+
+    request: int
+    level: Level
+    contents: Contents
+
+
+class Missing(msgspec.Struct, gc=False):
+    """A number asked for: when to ask again, how long that is, and when it was asked first."""
+
+    due_us: int
+    interval_us: int
+    asked_us: int
+
+
+class Numbers:
+    """The numbered messages of one view, as this member has them."""
+
+    __slots__ = (
+        "acked",
+        "assembler",
+        "delivered",
+        "first",
+        "got",
+        "released",
+        "stable",
+        "store",
+        "top",
+    )
+
+    def __init__(self, max_message: int) -> None:
+        self.first = 0  # 0: not known yet (TL-6)
+        self.store: dict[int, Bcast] = {}  # received, and not yet both delivered and stable
+        self.got = 0  # everything up to here was received
+        self.delivered = 0
+        self.stable = 0  # known to be held by every member of the view
+        self.released = 0  # everything up to here has left the store
+        self.acked = 0  # last CUM_SEQ_ACK sent
+        self.top = 0  # largest number known to exist
+        self.assembler = Assembler(max_message)
+
+    def learn(self, first: int) -> None:
+        """TL-7: the numbers begin here; lower ones are none of this view's."""
+        self.first = first
+        self.got = self.delivered = self.stable = self.released = self.acked = first - 1
+        self.top = max(self.top, first - 1)
+        for seq in [seq for seq in self.store if seq < first]:
+            del self.store[seq]
+        self._advance()
+
+    def put(self, bcast: Bcast, room: int) -> bool:
+        """TL-11, TL-24: keep a number unless it is here already or too far ahead."""
+        seq, store = bcast.seq, self.store
+        if seq > self.top:
+            self.top = seq
+        if seq <= self.got or seq in store:
+            return False
+        if seq > self.got + room if self.first else len(store) >= room:
+            return False
+        store[seq] = bcast
+        if seq == self.got + 1 and self.first:
+            self._advance()
+        return True
+
+    def _advance(self) -> None:
+        """TL-25: ``got`` is the largest number below which there is no hole."""
+        got, store = self.got, self.store
+        while got + 1 in store:
+            got += 1
+        self.got = got
+
+    def missing(self, limit: int) -> list[int]:
+        """TL-17: the lowest numbers that exist and are not here."""
+        found: list[int] = []
+        store = self.store
+        for seq in range(self.got + 1, self.top + 1):
+            if seq not in store:
+                found.append(seq)
+                if len(found) >= limit:
+                    break
+        return found
+
+    def release(self) -> None:
+        """TL-27: what is delivered here and held by all is needed by nobody any more."""
+        upto = min(self.stable, self.delivered)
+        for seq in range(self.released + 1, upto + 1):
+            del self.store[seq]
+        self.released = max(self.released, upto)
+
+
+class Office:
+    """What the sequencer of a view knows. The numbers given out are in its ``Numbers``."""
+
+    __slots__ = (
+        "acked",
+        "announced",
+        "answered",
+        "assembler",
+        "early",
+        "expected",
+        "interval_us",
+        "next_assign",
+        "status_on",
+        "unaware",
+        "waiting",
+    )
+
+    def __init__(self, first: int, others: tuple[NodeId, ...], config: Config) -> None:
+        self.next_assign = first
+        self.acked = dict.fromkeys(others, first - 1)
+        self.unaware = set(others)  # whose NEW_VIEW_ACK is missing (TL-9)
+        self.expected: dict[NodeId, int] = {}  # by origin, the request to be numbered next (TL-14)
+        self.early: dict[NodeId, dict[int, Request]] = {}  # requests before their turn
+        self.waiting: deque[tuple[NodeId, Request]] = deque()  # in turn, for room (TL-28)
+        self.announced = first - 1  # the last ``stable`` that was told
+        self.answered: dict[int, tuple[NodeId, int]] = {}  # who asked for a number, and when
+        self.assembler = Assembler(config.max_message)  # of messages as they get their places
+        self.interval_us = config.status_us  # until NEW_VIEW is repeated
+        self.status_on = False
+
+
+class Processor(Machine):
+    """The state that the phases share. What a phase may do with it is in other files."""
+
+    def __init__(self, me: NodeId, config: Config) -> None:
+        super().__init__()
+        self.me = me
+        self.config = config
+        self.boot = 0
+        self.phase: Phase = Phase.JOINING
+
+        self.below: Owned[Flush] | Owned[Membership]
+        if config.mode is Mode.PREFIX:
+            group = Membership(me, config.group)
+            self.below = Owned(group, self.hear)
+            self.group = group
+        else:
+            flush = Flush(me, config.group)
+            self.below = Owned(flush, self.hear)
+            self.group = flush.membership
+        self.heard_us = self.group.detector.machine.heard
+
+        self.view = ViewId(0, me)
+        self.members: tuple[NodeId, ...] = (me,)  # in order of rank: the sequencer first (TL-3)
+        self.proposed: ViewId | None = None  # frames of this view are early, not foreign (TL-T25)
+        self.early: list[Received] = []
+        self.transitional: ViewId | None = None
+
+        self.numbers = Numbers(config.max_message)
+        self.office: Office | None = None  # if I am the sequencer
+        self.cut: Cut | None = None
+        self.highest = 0  # largest number seen in any view (TL-4)
+
+        self.outbox = Outbox(
+            config.max_queue, config.min_queue, config.max_queue_bytes, config.packing
+        )
+        self.pending: deque[Asked] = deque()  # requests that are not delivered, in r order
+        self.kept = 0  # of these, delivered parts of a message that is not whole yet
+        self.requests = 0  # r given out so far
+        self.carried = 0  # last request that came from an earlier view; 0: settled
+        self.request_interval_us = config.request_us
+        self.progress_us = 0  # when a request of ours was last delivered
+        self.request_on = False
+
+        self.ack_on = False
+        self.asked: dict[int, Missing] = {}
+        self.trip_us = 0  # smoothed time from RESEND to the number (TL-21)
+        self.resend_on = False
+
+    @abstractmethod
+    def hear(self, env: Env, heard: Heard) -> None:
+        """The group below has something to say."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether a submission will be accepted."""
+        return self.outbox.ready
+
+    @property
+    def sequencer(self) -> NodeId:
+        """TL-3: the first listed member, known to all without a word."""
+        return self.members[0]
+
+    @property
+    def primary(self) -> bool:
+        """G-5: whether this view may deliver."""
+        return len(self.members) >= self.config.quorum
+
+    def post(self, env: Env, to: NodeId, payload: Message) -> None:
+        """Send something through the channel of the group below."""
+        self.below.call(env, self.below.machine.post, to, payload)
+
+    def change_phase(self, env: Env, phase: Phase, rule: str, cause: str) -> None:
+        """The one place where the phase changes, and says why."""
+        if phase is not self.phase:
+            env.note(rule, "phase", f"{self.phase} -> {phase} ({cause})")
+            self.phase = phase
+
+    def snapshot(self) -> dict[str, object]:
+        """What a person would ask for."""
+        numbers, office = self.numbers, self.office
+        return {
+            "phase": self.phase.value,
+            "view": str(self.view),
+            "members": self.members,
+            "sequencer": self.sequencer,
+            "first": numbers.first,
+            "next": numbers.got + 1,
+            "delivered": numbers.delivered,
+            "stable": numbers.stable,
+            "stored": len(numbers.store),
+            "queue": tuple(sorted(seq for seq in numbers.store if seq > numbers.got)),
+            "pending": len(self.pending),
+            "queued": len(self.outbox),
+            "early": len(self.early),
+            "assigned": office.next_assign - 1 if office else 0,
+            "waiting": len(office.waiting) if office else 0,
+            "settled": not self.carried,
+            "group": self.group.snapshot(),
+        }
