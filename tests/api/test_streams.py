@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from journals import bodies, caught_up, opened, with_journals
 from loopback import collect, eventually, joined, messages, ring, run
-from test_journal import bodies, caught_up, opened, with_journals
 
 from ringcast.api.envelope import Known, Once
 from ringcast.api.events import Message

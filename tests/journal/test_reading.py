@@ -6,50 +6,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from histories import HISTORY, PLACES, SMALL, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringcast.core.ids import Level, ViewId
-from ringcast.journal import layout
-from ringcast.journal.layout import START, Entry, JournalError, Place, view_entry
+from ringcast.journal.layout import START, JournalError, Place
 from ringcast.journal.log import Journal, Limits, commit
 from ringcast.journal.reading import Range, Shelf, Shelves, whole
-
-SMALL = Limits(segment_bytes=2000)
-
-
-def history() -> list[Entry]:
-    """A ring, then two components beside each other, then one ring again."""
-    found = []
-    for ring, members, count in (
-        (ViewId(8, 1), (1, 2, 3), 12),
-        (ViewId(12, 1), (1,), 4),
-        (ViewId(12, 2), (2, 3), 6),
-        (ViewId(16, 1), (1, 2, 3), 8),
-    ):
-        found.append(view_entry(ring, members, False, START, 0))
-        for seq in range(1, count + 1):
-            place = Place(ring.seq, ring.rep, seq, 0)
-            bodies = tuple(b"%d/%d" % (seq, part) for part in range(1 + seq % 3))
-            found.append(Entry(place, ring, layout.MESSAGE, 2, Level.AGREED, "g", (), bodies, seq))
-    return found
-
-
-HISTORY = history()
-PLACES = [each.first._replace(index=i) for each in HISTORY for i in range(len(each.bodies))]
-
-
-def write(folder: Path, entries: list[Entry], cuts: list[int]) -> None:
-    journal = Journal(folder, SMALL)
-    batch: list[Entry] = []
-    for at, each in enumerate(entries):
-        batch.append(each)
-        if at in cuts:
-            journal.append(batch)
-            batch = []
-    if batch:
-        journal.append(batch)
-    journal.close()
 
 
 def places(batches: object) -> list[Place]:

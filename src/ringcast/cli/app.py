@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import ringcast
-from ringcast.cli import bench, cluster, demo, keygen, node, reproduce, sim, sweep
+from ringcast.cli import bench, cluster, demo, journal, keygen, node, reproduce, sim, sweep
 from ringcast.cli.options import UNKNOWN
 
 
@@ -71,6 +71,7 @@ app.command("node")(node.command)
 app.command("keygen")(keygen.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(journal.app, name="journal")
 
 
 @app.command("version")

@@ -91,7 +91,7 @@ def schema() -> Any:
     ring = pa.struct([fixed("seq", long), fixed("rep", long)])
     place = [fixed("ring_seq", long), fixed("ring_rep", long)]
     place += [fixed("seq", long), fixed("index", whole)]
-    source = [fixed("stream", pa.string()), fixed("batch", long), fixed("row", long)]
+    source = [pa.field("stream", pa.string()), pa.field("batch", long), pa.field("row", long)]
     return pa.schema(
         [
             fixed("position", pa.struct(place)),
@@ -196,7 +196,7 @@ def link(before: bytes, records: Any) -> bytes:
     count = records.num_rows
     if not count:
         return before
-    values = _record_values(records)
+    values = record_values(records)
     lanes = []
     for lane, factor in zip(np.frombuffer(before, np.uint64), FACTORS, strict=True):
         powers = np.full(count + 1, factor, np.uint64)
@@ -212,7 +212,7 @@ NO_CHAIN = bytes(8 * len(FACTORS))
 """The chain before the first record."""
 
 
-def _record_values(records: Any) -> Any:
+def record_values(records: Any) -> Any:
     """One number for each record, out of everything in it but its time."""
     import numpy as np
 
@@ -229,9 +229,10 @@ def _record_values(records: Any) -> Any:
             codes = np.asarray(known, np.uint64)[coded.indices.to_numpy()]
             found = (found ^ codes) * prime
         members = records.column("members")
-        if len(members.values):
-            listed = [crc32(repr(each).encode()) for each in members.to_pylist()]
-            found = (found ^ np.asarray(listed, np.uint64)) * prime
+        listed = np.full(records.num_rows, 0, np.uint64)
+        for at in np.flatnonzero(members.value_lengths().to_numpy()):
+            listed[at] = crc32(repr(members[int(at)].as_py()).encode())
+        found = (found ^ listed) * prime
         bodies = records.column("body")
         offsets = np.frombuffer(bodies.buffers()[1], np.int32)
         offsets = offsets[bodies.offset : bodies.offset + len(bodies) + 1]

@@ -1,0 +1,220 @@
+"""``ringcast journal``: look at a node's ordered log, check it, and take it elsewhere."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.markup import escape
+
+from ringcast.cli.options import OK, VIOLATED, fail
+from ringcast.cli.output import as_json, say
+from ringcast.journal.check import Report, compare, examine, identical
+from ringcast.journal.export import export
+from ringcast.journal.layout import START, JournalError, Place
+from ringcast.journal.log import read_trimmed, readers, segment_names
+from ringcast.journal.reading import Range, Shelf, Shelves
+from ringcast.pipeline.progress import Bar
+
+app = typer.Typer(help="Look at a node's ordered log, check it, and take it elsewhere.")
+
+Folder = Annotated[Path, typer.Argument(help="The journal's folder.")]
+Folders = Annotated[list[Path], typer.Argument(help="One journal, or several of one group.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+PLACE = re.compile(r"\(?(\d+),(\d+)\)?:(\d+)(?:\.(\d+))?$")
+LONGEST_SHOWN = 120
+LOOK_S = 0.5
+"""How often ``--follow`` looks for more."""
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """What is wrong with a journal is one line."""
+    try:
+        yield
+    except JournalError as error:
+        fail(str(error))
+
+
+def place(text: str, option: str) -> Place:
+    """A position as ``(8,1):23.0``, or without the brackets or the index."""
+    found = PLACE.match(text)
+    if not found:
+        fail(f"{option} {text!r} is no position; they look like (8,1):23.0")
+    ring_seq, ring_rep, seq, index = (int(part or 0) for part in found.groups())
+    return Place(ring_seq, ring_rep, seq, index)
+
+
+@app.command("ls")
+def ls(folder: Folder, json: Json = False) -> None:
+    """What a journal holds: segments, positions, readers."""
+    with plain_errors():
+        shelf = Shelf(folder)
+        trimmed = read_trimmed(folder)
+        known = readers(folder)
+    files: dict[Path, list[Any]] = {}
+    for path, head in shelf.heads:
+        files.setdefault(path, []).append(head)
+    pending = (folder / "pending").is_dir()
+    segments = [
+        {
+            "file": path.name,
+            "records": sum(head.rows for head in heads),
+            "bytes": heads[-1].end,
+            "first": str(heads[0].first),
+            "last": str(heads[-1].last),
+            "sealed": path.with_suffix(".index").exists(),
+        }
+        for path, heads in files.items()
+    ]
+    found = {
+        "folder": str(folder),
+        "records": sum(head.rows for _, head in shelf.heads),
+        "first": str(shelf.first) if shelf.first else None,
+        "last": str(shelf.last) if shelf.first else None,
+        "trimmed": {"upto": str(trimmed.place), "records": trimmed.number},
+        "readers": {name: str(at) for name, at in known.items()},
+        "catching_up": pending,
+        "segments": segments,
+    }
+    if json:
+        as_json(found)
+        return
+    for each in segments:
+        state = "" if each["sealed"] else "  being written"
+        say(
+            f"{each['file']}  {each['records']:>10,} records  {each['bytes']:>14,} B  "
+            f"{each['first']} .. {each['last']}{state}"
+        )
+    say(f"{found['records']:,} records in {len(segments)} segments")
+    if trimmed.number:
+        say(f"trimmed: {trimmed.number:,} records, up to {trimmed.place}")
+    for name, at in known.items():
+        say(f"reader {escape(name)} has committed {at}")
+    if pending:
+        say("the node was away and catches up, or ended before it had: more waits in pending")
+
+
+@app.command("cat")
+def cat(
+    folders: Folders,
+    group: Annotated[str | None, typer.Option(help="Only this group's messages.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="From this position on.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Up to this position.")] = None,
+    views: Annotated[bool, typer.Option(help="Show configurations too.")] = True,
+    follow: Annotated[bool, typer.Option(help="Go on as the journal grows.")] = False,
+    json: Json = False,
+) -> None:
+    """Print records in their order; several journals are merged."""
+    last = place(end, "--to") if end else None
+    with plain_errors():
+        shelves = Shelves(folders)
+        after = place(start, "--from") if start else shelves.trimmed
+        if start:
+            after = after._replace(index=after.index - 1)
+            shelves.check(max(after, START))
+        while True:
+            upto = min(shelves.last, last) if last else shelves.last
+            for batch in shelves.batches(Range(after, upto)):
+                for row in batch.to_pylist():
+                    if row["kind"] == "message":
+                        if group is None or row["group"] == group:
+                            show(row, json)
+                    elif views:
+                        show(row, json)
+            after = max(after, upto)
+            if not follow or (last and after >= last):
+                return
+            time.sleep(LOOK_S)
+            shelves.refresh()
+
+
+def show(row: dict[str, Any], json: bool) -> None:
+    """One record on a line."""
+    at = str(Place(**row["position"]))
+    moment = row["time"].astimezone(UTC)
+    if json:
+        raw = row["body"]
+        body = {"text": raw.decode()} if is_text(raw) else {"hex": raw.hex()}
+        line = {**row, "position": at, "time": moment.isoformat(), "body": body}
+        typer.echo(msgspec.json.encode(line).decode())
+        return
+    when = moment.strftime("%H:%M:%S.%f")
+    if row["kind"] == "message":
+        safe = " safe" if row["level"] == "safe" else ""
+        text = f"{row['group']} from {row['sender']}{safe}: {printable(row['body'])}"
+    else:
+        members = " ".join(map(str, row["members"]))
+        text = f"{row['kind']} ({row['view']['seq']},{row['view']['rep']}): {members}"
+    typer.echo(f"{at:<16} {when} {text}")
+
+
+def is_text(body: bytes) -> bool:
+    """Whether people can read it."""
+    try:
+        return body.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
+def printable(body: bytes) -> str:
+    """A body on a line; what is not text as in Python, what is long cut."""
+    text = body[: LONGEST_SHOWN + 1]
+    shown = text.decode() if is_text(text) else repr(text)[2:-1]
+    return shown if len(body) <= LONGEST_SHOWN else f"{shown} … {len(body)} bytes"
+
+
+@app.command("check")
+def check(folders: Folders, json: Json = False) -> None:
+    """Verify checksums, positions and the chain; of several journals, that they agree."""
+    reports: list[Report] = []
+    with plain_errors():
+        segments = sum(max(1, len(segment_names(folder))) for folder in folders)
+        with Bar("segments", segments, quiet=json) as bar:
+            for folder in folders:
+                reports.append(Report(str(folder)))
+                for reports[-1] in examine(folder):
+                    bar.show(bar.done + 1)
+        sound = not any(report.findings for report in reports)
+        differences = list(compare(folders)) if sound and len(folders) > 1 else []
+        alike = identical(folders) if sound and len(folders) > 1 else None
+    findings = [each for report in reports for each in report.findings] + differences
+    if json:
+        as_json({"sound": not findings, "identical": alike, "journals": reports,
+                 "differences": differences})  # fmt: skip
+        raise typer.Exit(VIOLATED if findings else OK)
+    for report in reports:
+        torn = f", {report.torn_bytes} bytes unfinished at its end" if report.torn_bytes else ""
+        say(
+            f"{escape(report.folder)}: {report.records:,} records in {report.segments} segments, "
+            f"{report.bytes:,} B{torn}"
+        )
+    for each in findings:
+        say(f"[bold red]{escape(each.file)}[/] at {each.place}: {escape(each.what)}")
+    if not findings:
+        say("sound" if alike is None else "sound, and identical" if alike else "sound, and where "
+            "they overlap the same")  # fmt: skip
+    raise typer.Exit(VIOLATED if findings else OK)
+
+
+@app.command("export")
+def export_command(
+    folders: Folders,
+    out: Annotated[Path, typer.Option(help="A folder that does not exist yet.")],
+    json: Json = False,
+) -> None:
+    """Write all records as Parquet; several journals are merged."""
+    with plain_errors():
+        written = export(folders, out)
+    if json:
+        as_json({"out": str(out), "records": written, "at": datetime.now(UTC).isoformat()})
+    else:
+        say(f"{written:,} records in {escape(str(out))}")

@@ -1,0 +1,145 @@
+"""Is a journal what was written? Every checksum, every place, the chain, and the replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ringcast.journal.layout import START, JournalError, Place, link, record_values
+from ringcast.journal.log import read_trimmed, segment_names
+from ringcast.journal.reading import Range, Shelf
+from ringcast.journal.segment import Head, SegmentFile, read_index
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that is wrong: in which file, at which place, and what."""
+
+    file: str
+    place: str
+    what: str
+
+
+class Report(msgspec.Struct):
+    """One journal, looked at from end to end."""
+
+    folder: str
+    segments: int = 0
+    records: int = 0
+    bytes: int = 0
+    first: str = ""
+    last: str = ""
+    torn_bytes: int = 0
+    """What a node that was killed left unfinished; it is cut when the node starts again."""
+    findings: list[Finding] = []
+
+
+def examine(folder: Path) -> Iterator[Report]:
+    """Look at a journal segment by segment; the same report again after each, at last whole."""
+    report = Report(str(folder))
+    trimmed = read_trimmed(folder)
+    number, chain, last = trimmed.number, trimmed.chain, trimmed.place
+    names = segment_names(folder)
+    for path in names:
+        file = SegmentFile(path)
+        report.segments += 1
+        report.bytes += file.size
+        heads = list(file.heads())
+        _compare_index(report, path, heads)
+        end = heads[-1].end if heads else 0
+        if end < file.size:
+            if path == names[-1] and not file.sound_after(end):
+                report.torn_bytes = file.size - end
+            else:
+                _add(report, path, last, f"damaged at byte {end}")
+        for head in heads:
+            if head.number != number:
+                _add(report, path, head.first, f"record {head.number} where {number} comes next")
+            number = head.after
+            if not file.sound(head):
+                _add(report, path, head.first, "the checksum does not match")
+                chain, last = head.chain, head.last
+                continue
+            records = file.read(head, check=False)
+            for place in disorder(records, last):
+                _add(report, path, place, f"does not come after {last}")
+            if link(chain, records) != head.chain:
+                _add(report, path, head.first, "the chain does not match")
+            report.first = report.first or str(head.first)
+            report.records += head.rows
+            chain, last = head.chain, head.last
+        report.last = str(last) if report.records else ""
+        yield report
+    if not names:
+        yield report
+
+
+def _compare_index(report: Report, path: Path, heads: list[Head]) -> None:
+    index = read_index(path)
+    if index is not None and index != heads:
+        _add(report, path.with_suffix(".index"), START, "does not agree with its segment")
+
+
+def _add(report: Report, path: Path, place: Place, what: str) -> None:
+    report.findings = [*report.findings, Finding(str(path), str(place), what)]
+
+
+def disorder(records: Any, before: Place) -> list[Place]:
+    """The first place in a batch that does not come after the one before it."""
+    import numpy as np
+
+    columns = [each.to_numpy() for each in records.column("position").flatten()]
+    pairs = [
+        (np.concatenate([[old], column[:-1]]), column)
+        for old, column in zip(before, columns, strict=True)
+    ]
+    rising = np.zeros(len(columns[0]), bool)
+    for earlier, later in reversed(pairs):
+        rising = (later > earlier) | ((later == earlier) & rising)
+    wrong = np.flatnonzero(~rising)
+    return [Place(*(int(column[wrong[0]]) for column in columns))] if len(wrong) else []
+
+
+def compare(folders: Sequence[Path]) -> Iterator[Finding]:
+    """Where journals of one group have different records at the same place, the first of each."""
+    first, *others = (Shelf(folder) for folder in folders)
+    for other in others:
+        upto = min(first.last, other.last)
+        for path, head in first.heads:
+            span = Range(head.first._replace(index=head.first.index - 1), min(head.last, upto))
+            difference = _difference(first, other, span)
+            if difference is not None:
+                what = f"the record differs from the one in {other.folder}"
+                yield Finding(str(path), str(difference), what)
+                break
+
+
+def _difference(one: Shelf, other: Shelf, span: Range) -> Place | None:
+    mine, its = (_values(shelf, span) for shelf in (one, other))
+    if mine == its:
+        return None
+    known = dict(its)
+    return next((place for place, value in mine if known.get(place, value) != value), None)
+
+
+def _values(shelf: Shelf, span: Range) -> list[tuple[Place, int]]:
+    """Each record's place, and a number made of all that is in it but the time."""
+    found: list[tuple[Place, int]] = []
+    for batch in shelf.batches(span):
+        columns = [each.to_pylist() for each in batch.column("position").flatten()]
+        places = (Place(*each) for each in zip(*columns, strict=True))
+        found.extend(zip(places, record_values(batch).tolist(), strict=True))
+    return found
+
+
+def identical(folders: Sequence[Path]) -> bool:
+    """Whether journals hold the same records, by the chain at their ends."""
+    ends = set()
+    for folder in folders:
+        heads = [head for _, head in Shelf(folder).heads]
+        if not heads:
+            raise JournalError(f"{folder}: an empty journal is like no other")
+        ends.add((heads[-1].last, heads[-1].chain))
+    return len(ends) == 1

@@ -1,0 +1,46 @@
+"""A journal as Parquet, for whoever has no ringcast."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ringcast.journal.layout import JournalError, schema
+from ringcast.journal.reading import Range, Shelves
+
+FILE_BYTES = 128 * 2**20
+"""About as much goes into one file."""
+
+
+def export(folders: Sequence[Path], out: Path) -> int:
+    """Write everything to ``out``, whole or not at all; how many records."""
+    import pyarrow.parquet as pq
+
+    if out.exists():
+        raise JournalError(f"{out} exists; name a folder that does not")
+    shelves = Shelves(folders)
+    beside = out.with_name(out.name + ".part")
+    shutil.rmtree(beside, ignore_errors=True)
+    written, size = 0, 0
+    writer: Any = None
+    try:
+        beside.mkdir(parents=True)
+        for batch in shelves.batches(Range(shelves.trimmed, shelves.last)):
+            if writer is None:
+                name = beside / f"{written:020}.parquet"
+                writer = pq.ParquetWriter(name, schema(), compression="zstd")
+            writer.write_batch(batch)
+            written, size = written + batch.num_rows, size + batch.nbytes
+            if size >= FILE_BYTES:
+                writer.close()
+                writer, size = None, 0
+        if writer is not None:
+            writer.close()
+        beside.replace(out)
+    except OSError as error:
+        raise JournalError(f"cannot write {out}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return written

@@ -1,0 +1,66 @@
+"""Made-up histories for tests of journals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ringcast.core.ids import Level, ViewId
+from ringcast.journal import layout
+from ringcast.journal.layout import START, Entry, Place, view_entry
+from ringcast.journal.log import Journal, Limits
+
+RING = ViewId(8, 1)
+
+
+def entry(seq: int, *bodies: bytes, index: int = 0, level: Level = Level.AGREED) -> Entry:
+    place = Place(8, 1, seq, index)
+    return Entry(place, RING, layout.MESSAGE, 2, level, "orders", (), bodies, 1_000 + seq)
+
+
+def entries(upto: int) -> list[Entry]:
+    start = view_entry(RING, (1, 2, 3), False, START, 5)
+    return [start, *(entry(seq, b"a%d" % seq, b"b" * seq) for seq in range(1, upto + 1))]
+
+
+SMALL = Limits(segment_bytes=2000)
+"""Several segments for a few records."""
+
+
+def history() -> list[Entry]:
+    """A ring, then two components beside each other, then one ring again."""
+    found = []
+    for ring, members, count in (
+        (ViewId(8, 1), (1, 2, 3), 12),
+        (ViewId(12, 1), (1,), 4),
+        (ViewId(12, 2), (2, 3), 6),
+        (ViewId(16, 1), (1, 2, 3), 8),
+    ):
+        found.append(view_entry(ring, members, False, START, 0))
+        for seq in range(1, count + 1):
+            place = Place(ring.seq, ring.rep, seq, 0)
+            bodies = tuple(b"%d/%d" % (seq, part) for part in range(1 + seq % 3))
+            found.append(Entry(place, ring, layout.MESSAGE, 2, Level.AGREED, "g", (), bodies, seq))
+    return found
+
+
+HISTORY = history()
+PLACES = [each.first._replace(index=i) for each in HISTORY for i in range(len(each.bodies))]
+
+
+def write(folder: Path, entries: list[Entry], cuts: list[int]) -> None:
+    journal = Journal(folder, SMALL)
+    batch: list[Entry] = []
+    for at, each in enumerate(entries):
+        batch.append(each)
+        if at in cuts:
+            journal.append(batch)
+            batch = []
+    if batch:
+        journal.append(batch)
+    journal.close()
+
+
+def damage(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x40
+    path.write_bytes(data)

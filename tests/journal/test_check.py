@@ -1,0 +1,131 @@
+"""Checking and exporting journals: sound ones, each kind of damage, replicas that differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from histories import HISTORY, PLACES, SMALL, damage, entry, write
+from typer.testing import CliRunner
+
+from ringcast.cli.app import app
+from ringcast.journal import layout
+from ringcast.journal.layout import Place
+from ringcast.journal.log import Journal, commit, segment_names
+from ringcast.journal.segment import HEAD_BYTES, SegmentFile, encode
+
+
+def call(*words: object) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["journal", *map(str, words)])
+    return done.exit_code, done.output
+
+
+def report(*folders: Path) -> dict[str, Any]:
+    code, out = call("check", *folders, "--json")
+    found: dict[str, Any] = json.loads(out)
+    assert code == (0 if found["sound"] else 1)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path / "a", HISTORY, list(range(0, 40, 3)))
+    return tmp_path / "a"
+
+
+def test_a_sound_journal(folder: Path) -> None:
+    found = report(folder)
+    assert found["sound"] and found["journals"][0]["records"] == len(PLACES)
+    assert call("check", folder)[1].endswith("sound\n")
+
+
+@pytest.mark.parametrize("at", [0, 30, HEAD_BYTES + 250])
+def test_damage_is_found_and_named(folder: Path, at: int) -> None:
+    path = segment_names(folder)[0]
+    damage(path, at)
+    found = report(folder)
+    assert not found["sound"]
+    assert {each["file"] for each in found["journals"][0]["findings"]} >= {str(path)}
+    assert path.name in call("check", folder)[1]
+
+
+def test_records_out_of_order_or_out_of_the_chain_are_found(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append([entry(1, b"a"), entry(2, b"b")])
+    journal.close()
+    (path,) = segment_names(tmp_path)
+    (head,) = SegmentFile(path).heads()
+    wrong = layout.batch([entry(5, b"x"), entry(4, b"y")])
+    _, frame = encode(wrong, head.after, bytes(16), head.end)
+    with path.open("ab") as file:
+        file.write(frame)
+    whats = [each["what"] for each in report(tmp_path)["journals"][0]["findings"]]
+    assert whats == ["does not come after (8,1):2.0", "the chain does not match"]
+
+
+def test_replicas_are_identical_the_same_or_different(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path / "b", HISTORY, [5])
+    found = report(folder, tmp_path / "b")
+    assert found["sound"] and found["identical"]
+    write(tmp_path / "c", HISTORY[:-3], [5])
+    assert report(folder, tmp_path / "c")["identical"] is False
+    other = HISTORY[9]._replace(sender=3)
+    write(tmp_path / "d", [*HISTORY[:9], other, *HISTORY[10:]], [5])
+    found = report(folder, tmp_path / "d")
+    assert not found["sound"]
+    assert [each["place"] for each in found["differences"]] == [str(other.first)]
+
+
+def test_a_torn_end_is_no_damage(folder: Path) -> None:
+    with segment_names(folder)[-1].open("ab") as file:
+        file.write(b"\0" * 17)
+    assert report(folder)["journals"][0]["torn_bytes"] == 17
+
+
+def test_ls(folder: Path) -> None:
+    commit(folder, "spark", PLACES[4])
+    code, out = call("ls", folder, "--json")
+    found = json.loads(out)
+    assert code == 0 and found["records"] == len(PLACES)
+    assert found["readers"] == {"spark": str(PLACES[4])}
+    assert (found["first"], found["last"]) == (str(PLACES[0]), str(PLACES[-1]))
+    assert f"{len(PLACES)} records" in call("ls", folder)[1]
+
+
+def test_cat(folder: Path, tmp_path: Path) -> None:
+    lines = call("cat", folder)[1].splitlines()
+    assert len(lines) == len(PLACES)
+    assert lines[0].startswith("(8,1):0.0") and lines[0].endswith("view (8,1): 1 2 3")
+    assert lines[1].endswith("g from 2: 1/0")
+    some = call("cat", folder, "--from", "8,1:3", "--to", "(8,1):4.1", "--no-views")[1]
+    assert [line.split()[0] for line in some.splitlines()] == [
+        str(place) for place in PLACES if Place(8, 1, 3, 0) <= place <= Place(8, 1, 4, 1)
+    ]
+    assert call("cat", folder, "--group", "other", "--no-views")[1] == ""
+    first = json.loads(call("cat", folder, "--json")[1].splitlines()[1])
+    assert first["body"] == {"text": "1/0"} and first["position"] == "(8,1):1.0"
+    assert call("cat", folder, "--from", "nowhere")[0] == 2
+    assert "not a journal" in call("cat", tmp_path / "none")[1]
+
+
+def test_binary_and_long_bodies_are_shown_as_people_can_read_them(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, SMALL)
+    journal.append([entry(1, b"\x00\xff", b"x" * 500, "grüße".encode())])
+    journal.close()
+    lines = call("cat", tmp_path)[1].splitlines()
+    assert lines[0].endswith(r"\x00\xff") and lines[1].endswith("x … 500 bytes")
+    assert lines[2].endswith("grüße")
+
+
+def test_export(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path / "b", HISTORY[:10], [])
+    code, out = call("export", folder, tmp_path / "b", "--out", tmp_path / "p")
+    assert code == 0 and f"{len(PLACES)} records" in out
+    rows = pq.read_table(tmp_path / "p").to_pylist()
+    assert [Place(**row["position"]) for row in rows] == PLACES
+    code, out = call("export", folder, "--out", tmp_path / "p")
+    assert code == 2 and "exists" in out
+    assert not list(tmp_path.glob("*.part"))
