@@ -8,8 +8,9 @@ first out; timers are only recorded, and fire when a test says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from random import Random
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -29,6 +30,7 @@ from ringcast.core.effects import (
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.inputs import Input, Message, Received, Started, Submitted, TimerFired
+from ringcast.core.machine import Machine
 from ringcast.protocols.totem_single import Config, TotemSingle
 from ringcast.protocols.totem_single.messages import (
     Entry,
@@ -46,26 +48,27 @@ RING = RingId(8, 1)
 """The first ring of processors that start together."""
 
 E = TypeVar("E")
+M = TypeVar("M", bound=Machine)
 
 
-class Bench:
-    """Processors ``1 .. n`` and the frames between them."""
+class Wires(Generic[M]):
+    """Processors ``1 .. n`` of any protocol and the frames between them."""
 
-    def __init__(self, n: int = 3, config: Config = PAPER, **settings: object) -> None:
-        self.config = msgspec.structs.replace(config, **settings)
+    def __init__(self, n: int, make: Callable[[NodeId], M]) -> None:
         self.ids = tuple(range(1, n + 1))
-        self.machines: dict[NodeId, TotemSingle] = {}
+        self.make = make
+        self.machines: dict[NodeId, M] = {}
         self.envs: dict[NodeId, Env] = {}
         self.boots = dict.fromkeys(self.ids, 0)
         self.stable: dict[NodeId, dict[str, int]] = {node: {} for node in self.ids}
-        self.timers: dict[NodeId, dict[Timer, int]] = {node: {} for node in self.ids}
+        self.timers: dict[NodeId, dict[StrEnum, int]] = {node: {} for node in self.ids}
         self.log: dict[NodeId, list[Effect]] = {node: [] for node in self.ids}
         self.broadcasts: list[tuple[NodeId, Received]] = []
         self.unicasts: list[tuple[NodeId, Received]] = []
         self.cut: set[tuple[NodeId, NodeId]] = set()
         self.now_us = 0
 
-    def __getitem__(self, node: NodeId) -> TotemSingle:
+    def __getitem__(self, node: NodeId) -> M:
         return self.machines[node]
 
     # --- inputs: each returns the effects, which have been carried out ------------------------
@@ -73,7 +76,7 @@ class Bench:
     def start(self, node: NodeId) -> list[Effect]:
         """Start or restart a processor with what it has in stable storage."""
         self.boots[node] += 1
-        self.machines[node] = TotemSingle(node, self.config)
+        self.machines[node] = self.make(node)
         self.envs[node] = Env(node, Random(f"bench/{node}"))
         self.timers[node] = {}
         return self.handle(node, Started(self.boots[node], dict(self.stable[node])))
@@ -87,7 +90,7 @@ class Bench:
         """Let a frame from ``src`` arrive at ``node``, whatever else is on its way."""
         return self.handle(node, Received(src, self.boots.get(src, 1), message))
 
-    def fire(self, node: NodeId, timer: Timer) -> list[Effect]:
+    def fire(self, node: NodeId, timer: StrEnum) -> list[Effect]:
         """Let a timer that is set run out."""
         assert timer in self.timers[node], f"{timer} is not set at {node}"
         del self.timers[node][timer]
@@ -114,9 +117,9 @@ class Bench:
                     others = [o for o in self.ids if o != node and (node, o) not in self.cut]
                     self.broadcasts += [(other, frame) for other in others]
                 case SetTimer(timer, delay_us):
-                    self.timers[node][Timer(timer)] = self.now_us + delay_us
+                    self.timers[node][timer] = self.now_us + delay_us
                 case CancelTimer(timer):
-                    self.timers[node].pop(Timer(timer), None)
+                    self.timers[node].pop(timer, None)
                 case Persist(key, value):
                     self.stable[node][key] = value
         return effects
@@ -147,6 +150,14 @@ class Bench:
         """Everything on its way is lost."""
         self.broadcasts.clear()
         self.unicasts.clear()
+
+
+class Bench(Wires[TotemSingle]):
+    """Processors ``1 .. n`` of Totem and the frames between them."""
+
+    def __init__(self, n: int = 3, config: Config = PAPER, **settings: object) -> None:
+        self.config = msgspec.structs.replace(config, **settings)
+        super().__init__(n, lambda node: TotemSingle(node, self.config))
 
     def visit(self, node: NodeId) -> list[Effect]:
         """Let the regular token travel on until ``node`` has accepted it; the effects there."""
