@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,11 +59,16 @@ def ringcast(*words: str) -> Any:
     return CliRunner().invoke(app, ["reproduce", *words])
 
 
-@pytest.mark.usefixtures("spark")
-def test_every_experiment_comes_out_as_documented(tmp_path: Path) -> None:
-    done = ringcast("--quick", "--json", "--out", str(tmp_path / "new" / "folder"))
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Everything, once."""
+    out = tmp_path_factory.mktemp("out") / "new" / "folder"
+    done = ringcast("--quick", "--json", "--out", str(out))
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_every_experiment_comes_out_as_documented(told: Any) -> None:
     found = {each["name"]: each for each in told["experiments"]}
     assert list(found) == names()
     for name, each in found.items():
@@ -79,6 +86,17 @@ def test_every_experiment_comes_out_as_documented(tmp_path: Path) -> None:
     assert all(0 < max(curve["half"]) < 5 for curve in survivors)
     page = Path(told["report"]).read_text("utf-8")
     assert page.count("<svg") == sum(len(each["plots"]) for each in found.values())
+
+
+def test_through_connect_the_numbers_are_the_same(told: Any, cluster: Any, tmp_path: Path) -> None:
+    words = ["totem-outages", "--quick", "--json", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "ringcast.cli", "reproduce", *words]
+    done = subprocess.run(
+        [*command, *cluster.options["remote"]], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    here = [each for each in told["experiments"] if each["name"] == "totem-outages"]
+    assert json.loads(done.stdout)["experiments"] == here
 
 
 def test_the_answer_is_the_same_however_the_work_is_divided(spark: SparkSession) -> None:
