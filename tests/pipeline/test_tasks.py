@@ -87,3 +87,20 @@ def test_a_worker_that_is_killed_is_replaced(spark: SparkSession, tmp_path: Path
     found = tasks(spark, [1, 2, 3], dies_once, SQUARES)
     assert found["square"].to_pylist() == [1, 4, 9]
     assert sorted(os.listdir(tmp_path)) == ["1", "3"]
+
+
+def test_what_a_worker_has_loaded_is_not_garbage(spark: SparkSession) -> None:
+    """Spark's worker looks for garbage after every task, which must not take longer than a task."""
+
+    def collected(item: int) -> list[dict[str, int]]:
+        import gc
+
+        return [
+            {"pid": os.getpid(), "frozen": gc.get_freeze_count(), "rest": len(gc.get_objects())}
+        ]
+
+    schema = pa.schema([(name, pa.int64()) for name in ("pid", "frozen", "rest")])
+    found = tasks(spark, list(range(8)), collected, schema).to_pylist()
+    assert all(row["frozen"] > 4 * row["rest"] for row in found), found
+    # Once, or the closures of one task after another would be kept.
+    assert len({(row["pid"], row["frozen"]) for row in found}) == len({row["pid"] for row in found})

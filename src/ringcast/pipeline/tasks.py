@@ -6,9 +6,11 @@ passes through Spark as bytes: neither its types nor its rows are the JVM's busi
 
 from __future__ import annotations
 
+import gc
 import pickle
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -64,11 +66,25 @@ def _runner(
     """What Spark calls in each task with the numbers of its items: just one."""
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _freeze_modules()
         for batch in numbers:
             answers = [_answer(at, packed[at], function, schema) for at in batch["id"].to_pylist()]
             yield pa.RecordBatch.from_pylist(answers, schema=ANSWER)
 
     return run
+
+
+@cache
+def _freeze_modules() -> None:
+    """Once in a worker's process: what is loaded by now is there to stay.
+
+    Spark has the worker collect garbage after every task; looking through all of pandas for it
+    would take four times as long as everything else that a task costs.
+    """
+    import pandas  # noqa: F401  (which Spark loads for the answer, after this)
+
+    gc.collect()
+    gc.freeze()
 
 
 def _answer(
