@@ -76,6 +76,15 @@ def test_rows_of_another_shape_are_refused(spark: SparkSession) -> None:
         tasks(spark, [1], wrong, SQUARES)
 
 
+def test_workers_that_are_killed_again_and_again_are_one_clear_error(spark: SparkSession) -> None:
+    def dies(item: int) -> list[dict[str, object]]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return []
+
+    with pytest.raises(PipelineError, match="Spark gave up: .*"):
+        tasks(spark, [1], dies, SQUARES)
+
+
 def test_a_worker_that_is_killed_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
     def dies_once(item: int) -> list[dict[str, object]]:
         mark = tmp_path / f"{item}"

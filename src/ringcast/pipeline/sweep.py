@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.progress import watch
 from ringcast.pipeline.results import Folder, Row, Status, publish, table_of
-from ringcast.pipeline.session import Where, first_line, open_session
+from ringcast.pipeline.session import Where, open_session
 from ringcast.pipeline.simulations import (
     Orders,
     code_digest,
@@ -36,7 +36,7 @@ from ringcast.pipeline.simulations import (
     simulate_all,
 )
 from ringcast.pipeline.study import Point, Study
-from ringcast.pipeline.tasks import TaskFailed, tasks
+from ringcast.pipeline.tasks import tasks
 from ringcast.sim import runfile
 from ringcast.sim.batch import Job
 from ringcast.sim.run import repeat_command
@@ -162,14 +162,8 @@ def run_missing(
     """Simulate ``points``; ``spent`` are combinations and CPU seconds of runs that are there."""
 
     def wave(bundles: Sequence[Sequence[Point]], label: str) -> list[tuple[int, float]]:
-        try:
-            with watch(spark, len(bundles), label, quiet):
-                done = tasks(spark, bundles, partial(simulate_all, orders), SPENT)
-        except (PipelineError, TaskFailed):
-            raise
-        except Exception as error:  # of whichever kind of Spark
-            why = first_line(error)
-            raise PipelineError(f"Spark gave up: {why}; the same command goes on") from error
+        with watch(spark, len(bundles), label, quiet):
+            done = tasks(spark, bundles, partial(simulate_all, orders), SPENT)
         return [(row["combination"], row["cpu_s"]) for row in done.to_pylist()]
 
     trials = trial_points(points, len(spent))

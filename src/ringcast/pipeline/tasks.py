@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.session import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +41,8 @@ def tasks(
 
     A task whose process dies is tried again, so the function must bear to be run twice. An
     exception is not tried again: a :class:`PipelineError` is raised here as it is, anything else
-    as :class:`TaskFailed` with the item, the first one in order of work.
+    as :class:`TaskFailed` with the item, the first one in order of work. A Spark that cannot go
+    on is a :class:`PipelineError` too.
     """
     if not work:
         return schema.empty_table()
@@ -48,7 +50,11 @@ def tasks(
     frame = spark.range(0, number, 1, number).mapInArrow(
         _runner([pickle.dumps(item) for item in work], function, schema), ANSWER_IN_SPARK
     )
-    answers = sorted(frame.toArrow().to_pylist(), key=lambda answer: answer["item"])
+    try:
+        gathered = frame.toArrow()
+    except Exception as error:  # of whichever kind of Spark
+        raise PipelineError(f"Spark gave up: {first_line(error)}") from error
+    answers = sorted(gathered.to_pylist(), key=lambda answer: answer["item"])
     for answer in answers:
         if answer["trace"] is not None:
             failure = TaskFailed(f"{work[answer['item']]}: {answer['error']}")
