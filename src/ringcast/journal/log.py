@@ -157,7 +157,11 @@ class Journal:
         segment = self._segment()
         head, frame = encode(records, self.number, self.chain, segment.bytes)
         if head.first <= self.last:
-            raise JournalError(f"{head.first} does not come after {self.last}")
+            raise JournalError(
+                f"{head.first} does not come after {self.last}: the journal {self.folder} is ahead "
+                "of its node, whose state_dir was lost or is another's; remove the journal to have "
+                "it filled from the other members"
+            )
         assert self._file is not None
         try:
             self._disk.write(self._file, frame)
