@@ -115,7 +115,7 @@ class Group(Wire):
             self.held[int(name[1:])] = set(has)
 
 
-def test_fl3_who_lacks_something_gets_it_and_all_end_with_the_same_number() -> None:
+def test_fl_3_who_lacks_something_gets_it_and_all_end_with_the_same_number() -> None:
     group = Group(3).together()
     group.hold(p2=(1, 2, 3), p3=(1, 3, 4))
     group.crash(1)
@@ -123,7 +123,7 @@ def test_fl3_who_lacks_something_gets_it_and_all_end_with_the_same_number() -> N
     assert group.ends[2][-1] == group.ends[3][-1] == ((2, 3), 4)
 
 
-def test_fl2_what_lies_beyond_a_hole_that_nobody_can_fill_is_lost() -> None:
+def test_fl_2_what_lies_beyond_a_hole_that_nobody_can_fill_is_lost() -> None:
     group = Group(3).together()
     group.hold(p1=(1, 2, 3, 4), p2=(1, 2, 4), p3=(1,))
     group.crash(1)
@@ -131,7 +131,7 @@ def test_fl2_what_lies_beyond_a_hole_that_nobody_can_fill_is_lost() -> None:
     assert group.ends[2][-1] == group.ends[3][-1] == ((2, 3), 2)
 
 
-def test_fl1_nobody_who_goes_on_is_left_unasked() -> None:
+def test_fl_1_nobody_who_goes_on_is_left_unasked() -> None:
     group = Group(3).together()
     before = [len(words(group.said[node], Block)) for node in group.ids]
     group.crash(3)
@@ -140,7 +140,7 @@ def test_fl1_nobody_who_goes_on_is_left_unasked() -> None:
     assert [b - a for a, b in zip(before, after, strict=True)] == [1, 1, 0]
 
 
-def test_g8_the_view_waits_until_all_are_of_one_mind() -> None:
+def test_g_8_the_view_waits_until_all_are_of_one_mind() -> None:
     group = Group(3).together()
     group.supplying = False
     group.hold(p1=(1, 2), p2=(1, 2), p3=(1,))
@@ -153,7 +153,7 @@ def test_g8_the_view_waits_until_all_are_of_one_mind() -> None:
     assert [ends[-1] for ends in group.ends.values()] == [((1, 2, 3), 2)] * 3
 
 
-def test_fl4_a_survivor_that_fails_meanwhile_is_left_out_of_the_next_attempt() -> None:
+def test_fl_4_a_survivor_that_fails_meanwhile_is_left_out_of_the_next_attempt() -> None:
     group = Group(4).together()
     group.supplying = False
     group.hold(p2=(1, 2, 3), p3=(1, 2), p4=(1,))
@@ -166,7 +166,7 @@ def test_fl4_a_survivor_that_fails_meanwhile_is_left_out_of_the_next_attempt() -
     assert group.ends[3][-1] == group.ends[4][-1] == ((3, 4), 2)
 
 
-def test_fl5_what_an_earlier_attempt_found_out_does_not_count() -> None:
+def test_fl_5_what_an_earlier_attempt_found_out_does_not_count() -> None:
     group = Group(3).together()
     group.supplying = False
     group.hold(p1=(1, 2), p2=(1,), p3=(1,))
@@ -182,7 +182,7 @@ def test_fl5_what_an_earlier_attempt_found_out_does_not_count() -> None:
     assert group.ends[1][-1] == group.ends[2][-1] == ((1, 2), 2)
 
 
-def test_tl22_each_of_the_views_that_go_together_has_its_own_end() -> None:
+def test_tl_22_each_of_the_views_that_go_together_has_its_own_end() -> None:
     group = Group(4)
     sides = ((1, 2), (3, 4))
     group.cut = {
@@ -209,13 +209,13 @@ def test_a_cut_of_one_that_did_not_propose_is_dropped() -> None:
 members = st.dictionaries(st.integers(1, 5), st.sets(st.integers(1, 12)), min_size=1, max_size=4)
 
 
-def test_fl2_with_no_first_number_known_there_is_nothing_to_end() -> None:
+def test_fl_2_with_no_first_number_known_there_is_nothing_to_end() -> None:
     group = {1: Holding(0, 0, ((5, 6),), 0), 2: Holding(0, 0, (), 0)}
     assert cut_of(group) == (0, 0, 0)
     assert orders_of(group, 0, 0) == {1: (), 2: ()}
 
 
-def test_fl2_one_who_does_not_know_the_first_number_lacks_all_from_there_on() -> None:
+def test_fl_2_one_who_does_not_know_the_first_number_lacks_all_from_there_on() -> None:
     group = {1: Holding(57, 58, (), 56), 2: Holding(0, 0, ((58, 58),), 0)}
     assert cut_of(group) == (57, 58, 56)
     ((order,),) = [found for found in orders_of(group, 57, 58).values() if found]
@@ -223,7 +223,7 @@ def test_fl2_one_who_does_not_know_the_first_number_lacks_all_from_there_on() ->
 
 
 @given(members)
-def test_fl2_the_cut_is_the_longest_beginning_that_somebody_holds(
+def test_fl_2_the_cut_is_the_longest_beginning_that_somebody_holds(
     held: dict[int, set[int]],
 ) -> None:
     group = {node: holding(numbers) for node, numbers in held.items()}
@@ -235,7 +235,7 @@ def test_fl2_the_cut_is_the_longest_beginning_that_somebody_holds(
 
 
 @given(members)
-def test_fl3_orders_give_each_what_it_lacks_once_from_one_that_holds_it(
+def test_fl_3_orders_give_each_what_it_lacks_once_from_one_that_holds_it(
     held: dict[int, set[int]],
 ) -> None:
     group = {node: holding(numbers) for node, numbers in held.items()}
@@ -250,7 +250,7 @@ def test_fl3_orders_give_each_what_it_lacks_once_from_one_that_holds_it(
     assert sorted(got) == sorted(lacking)
 
 
-def test_fl2_what_is_stable_is_held_by_all_even_if_nobody_keeps_it() -> None:
+def test_fl_2_what_is_stable_is_held_by_all_even_if_nobody_keeps_it() -> None:
     group = {1: holding((), stable=7), 2: holding((), stable=4)}
     group = {node: msgspec.structs.replace(h, got=8) for node, h in group.items()}
     assert cut_of(group) == (1, 8, 7)

@@ -93,7 +93,7 @@ def posted(effects: list[Effect], kind: type) -> list[tuple[int, Any]]:
 # --- life -------------------------------------------------------------------------------------
 
 
-def test_g1_a_start_takes_a_number_that_was_never_used_and_writes_it_down_first() -> None:
+def test_g_1_a_start_takes_a_number_that_was_never_used_and_writes_it_down_first() -> None:
     group = Group(1)
     group.stable[1][VIEW_SEQ] = 40
     kinds: list[type] = []
@@ -104,7 +104,7 @@ def test_g1_a_start_takes_a_number_that_was_never_used_and_writes_it_down_first(
     assert kinds == [Installed]
 
 
-def test_g1_numbers_rise_and_survive_a_restart() -> None:
+def test_g_1_numbers_rise_and_survive_a_restart() -> None:
     group = Group(3).together()
     first = group[1].view.id
     group.crash(1)
@@ -117,7 +117,7 @@ def test_g1_numbers_rise_and_survive_a_restart() -> None:
     assert group.stable[1][VIEW_SEQ] == group[1].view.id.seq
 
 
-def test_g1_a_proposal_is_on_disk_before_anybody_hears_of_it() -> None:
+def test_g_1_a_proposal_is_on_disk_before_anybody_hears_of_it() -> None:
     group = Group(2)
     group.start()
     group.run()
@@ -127,7 +127,7 @@ def test_g1_a_proposal_is_on_disk_before_anybody_hears_of_it() -> None:
     assert Send in kinds
 
 
-def test_g2_g3_the_same_number_is_the_same_list_and_each_is_in_its_own() -> None:
+def test_g_2_g_3_the_same_number_is_the_same_list_and_each_is_in_its_own() -> None:
     group = Group(4).together()
     assert len({group[node].view for node in group.ids}) == 1
     for node in group.ids:
@@ -135,7 +135,7 @@ def test_g2_g3_the_same_number_is_the_same_list_and_each_is_in_its_own() -> None
             assert node in word.view.members
 
 
-def test_g7_survivors_keep_their_order_and_newcomers_come_last() -> None:
+def test_g_7_survivors_keep_their_order_and_newcomers_come_last() -> None:
     group = Group(4).together()
     group.crash(2)
     group.pass_us(200_000)
@@ -149,14 +149,14 @@ def test_g7_survivors_keep_their_order_and_newcomers_come_last() -> None:
     assert group[2].view.id.rep == 3
 
 
-def test_g5_the_silent_are_excluded_within_detection_and_one_round() -> None:
+def test_g_5_the_silent_are_excluded_within_detection_and_one_round() -> None:
     group = Group(3).together()
     group.crash(3)
     group.pass_us(30_000 + 2 * 10_000)
     assert group.views() == [(1, 2), (1, 2)]
 
 
-def test_g5_one_who_leaves_is_excluded_at_once() -> None:
+def test_g_5_one_who_leaves_is_excluded_at_once() -> None:
     group = Group(3).together()
     effects = group.handle(2, Leaving())
     assert len(sent(effects, Leave)) == 1
@@ -165,7 +165,7 @@ def test_g5_one_who_leaves_is_excluded_at_once() -> None:
     assert group.views() == [(1, 3), (1, 3)]
 
 
-def test_g5_a_leave_of_another_view_or_incarnation_is_not_heeded() -> None:
+def test_g_5_a_leave_of_another_view_or_incarnation_is_not_heeded() -> None:
     group = Group(3).together()
     old = ViewId(4, 2)
     assert drops(group.receive(1, 2, Leave(old))) == ["a Leave of another view"]
@@ -174,7 +174,7 @@ def test_g5_a_leave_of_another_view_or_incarnation_is_not_heeded() -> None:
     assert group[1].phase is Phase.STEADY
 
 
-def test_g5_a_member_lets_the_coordinator_know_whom_it_misses() -> None:
+def test_g_5_a_member_lets_the_coordinator_know_whom_it_misses() -> None:
     group = Group(3).together()
     group.cut = {(3, 2)}  # only 2 does not hear 3
     group.pass_us(60_000)
@@ -182,7 +182,7 @@ def test_g5_a_member_lets_the_coordinator_know_whom_it_misses() -> None:
     assert lists[2] == (1, 2)
 
 
-def test_fl5_the_next_in_rank_takes_over() -> None:
+def test_fl_5_the_next_in_rank_takes_over() -> None:
     group = Group(4).together()
     group.crash(1)
     group.crash(2)
@@ -190,7 +190,7 @@ def test_fl5_the_next_in_rank_takes_over() -> None:
     assert group.views() == [(3, 4), (3, 4)]
 
 
-def test_fl5_a_coordinator_that_dies_while_proposing_is_replaced() -> None:
+def test_fl_5_a_coordinator_that_dies_while_proposing_is_replaced() -> None:
     group = Group(4).together()
     group.agreeing = False  # nobody gets ready for the first proposal
     group.crash(4)
@@ -204,7 +204,7 @@ def test_fl5_a_coordinator_that_dies_while_proposing_is_replaced() -> None:
     assert group.views() == [(2, 3), (2, 3)]
 
 
-def test_fl5_a_coordinator_that_does_not_act_is_passed_over() -> None:
+def test_fl_5_a_coordinator_that_does_not_act_is_passed_over() -> None:
     group = Group(3).together()
     group.crash(3)
     group.cut = {(2, 1)}  # what 2 complains of is not heard
@@ -215,7 +215,7 @@ def test_fl5_a_coordinator_that_does_not_act_is_passed_over() -> None:
     assert group[2].view.members == (2,)
 
 
-def test_fl6_a_member_that_went_on_without_me_is_no_longer_waited_for() -> None:
+def test_fl_6_a_member_that_went_on_without_me_is_no_longer_waited_for() -> None:
     group = Group(3).together()
     later = ViewId(group[1].view.id.seq + 4, 2)
     group.agreeing = False
@@ -225,7 +225,7 @@ def test_fl6_a_member_that_went_on_without_me_is_no_longer_waited_for() -> None:
     assert group[1].proposal.view.members == (1,)
 
 
-def test_fl6_an_earlier_view_and_the_one_to_come_prove_nothing() -> None:
+def test_fl_6_an_earlier_view_and_the_one_to_come_prove_nothing() -> None:
     group = Group(2).together()
     group.receive(1, 2, Heartbeat(ViewId(4, 2)))
     group.agreeing = False
@@ -236,7 +236,7 @@ def test_fl6_an_earlier_view_and_the_one_to_come_prove_nothing() -> None:
     assert group[2].missed == set()
 
 
-def test_fl6_the_excluded_comes_back_as_a_newcomer() -> None:
+def test_fl_6_the_excluded_comes_back_as_a_newcomer() -> None:
     group = Group(3).together()
     group.cut = {(3, 1), (3, 2)}
     group.pass_us(100_000)
@@ -256,7 +256,7 @@ def proposal(group: Group, proposer: int, seq: int, *members: int) -> Propose:
     return Propose(View(ViewId(seq, proposer), chosen, boots), (view.id,) * len(chosen))
 
 
-def test_g9_the_highest_proposal_counts() -> None:
+def test_g_9_the_highest_proposal_counts() -> None:
     group = Group(3).together()
     group.agreeing = False
     group.say(3, 2, proposal(group, 2, 100, 2, 3))
@@ -267,7 +267,17 @@ def test_g9_the_highest_proposal_counts() -> None:
     assert group.stable[3][VIEW_SEQ] == 104
 
 
-def test_g9_nothing_leads_back_from_a_promise() -> None:
+def test_g_9_a_number_is_promised_once_whoever_proposes_it() -> None:
+    group = Group(3).together()
+    group.agreeing = False
+    group.say(3, 1, proposal(group, 1, 100))
+    effects = group.say(3, 2, proposal(group, 2, 100, 2, 3))
+    assert posted(effects, Refuse) == [
+        (2, Refuse(ViewId(100, 2), group[3].view.id, ViewId(100, 1)))
+    ]
+
+
+def test_g_9_nothing_leads_back_from_a_promise() -> None:
     group = Group(3).together()
     group.agreeing = False
     group.say(3, 2, proposal(group, 2, 100, 2, 3))
@@ -276,7 +286,7 @@ def test_g9_nothing_leads_back_from_a_promise() -> None:
     assert group[3].phase is Phase.CHANGING
 
 
-def test_g9_all_must_agree_before_anybody_installs() -> None:
+def test_g_9_all_must_agree_before_anybody_installs() -> None:
     group = Group(3).together()
     group.agreeing = False
     group.call(1, group[1].propose)
@@ -292,7 +302,7 @@ def test_g9_all_must_agree_before_anybody_installs() -> None:
     assert [group[node].view.id for node in group.ids] == [proposed] * 3
 
 
-def test_g9_an_agreement_to_an_earlier_proposal_does_not_count() -> None:
+def test_g_9_an_agreement_to_an_earlier_proposal_does_not_count() -> None:
     group = Group(2).together()
     group.agreeing = False
     group.call(1, group[1].propose)
@@ -306,7 +316,7 @@ def test_g9_an_agreement_to_an_earlier_proposal_does_not_count() -> None:
     assert group[1].view.id == second
 
 
-def test_fl4_who_does_not_get_ready_is_left_behind() -> None:
+def test_fl_4_who_does_not_get_ready_is_left_behind() -> None:
     group = Group(3).together()
     group.agreeing = False
     group.call(1, group[1].propose)
@@ -320,7 +330,7 @@ def test_fl4_who_does_not_get_ready_is_left_behind() -> None:
     assert group[1].view.members == (1, 2)
 
 
-def test_fl5_a_refusal_makes_a_higher_proposal() -> None:
+def test_fl_5_a_refusal_makes_a_higher_proposal() -> None:
     group = Group(3).together()
     group.agreeing = False
     group.call(1, group[1].propose)
@@ -332,7 +342,7 @@ def test_fl5_a_refusal_makes_a_higher_proposal() -> None:
     assert group[1].proposal.view.members == (1, 2, 3)
 
 
-def test_fl5_one_that_is_elsewhere_is_left_out() -> None:
+def test_fl_5_one_that_is_elsewhere_is_left_out() -> None:
     group = Group(3).together()
     group.agreeing = False
     group.call(1, group[1].propose)
@@ -341,7 +351,7 @@ def test_fl5_one_that_is_elsewhere_is_left_out() -> None:
     assert group[1].proposal.view.members == (1, 2)
 
 
-def test_fl5_who_waits_too_long_asks_its_coordinator() -> None:
+def test_fl_5_who_waits_too_long_asks_its_coordinator() -> None:
     group = Group(3).together()
     group.agreeing = False
     group.say(3, 2, proposal(group, 2, 100, 2, 3))
@@ -364,7 +374,7 @@ def test_fl5_who_waits_too_long_asks_its_coordinator() -> None:
         ((2, 1), (201, 999), 2, 2),  # another incarnation of mine
     ],
 )
-def test_g2_malformed_proposals_are_dropped(
+def test_g_2_malformed_proposals_are_dropped(
     members: tuple[int, ...], boots: tuple[int, ...], bases: int, rep: int
 ) -> None:
     group = Group(3).together()
@@ -374,7 +384,7 @@ def test_g2_malformed_proposals_are_dropped(
     assert group[1].phase is Phase.STEADY
 
 
-def test_g2_malformed_announcements_are_dropped() -> None:
+def test_g_2_malformed_announcements_are_dropped() -> None:
     group = Group(2).together()
     for view in (View(ViewId(8, 3), (3,), ()), View(ViewId(8, 3), (3,), (1,))):
         assert drops(group.receive(1, 2, Announce(view))) == ["malformed announcement"]
@@ -396,7 +406,7 @@ def apart() -> Group:
     return group
 
 
-def test_tl22_views_that_meet_go_together_whole_under_a_number_above_both() -> None:
+def test_tl_22_views_that_meet_go_together_whole_under_a_number_above_both() -> None:
     group = apart()
     before = max(group[1].view.id.seq, group[3].view.id.seq)
     group.cut = set()
@@ -409,7 +419,7 @@ def test_tl22_views_that_meet_go_together_whole_under_a_number_above_both() -> N
     assert together == [(1, 2), (1, 2), (3, 4), (3, 4)]
 
 
-def test_tl22_a_view_whose_members_are_not_settled_stays_apart() -> None:
+def test_tl_22_a_view_whose_members_are_not_settled_stays_apart() -> None:
     group = Group(2)
     group.settling = False
     group.start()
@@ -421,7 +431,7 @@ def test_tl22_a_view_whose_members_are_not_settled_stays_apart() -> None:
     assert group.views() == [(1, 2), (1, 2)]
 
 
-def test_tl22_all_members_must_be_settled_before_a_view_is_announced() -> None:
+def test_tl_22_all_members_must_be_settled_before_a_view_is_announced() -> None:
     group = Group(2)
     group.start()
     group.pass_us(3_000)
@@ -437,7 +447,7 @@ def test_tl22_all_members_must_be_settled_before_a_view_is_announced() -> None:
     assert group[1].open
 
 
-def test_tl22_nobody_is_excluded_and_taken_in_at_once() -> None:
+def test_tl_22_nobody_is_excluded_and_taken_in_at_once() -> None:
     group = Group(4)
     group.cut = {(4, node) for node in group.ids} | {(node, 4) for node in group.ids}
     group.start()
@@ -449,7 +459,7 @@ def test_tl22_nobody_is_excluded_and_taken_in_at_once() -> None:
     assert posted(effects, Refuse) == [(4, Refuse(ViewId(100, 4), ours, ours))]
 
 
-def test_tl22_who_waits_for_a_merge_that_is_given_up_is_told() -> None:
+def test_tl_22_who_waits_for_a_merge_that_is_given_up_is_told() -> None:
     group = apart()
     group.cut = set()
     group.agreeing = False
@@ -464,7 +474,7 @@ def test_tl22_who_waits_for_a_merge_that_is_given_up_is_told() -> None:
     assert len(set(group.views())) == 1
 
 
-def test_tl22_who_started_again_is_excluded_before_it_is_taken_in() -> None:
+def test_tl_22_who_started_again_is_excluded_before_it_is_taken_in() -> None:
     group = Group(3).together()
     group.crash(3)
     group.start(3)

@@ -277,7 +277,8 @@ class Changing(Machine):
         mine = proposal.coming_from(self.view.id)
         whole = len(mine) == len(self.view.members) and self.done
         merging = len(mine) < len(view.members)
-        if self.me not in mine or view.id <= self.promised or (merging and not whole):
+        higher = view.id.seq > self.promised.seq  # a number is promised once: M4's ids rest on it
+        if self.me not in mine or not higher or (merging and not whole):
             self.post(env, src, Refuse(view.id, self.view.id, self.promised))
             return
         self._accept(env, proposal, 2 * self.settings.change_us)
@@ -288,7 +289,7 @@ class Changing(Machine):
         proposal = self.proposal
         if proposal is None or refusal.id != proposal.view.id or refusal.id.rep != self.me:
             env.drop("total G-9", "a refusal of another proposal")
-        elif refusal.view not in proposal.bases or refusal.promised < refusal.id:
+        elif refusal.view not in proposal.bases or refusal.promised.seq < refusal.id.seq:
             self._give_up(env, (src,), f"is in {refusal.view}")
         elif not self._retry:
             self._retry = True

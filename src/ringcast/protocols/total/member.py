@@ -136,6 +136,8 @@ def on_bcast(p: Processor, env: Env, event: Received) -> None:
     numbers = p.numbers
     if not numbers.first and bcast.first:
         numbers.learn(bcast.first)
+    if p.asked:
+        repair.arrived(p, env, bcast.seq)
     fresh = numbers.put(bcast, p.config.queue_size)
     if bcast.stable > numbers.stable:
         numbers.stable = min(bcast.stable, numbers.got)
@@ -169,8 +171,6 @@ def on_status(p: Processor, env: Env, event: Received) -> None:
         return
     numbers.top = max(numbers.top, status.last)
     numbers.stable = max(numbers.stable, min(status.stable, numbers.got))
-    if numbers.got > status.stable:
-        send_ack(p, env)  # my last word may have been lost
     moved(p, env)
 
 
@@ -183,13 +183,13 @@ def acknowledge(p: Processor, env: Env) -> None:
     numbers = p.numbers
     fresh = numbers.got - numbers.acked
     waits = numbers.delivered < numbers.got
-    if not numbers.first or not (fresh or waits):
-        return
     if fresh >= p.config.ack_every or (fresh and waits and numbers.stable >= numbers.acked):
         send_ack(p, env)
-    if not p.ack_on and (waits or numbers.got > numbers.acked):
+        fresh = 0
+    if not p.ack_on and numbers.got > numbers.stable:
         p.ack_on = True
-        env.set_timer(Timer.ACK, p.config.status_us if waits else p.config.ack_us)
+        p.repeat_us = 2 * p.config.status_us
+        env.set_timer(Timer.ACK, p.config.ack_us if fresh else p.repeat_us)
 
 
 def send_ack(p: Processor, env: Env) -> None:
@@ -199,14 +199,17 @@ def send_ack(p: Processor, env: Env) -> None:
 
 
 def on_ack_timer(p: Processor, env: Env, event: TimerFired) -> None:
-    """TL-25: τ_ack is over; TL-29: the word a safe message waits for may have been lost."""
+    """TL-25: τ_ack is over. Until all is known to be stable, my word or the answer to it may have
+    been lost, so it is repeated, less and less often."""
     p.ack_on = False
     numbers = p.numbers
-    if p.office is not None or not numbers.first:
+    if p.office is not None or numbers.got <= numbers.stable:
         return
-    if numbers.got > numbers.acked or numbers.delivered < numbers.got:
-        send_ack(p, env)
-        acknowledge(p, env)
+    if numbers.got == numbers.acked:
+        p.repeat_us = min(2 * p.repeat_us, p.config.request_max_us)
+    send_ack(p, env)
+    p.ack_on = True
+    env.set_timer(Timer.ACK, p.repeat_us)
 
 
 def on_join_timer(p: Processor, env: Env, event: TimerFired) -> None:

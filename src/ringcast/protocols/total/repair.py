@@ -22,17 +22,15 @@ def on_resend_timer(p: Processor, env: Env, event: TimerFired) -> None:
     if not numbers.first or p.office is not None:
         return
     missing = numbers.missing(p.config.resend_window)
-    kept = {seq: p.asked[seq] for seq in missing if seq in p.asked}
-    measure(p, env, kept)
-    p.asked = kept
-    due = [seq for seq in missing if seq not in kept or kept[seq].due_us <= now_us]
+    asked = p.asked = {seq: p.asked[seq] for seq in missing if seq in p.asked}
+    due = [seq for seq in missing if seq not in asked or asked[seq].due_us <= now_us]
     if due:
         for seq in due:
             ask(p, env, seq)
         env.send(p.sequencer, Resend(p.view, tuple(due)))
     if missing:
         p.resend_on = True
-        next_us = min(each.due_us for each in kept.values())
+        next_us = min(each.due_us for each in asked.values())
         env.set_timer(Timer.RESEND, max(p.config.tick_us, next_us - now_us))
 
 
@@ -49,12 +47,12 @@ def ask(p: Processor, env: Env, seq: int) -> None:
     known.due_us = env.now_us + known.interval_us + env.rng.randrange(known.interval_us // 4 + 1)
 
 
-def measure(p: Processor, env: Env, kept: dict[int, Missing]) -> None:
-    """TL-21: how long an answer takes, from those that came after one RESEND."""
-    for seq, asked in p.asked.items():
-        if seq not in kept and asked.asked_us:
-            trip_us = env.now_us - asked.asked_us
-            p.trip_us = (7 * p.trip_us + trip_us) // 8 if p.trip_us else trip_us
+def arrived(p: Processor, env: Env, seq: int) -> None:
+    """TL-21: its place in the window is free; after one RESEND it tells how long an answer takes."""
+    asked = p.asked.pop(seq, None)
+    if asked is not None and asked.asked_us:
+        trip_us = env.now_us - asked.asked_us
+        p.trip_us = (7 * p.trip_us + trip_us) // 8 if p.trip_us else trip_us
 
 
 def on_resend(p: Processor, env: Env, event: Received) -> None:

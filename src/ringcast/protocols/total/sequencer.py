@@ -160,6 +160,7 @@ def on_cum_seq_ack(p: Processor, env: Env, event: Received) -> None:
             env.send(event.src, Status(p.view, numbers.got, numbers.stable))  # it waits for this
         return
     office.acked[event.src] = ack.upto
+    office.status_us = p.config.status_us
     stable = min(office.acked.values())
     if stable <= numbers.stable:
         return
@@ -181,7 +182,8 @@ def announce(p: Processor, env: Env, office: Office) -> None:
 
 
 def on_status_timer(p: Processor, env: Env, event: TimerFired) -> None:
-    """TL-26: while somebody lacks something, or does not know that nobody does; else silence."""
+    """TL-26: while somebody lacks something, or does not know that nobody does; else silence.
+    Less and less often while nothing is heard."""
     office = p.office
     if office is None:
         return
@@ -190,4 +192,5 @@ def on_status_timer(p: Processor, env: Env, event: TimerFired) -> None:
     if numbers.stable < numbers.got or office.announced < numbers.stable:
         announce(p, env, office)
         office.status_on = True
-        env.set_timer(Timer.STATUS, p.config.status_us)
+        env.set_timer(Timer.STATUS, office.status_us)
+        office.status_us = min(2 * office.status_us, p.config.request_max_us)

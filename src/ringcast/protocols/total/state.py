@@ -149,6 +149,7 @@ class Office:
         "interval_us",
         "next_assign",
         "status_on",
+        "status_us",
         "unaware",
         "waiting",
     )
@@ -165,6 +166,7 @@ class Office:
         self.assembler = Assembler(config.max_message)  # of messages as they get their places
         self.interval_us = config.status_us  # until NEW_VIEW is repeated
         self.status_on = False
+        self.status_us = config.status_us  # until the next STATUS
 
 
 class Processor(Machine):
@@ -211,6 +213,7 @@ class Processor(Machine):
         self.request_on = False
 
         self.ack_on = False
+        self.repeat_us = config.status_us  # until the last CUM_SEQ_ACK is repeated
         self.asked: dict[int, Missing] = {}
         self.trip_us = 0  # smoothed time from RESEND to the number (TL-21)
         self.resend_on = False
