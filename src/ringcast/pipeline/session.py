@@ -41,6 +41,8 @@ MASTER_PORT, CONNECT_PORT = 7077, 15002
 
 NEEDED = ("pyspark", "pandas", "pyarrow", "grpc")
 
+CAUSE = "Caused by: "
+
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A quick start matters more than hot loops: the heavy work is done outside the JVM."""
 
@@ -255,5 +257,7 @@ def quiet_errors(log: Path) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """Java's errors are pages; the first line says what it is about."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
+    """Java's errors are pages; what they are about is in the first cause, else in the first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line.removeprefix(CAUSE) for line in lines if line.startswith(CAUSE)]
+    return next(iter(causes + lines), repr(error))
