@@ -301,11 +301,11 @@ def test_a_small_sweep_still_has_work_for_several_cores() -> None:
 def test_trials_are_spread_over_the_points() -> None:
     points = [Point(at // 100, at % 100) for at in range(1000)]
     trials = sweeping.trial_points(points, 0)
-    assert 45 <= len(trials) <= 50
+    assert 20 <= len(trials) <= 25
     assert {point.combination for point in trials} == set(range(10))
     assert len(sweeping.trial_points(points[:5], 0)) == 5
-    assert len(sweeping.trial_points(points[:300], 12)) == 4
-    assert not sweeping.trial_points(points, 50)
+    assert len(sweeping.trial_points(points[:300], 4)) == 4
+    assert not sweeping.trial_points(points, 25)
 
 
 def test_a_combination_that_was_not_tried_is_guessed_by_its_size() -> None:

@@ -44,14 +44,14 @@ from ringcast.sim.run import repeat_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TASK_S = 3.0
+TASK_S = 4.0
 """Work of a task: two to five seconds hide what the task costs, and are soon lost or done."""
 
 FEWEST_TASKS = 8
 """Of a small sweep, so that several cores have something to do."""
 
-TRIALS = 16
-"""Simulations run one by one to learn what they cost; of a large sweep, one in twenty."""
+TRIALS = 8
+"""Simulations run one by one to learn what they cost; of a large sweep, one in forty."""
 
 SPENT = pa.schema([("combination", pa.int64()), ("cpu_s", pa.float64())])
 
@@ -176,7 +176,7 @@ def run_missing(
 
 def trial_points(points: Sequence[Point], known: int) -> Sequence[Point]:
     """Some of ``points``, evenly spread over them, unless enough is known already."""
-    wanted = max(TRIALS, len(points) // 20) - known
+    wanted = max(TRIALS, len(points) // 40) - known
     return points[:: ceil(len(points) / wanted)] if wanted > 0 else ()
 
 
