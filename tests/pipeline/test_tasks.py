@@ -81,7 +81,7 @@ def test_workers_that_are_killed_again_and_again_are_one_clear_error(spark: Spar
         os.kill(os.getpid(), signal.SIGKILL)
         return []
 
-    with pytest.raises(PipelineError, match="Spark gave up: Job aborted"):
+    with pytest.raises(PipelineError, match=r"gave up: .* Python worker exited"):
         tasks(spark, [1], dies, SQUARES)
 
 

@@ -257,7 +257,7 @@ def quiet_errors(log: Path) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """Java's errors are pages; what they are about is in the first cause, else in the first line."""
+    """Java's errors are pages; the first cause, else the first line, says what it is about."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line.removeprefix(CAUSE) for line in lines if line.startswith(CAUSE)]
     return next(iter(causes + lines), repr(error))
