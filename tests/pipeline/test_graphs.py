@@ -97,7 +97,9 @@ def test_a_block_is_a_function_of_its_design_and_seed() -> None:
     assert first != list(graphs.failures("random full", 2, 200))
 
 
-@pytest.mark.parametrize("design", ["", "robust", "robust 14", "random", "random 100", "random many", "ring"])
+@pytest.mark.parametrize(
+    "design", ["", "robust", "robust 14", "random", "random 100", "random many", "ring"]
+)
 def test_a_design_that_is_none_is_refused(design: str) -> None:
     with pytest.raises(ValueError, match="no design of a network"):
         graphs.drawing(design)

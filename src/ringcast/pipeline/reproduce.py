@@ -175,8 +175,7 @@ def plotted(ask: Asking, picture: Picture) -> Plot:
     """A picture with the points of its lines."""
     curves: list[Curve] = []
     for line in picture.lines:
-        for curve in curved(ask, line, len(curves)):
-            curves.append(curve)
+        curves += curved(ask, line, len(curves))
     return Plot(picture.title, picture.x, picture.y, picture.logarithmic, tuple(curves))
 
 
