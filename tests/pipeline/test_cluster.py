@@ -26,7 +26,8 @@ STAND_IN = Path(__file__).with_name("spark_stand_in.py")
 def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stand-in for the pyspark package."""
     home = tmp_path / "spark"
-    (home / "bin").mkdir(parents=True)
+    for part in ("bin", "jars"):
+        (home / part).mkdir(parents=True)
     start = f'exec {shlex.quote(sys.executable)} {shlex.quote(str(STAND_IN))} "$0" "$@"\n'
     for name in ("spark-class", "spark-submit"):
         (home / "bin" / name).write_text(f"#!/bin/sh\n{start}")
@@ -166,4 +167,4 @@ def test_a_state_folder_that_cannot_be_used_is_named(
 def test_the_users_own_spark_has_no_say(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SPARK_REMOTE", "SPARK_MASTER_OPTS", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME"):
         monkeypatch.setenv(name, "theirs")
-    assert "theirs" not in cluster.environment(Cluster("f", "t", "m", "r", "p")).values()
+    assert "theirs" not in cluster.environment(Cluster("f", "t", "m", "r", "p", "j", "o")).values()

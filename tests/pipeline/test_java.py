@@ -111,20 +111,16 @@ print("as before" if before == (dict(os.environ), signal.getsignal(signal.SIGINT
 @pytest.mark.xdist_group("spark")
 def test_spark_runs_quietly_on_a_machine_without_java(tmp_path: Path) -> None:
     """No JAVA_HOME, and a PATH that holds what Spark's scripts need, but no java."""
-    tools, temporary = tmp_path / "bin", tmp_path / "tmp"
+    tools, temporary, cache = tmp_path / "bin", tmp_path / "tmp", tmp_path / "cache"
     tools.mkdir()
     temporary.mkdir()
     for name in ("bash", "dirname", "ps", "sh"):
         (tools / name).symlink_to(f"/bin/{name}")
     environ = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    environ |= {
-        "PATH": str(tools),
-        "TMPDIR": str(temporary),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }
+    environ |= {"PATH": str(tools), "TMPDIR": str(temporary), "XDG_CACHE_HOME": str(cache)}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environ, capture_output=True, text=True, timeout=300
     )
     assert (done.stdout, done.stderr) == ("10 local[1,4]\nas before\n", "")
-    assert list((tmp_path / "cache" / "ringcast").glob("java-*/bin/java"))
+    assert list((cache / "ringcast").glob("java-*/bin/java"))
     assert not list(temporary.glob("ringcast-*")), "the log is left behind"

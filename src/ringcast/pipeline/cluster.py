@@ -9,10 +9,10 @@ token on its command line, which tells it from a later process with the same num
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import json
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -26,9 +26,10 @@ from pathlib import Path
 
 import msgspec
 
+from ringcast.pipeline.archive import class_archive, using
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.java import java_home
-from ringcast.pipeline.session import JVM, LOOPBACK, require_spark
+from ringcast.pipeline.session import JVM, LOOPBACK, require_spark, spark_home
 
 START_S = 120.0
 """How long a part may take to answer; on a busy machine a JVM takes its time."""
@@ -67,12 +68,15 @@ class Cluster(msgspec.Struct):
     """For ``--remote``."""
     page: str
     """The master's page for people and, with ``/json/``, for programs."""
+    java: str
+    options: str
+    """Of every JVM, beside those that Spark adds."""
     parts: dict[str, Part] = {}
 
     @property
     def settings(self) -> str:
         """The file that every part is given; its name holds the token."""
-        return f"{self.folder}/conf/spark-{self.token}.conf"
+        return f"{self.folder}/spark-{self.token}.conf"
 
     def save(self) -> None:
         """Write the record; a reader sees the old one or the new one."""
@@ -181,12 +185,17 @@ def prepare(folder: Path, cores: int) -> Cluster:
     cores for as long as it lives, and a job sent to the master must not wait for that one's end.
     """
     port, page, remote = free_ports(3)
+    java = java_home(os.environ)
+    logging = folder / "log4j2.properties"
+    archive = class_archive(java, spark_home(), os.environ)
     cluster = Cluster(
         folder=str(folder),
         token=secrets.token_hex(8),
         master=f"spark://{LOOPBACK}:{port}",
         remote=f"sc://{LOOPBACK}:{remote}",
         page=f"http://{LOOPBACK}:{page}",
+        java=str(java),
+        options=f"{JVM}{using(archive)} -Dlog4j2.configurationFile={shlex.quote(str(logging))}",
     )
     settings = {
         "spark.port.maxRetries": "0",  # a port that is taken is an error, the next is not known
@@ -194,14 +203,14 @@ def prepare(folder: Path, cores: int) -> Cluster:
         "spark.connect.grpc.binding.address": LOOPBACK,
         "spark.connect.grpc.binding.port": str(remote),
         "spark.cores.max": str(cores),
-        "spark.driver.extraJavaOptions": JVM,
-        "spark.executor.extraJavaOptions": JVM,
+        "spark.driver.extraJavaOptions": cluster.options,
+        "spark.executor.extraJavaOptions": cluster.options,
         "spark.ui.enabled": "false",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     }
     shutil.rmtree(folder, ignore_errors=True)
-    (folder / "conf").mkdir(parents=True)
-    (folder / "conf" / "log4j2.properties").write_text(LOGGING, "utf-8")
+    folder.mkdir()
+    logging.write_text(LOGGING, "utf-8")
     lines = [f"{name} {value}\n" for name, value in settings.items()]
     Path(cluster.settings).write_text("".join(lines), "utf-8")
     return cluster
@@ -236,13 +245,6 @@ def connect_command(cluster: Cluster) -> list[str]:
     ]
 
 
-def spark_home() -> Path:
-    """The pyspark package: it holds all of Spark."""
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None and spec.origin is not None
-    return Path(spec.origin).parent
-
-
 def environment(cluster: Cluster) -> dict[str, str]:
     """The variables of all parts; settings of another Spark of this user have no say."""
     kept = {
@@ -251,10 +253,9 @@ def environment(cluster: Cluster) -> dict[str, str]:
         if not name.startswith(("SPARK_", "PYSPARK_"))
     }
     return kept | {
-        "JAVA_HOME": str(java_home(os.environ)),
+        "JAVA_HOME": cluster.java,
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_CONF_DIR": f"{cluster.folder}/conf",
-        "SPARK_DAEMON_JAVA_OPTS": JVM,
+        "SPARK_DAEMON_JAVA_OPTS": cluster.options,
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": LOOPBACK,
     }

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ringcast.pipeline.archive import class_archive, using, using_or_making
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.java import java_home
 
@@ -41,10 +42,14 @@ MASTER_PORT, CONNECT_PORT = 7077, 15002
 
 NEEDED = ("pyspark", "pandas", "pyarrow", "grpc")
 
+SET_BY_SPARK = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
+"""Variables that a session leaves in the environment of its process."""
+
 CAUSE = "Caused by: "
 
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A quick start matters more than hot loops: the heavy work is done outside the JVM."""
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable -Xlog:all=warning:stderr"
+"""A quick start matters more than hot loops: the heavy work is done outside the JVM. What a JVM
+has to say of itself does not belong among a command's results."""
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -104,6 +109,13 @@ def require_spark() -> None:
         )
 
 
+def spark_home() -> Path:
+    """The pyspark package: it holds all of Spark."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
 def active_session() -> SparkSession | None:
     """The session that the program has open already, of whichever kind."""
     from pyspark.sql import SparkSession
@@ -129,7 +141,7 @@ def open_session(where: Where | None = None, app: str = "ringcast") -> Iterator[
         return
     at = place(said, os.environ)
     settings = environment_of(at, os.environ)
-    before = {name: os.environ.get(name) for name in settings}
+    before = {name: os.environ.get(name) for name in (*settings, *SET_BY_SPARK)}
     interrupt = signal.getsignal(signal.SIGINT)
     change_environment(settings)
     try:
@@ -154,7 +166,11 @@ def environment_of(at: Place, environ: Mapping[str, str]) -> dict[str, str | Non
         "JAVA_HOME": str(java_home(environ)),
     }
     if at.local:
-        settings |= {"SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
+        settings |= {
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_HOME": str(spark_home()),
+            "SPARK_LOCAL_IP": LOOPBACK,
+        }
     elif "PYSPARK_PYTHON" not in environ:
         settings["PYSPARK_PYTHON"] = sys.executable
     return settings
@@ -202,11 +218,12 @@ def launched(at: Place, cores: int | None, app: str) -> SparkSession:
     if at.master.startswith("spark://"):
         require_answer(at.master, MASTER_PORT)
     builder = SparkSession.builder.appName(app)
-    for name, value in settings_of(at, cores).items():
+    archive = class_archive(Path(os.environ["JAVA_HOME"]), spark_home(), os.environ)
+    for name, value in settings_of(at, cores, archive).items():
         builder = builder.config(name, value)
     log = new_log()
     try:
-        with quiet_errors(log):
+        with streams_into(log):
             session = builder.getOrCreate()
     except Exception as error:
         raise PipelineError(
@@ -216,18 +233,18 @@ def launched(at: Place, cores: int | None, app: str) -> SparkSession:
     return session
 
 
-def settings_of(at: Place, cores: int | None) -> dict[str, str]:
+def settings_of(at: Place, cores: int | None, archive: Path | None) -> dict[str, str]:
     """Spark's settings; whatever is not here is the user's to set in spark-defaults.conf."""
     settings = {
         "spark.master": str(at.master),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": JVM,
+        "spark.driver.extraJavaOptions": JVM + using_or_making(archive),
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     }
     if at.local:
-        settings["spark.executor.extraJavaOptions"] = JVM
+        settings["spark.executor.extraJavaOptions"] = JVM + using(archive)
         settings["spark.sql.shuffle.partitions"] = str(max(2, cores or os.cpu_count() or 2))
     if cores:
         settings["spark.cores.max"] = str(cores)
@@ -242,18 +259,25 @@ def new_log() -> Path:
 
 
 @contextmanager
-def quiet_errors(log: Path) -> Iterator[None]:
-    """File descriptor 2 goes to ``log`` meanwhile; a JVM started here keeps it for its life."""
-    sys.stderr.flush()
-    before = os.dup(2)
+def streams_into(log: Path) -> Iterator[None]:
+    """Output and errors go to ``log`` meanwhile; a JVM started here keeps it for its life.
+
+    So it neither writes between our lines nor holds up whoever reads them to their end.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    before = {number: os.dup(number) for number in (1, 2)}
     try:
         with log.open("ab") as target:
-            os.dup2(target.fileno(), 2)
+            for number in before:
+                os.dup2(target.fileno(), number)
         yield
     finally:
-        sys.stderr.flush()
-        os.dup2(before, 2)
-        os.close(before)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        for number, copy in before.items():
+            os.dup2(copy, number)
+            os.close(copy)
 
 
 def first_line(error: Exception) -> str:
