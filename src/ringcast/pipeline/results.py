@@ -12,7 +12,7 @@ Everything but the timing is a function of the study and of the code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from importlib.metadata import version
@@ -148,11 +148,11 @@ def run_number(key: str) -> int:
 
 
 def table_of(
-    study: Study, keys: Sequence[str], rows: Mapping[str, Row], repeat: Callable[[str], str]
+    study: Study, keys: Sequence[str], rows: Mapping[str, Row], commands: Mapping[str, str]
 ) -> pa.Table:
     """The tidy table: a row for each point of the study, whose key is in ``keys``.
 
-    ``repeat`` gives the command that shows a failed run again.
+    ``commands`` show the failed runs again.
     """
     points = list(study.points())
     found = [rows[key] for key in keys]
@@ -168,8 +168,7 @@ def table_of(
     columns["seed"] = pa.array([point.seed for point in points], pa.int64())
     for field in OUTCOME:
         columns[field.name] = pa.array([row[field.name] for row in found], field.type)
-    again = [repeat(row["key"]) if row["status"] != Status.OK else None for row in found]
-    columns["repeat"] = pa.array(again, pa.string())
+    columns["repeat"] = pa.array(map(commands.get, keys), pa.string())
     for field in (*(MEASURED[name] for name in study.measures), DIGEST):
         columns[field.name] = pa.array([row[field.name] for row in found], field.type)
     return pa.table(columns).replace_schema_metadata(

@@ -109,19 +109,20 @@ def sweep(
                 f"{lost} finished runs are not in {folder.path}; "
                 "it must be the same folder for this process and for all of Spark's executors"
             )
-        results = table_of(study, keys, rows, lambda key: repeat(study.job(points[key]), key))
-        for key, row in rows.items():
-            job = study.job(points[key])
-            if row["status"] != Status.OK and job.spec is not None:
-                text = runfile.dump(job.make())
-                folder.write(folder.failed / f"{key}.toml", text.encode())
+        failed = [key for key, row in rows.items() if row["status"] != Status.OK]
+        commands = {key: repeatable(folder, study.job(points[key]), key) for key in failed}
+        results = table_of(study, keys, rows, commands)
         publish(folder, study, code, results, [rows[key] for key in points])
     return Outcome(results, len(missing))
 
 
-def repeat(job: Job, key: str) -> str:
-    """The command, in the folder of the sweep, that runs a job again."""
-    return repeat_command(job.make()) if job.spec is None else f"ringcast sim failed/{key}.toml"
+def repeatable(folder: Folder, job: Job, key: str) -> str:
+    """The command, in the folder of the sweep, that runs a failed job again."""
+    if job.spec is None:
+        return repeat_command(job.make())
+    file = folder.failed / f"{key}.toml"
+    folder.write(file, runfile.dump(job.make()).encode())
+    return f"ringcast sim {file.relative_to(folder.path)}"
 
 
 def command_for(row: Row, path: Path) -> str:
