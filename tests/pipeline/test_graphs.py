@@ -31,8 +31,8 @@ def test_the_robust_graph_of_figure_5_20() -> None:
 def test_robust_graphs_of_fifty(hops: tuple[int, int], height: int) -> None:
     graph = graphs.robust(50, *hops)
     assert len(graph) == 100
-    unharmed = np.arange(100)[None, :]
-    assert graphs.tree_heights(graph, unharmed, 0) == [50 * height]
+    unharmed = np.ones((1, 100), bool)
+    assert graphs.tree_heights(graphs.neighbours(graph), unharmed) == [50 * height]
 
 
 @pytest.mark.parametrize("edges", [None, 95, 90])
@@ -61,7 +61,8 @@ def test_cuts_and_heights_are_those_that_networkx_finds(design: str) -> None:
     graph = graphs.drawing(design)(source)
     order = source.random((25, len(graph))).argsort(axis=1)
     deletions, parts = graphs.cuts(graph, order)
-    heights = [graphs.tree_heights(graph, order[deletions > d], d) for d in (0, 5, 10)]
+    near, gone_at = graphs.neighbours(graph), order.argsort(axis=1)
+    heights = [graphs.tree_heights(near, gone_at[deletions > d] >= d) for d in (0, 5, 10)]
     wanted: list[list[int]] = [[], [], []]
     for at, row in enumerate(order.tolist()):
         left = as_nx(graph)

@@ -107,13 +107,14 @@ def failures(design: str, seed: int, orders: int) -> Iterator[Tally]:
         graph = draw(rng)
         shape = (min(TOGETHER, orders - begin), len(graph))
         order = rng.random(shape).argsort(axis=1)
+        near, gone_at = neighbours(graph), order.argsort(axis=1)
         deletions, parts = cuts(graph, order)
         ends.update(zip(deletions.tolist(), parts.tolist(), strict=True))
         for deleted in range(deletions.max()):
             left = deletions > deleted
             whole[deleted] += int(left.sum())
             if deleted % HEIGHTS_EVERY == 0:
-                heights[deleted] += int(tree_heights(graph, order[left], deleted).sum())
+                heights[deleted] += int(tree_heights(near, gone_at[left] >= deleted).sum())
     for deleted in range(NODES * DEGREE // 2):  # of every block, so that blocks can be averaged
         yield Tally(deleted, 0, whole[deleted], heights[deleted])
     for (deleted, part), count in sorted(ends.items()):
@@ -145,31 +146,29 @@ def cuts(graph: Graph, order: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDA
     return deletions, np.minimum(parts, nodes - parts)
 
 
-def tree_heights(graph: Graph, order: NDArray[np.int64], deleted: int) -> NDArray[np.int64]:
-    """For each order, after ``deleted`` deletions that left the graph whole: the heights of the
-    minimum spanning trees of all roots, summed.
-
-    Each node has a ball, a bit for each node reached, that grows by what its neighbours reach.
-    """
-    nodes = int(graph.max()) + 1
-    neighbour, edge = _neighbours(graph, nodes)
-    there = order.argsort(axis=1) >= deleted
-    bits = np.where(there, np.uint64(2**64 - 1), np.uint64(0))[:, edge]
-    ball = np.tile(np.uint64(1) << np.arange(nodes, dtype=np.uint64), (len(order), 1))
-    everyone = np.uint64(2**nodes - 1)
-    heights = np.zeros(len(order), np.int64)
-    while (short := ball != everyone).any():
-        heights += short.sum(axis=1)
-        ball |= np.bitwise_or.reduce(ball[:, neighbour] & bits, axis=2)
-    return heights
-
-
-def _neighbours(graph: Graph, nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def neighbours(graph: Graph) -> NDArray[np.int64]:
     """For each node its neighbours and the edges to them; itself, by any edge, to fill up."""
-    found: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
+    found: list[list[tuple[int, int]]] = [[] for _ in range(int(graph.max()) + 1)]
     for edge, (a, b) in enumerate(graph.tolist()):
         found[a].append((b, edge))
         found[b].append((a, edge))
     most = max(map(len, found))
-    table = np.array([each + [(i, 0)] * (most - len(each)) for i, each in enumerate(found)])
-    return table[:, :, 0], table[:, :, 1]
+    return np.array([each + [(i, 0)] * (most - len(each)) for i, each in enumerate(found)])
+
+
+def tree_heights(near: NDArray[np.int64], there: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """For each row of ``there``, the edges that are left of a graph that is whole: the heights of
+    the minimum spanning trees of all roots, summed.
+
+    Each node has a ball, a bit for each node reached, that grows by what its neighbours reach.
+    """
+    nodes = len(near)
+    neighbour, edge = near[:, :, 0], near[:, :, 1]
+    bits = np.where(there, np.uint64(2**64 - 1), np.uint64(0))[:, edge]
+    ball = np.tile(np.uint64(1) << np.arange(nodes, dtype=np.uint64), (len(there), 1))
+    everyone = np.uint64(2**nodes - 1)
+    heights = np.zeros(len(there), np.int64)
+    while (short := ball != everyone).any():
+        heights += short.sum(axis=1)
+        ball |= np.bitwise_or.reduce(ball[:, neighbour] & bits, axis=2)
+    return heights
