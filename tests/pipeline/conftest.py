@@ -25,6 +25,8 @@ from ringcast.pipeline.session import Where, open_session, spark_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+sys.path.insert(0, str(Path(__file__).parent))  # for modules that several tests here share
+
 WORKERS = 2
 
 FIRST = """

@@ -15,7 +15,7 @@ from ringcast.checks.property import Property, Reads
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Delivered, Ended, Installed
 
-LIMIT = 100_000
+LIMIT = 500_000
 
 Id = tuple[ViewId, int, ViewId]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import msgspec
 
 from ringcast.core.ids import NodeId, ViewId
-from ringcast.core.trace import Delivered, Originated
+from ringcast.core.trace import Delivered, Originated, Submit
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Stretch(msgspec.Struct, frozen=True):
     """How many, without the heads."""
     seq: int
     """Place of the last frame, be it a head or not. All places ascend."""
-    heads: tuple[Originated | Delivered, ...] = ()
+    heads: tuple[Submit | Originated | Delivered, ...] = ()
     """All events of the first frame of each sender and originator, in order."""
     shares: tuple[Share, ...] = ()
     """Empty if only the order of messages is judged, not who sent them."""

@@ -298,6 +298,16 @@ class TraceFile:
                     table = table.filter(self.pa.compute.equal(table["node"], node))
                 yield from table.to_pylist()
 
+    def some(self, column: str, values: list[str]) -> Iterator[TraceEvent]:
+        """The events of a table of one kind that have one of these texts in a column."""
+        (kind,) = self.kinds.values()
+        wanted = self.pa.array(values, self.pa.string())
+        for group in self.groups():
+            table = self.read(group)
+            chosen = self.pa.compute.is_in(table[column], value_set=wanted)
+            for row in table.filter(chosen).to_pylist():
+                yield self._event(kind, [row])
+
     def events(self, node: int, world: bool) -> Iterator[TraceEvent]:
         """The events of one processor: its own, or what the world did to it."""
         only = next(iter(self.kinds.values()))
@@ -307,8 +317,13 @@ class TraceFile:
         rows = (row for row in self.rows(node) if (row.get("event") in outside) == world)
         for _, found in groupby(rows, key=lambda row: (row["n"], row["t_us"], row.get("event"))):
             each = list(found)
-            try:
-                kind = self.kinds[each[0]["event"]] if "event" in each[0] else only
-                yield schema.event(kind, each)
-            except (KeyError, TypeError, ValueError) as error:
-                raise TraceError(f"{self.path}: a row makes no event ({error!r})") from None
+            name = each[0].get("event", only.__name__)
+            if name not in self.kinds:
+                raise TraceError(f"{self.path}: a row makes no event (there is no {name!r})")
+            yield self._event(self.kinds[name], each)
+
+    def _event(self, kind: type[msgspec.Struct], rows: list[Row]) -> TraceEvent:
+        try:
+            return schema.event(kind, rows)
+        except (KeyError, TypeError, ValueError) as error:
+            raise TraceError(f"{self.path}: a row makes no event ({error!r})") from None

@@ -1,0 +1,331 @@
+"""One window: what all members delivered alike in it, and everything else in full.
+
+Frames that pass all of this are *alike*, and a stretch will stand for them:
+
+- every member delivered them in the ring itself (D5, M1), in the same order, once, with ascending
+  places (D2, D6, D9, D12, total-order), under the same sender, number, level and checksums;
+- each was originated once, in the ring, with those contents (D1), before every delivery of it in
+  the order of the trace; the originator delivered it too (D3, D4, D10), and so did everybody who
+  could lack it (D7, agreement);
+- what a sender delivered before an origination has lower places, so causes come first (D7, D8);
+- numbers of a sender follow each other (fifo, integrity), and each message was submitted before
+  with these contents (fifo, integrity, validity); for ``causal``, after its sender had come to the
+  ring, so that its past is that of its originations;
+- where one processor numbers for others, it numbers in ascending order (one-sequencer).
+
+What fails is *odd*, and so is what has no counterpart. Frames that were originated before the last
+event of something odd are shown as well: their originators may not have known of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from ringcast.checks.property import Reads
+from ringcast.core.ids import NodeId
+from ringcast.core.trace import Delivered, Originated, Submit
+from ringcast.pipeline.condense.align import align
+from ringcast.pipeline.condense.columns import Flags, Ints, Rows, Table, table_of
+from ringcast.pipeline.condense.full import Part, limit
+from ringcast.pipeline.condense.origins import Origins, Submissions
+from ringcast.pipeline.condense.pieces import Frames, Piece, Runs, event_rows
+from ringcast.pipeline.condense.plan import Stay, Window
+from ringcast.pipeline.condense.told import Irregular, Told, delivered, originated
+from ringcast.traces import TraceError
+
+
+class Found(msgspec.Struct):
+    """What a window came to: stretches in order, and what stands before, between and after them."""
+
+    pieces: list[Piece] = []
+    gaps: list[list[Originated | Delivered]] = []
+    """One more than pieces."""
+    submits: list[Submit] = []
+    covered: list[tuple[int, int]] = []
+    """Rows of the table of submissions that were looked at."""
+    odd_until_us: int = -1
+    """When the last odd thing was over."""
+    marks: list[tuple[NodeId, int, int]] = []
+    """Processor, number and time of some events, to be compared with those of other windows."""
+    stop_us: int | None = None
+    """From here on not everything is shown: there is too much of it."""
+    irregular: str = ""
+    """Why the window cannot be judged at all."""
+    error: str = ""
+    """Why it cannot be read."""
+
+
+def look(window: Window) -> Found:
+    """Compare the members in a window."""
+    try:
+        return _Look(window).found()
+    except Irregular as error:
+        return Found(irregular=str(error))
+    except TraceError as error:
+        return Found(error=str(error))
+
+
+class _Look:
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        folder = Path(window.folder)
+        self._deliver = table_of(folder, "deliver", window.run)
+        self._full = window.reads >= Reads.ORIGINS
+        self._originate = table_of(folder, "originate", window.run) if self._full else None
+        self.told = {
+            stay.node: Told(stay.node, self._rows(self._deliver, stay), not self._full)
+            for stay in window.stays
+        }
+        self.ref = max(self.told.values(), key=len)
+        self.seq = self.ref.first("seq")
+        frames = self.frames = len(self.ref)
+        self.at: dict[NodeId, Ints] = {}
+        self.odd: Flags = np.zeros(frames + 1, np.bool_)  # the last one: behind all frames
+        self.shown: Flags = np.zeros(frames + 1, np.bool_)  # not odd, but shown all the same
+        self.odd_us: Ints = np.full(frames + 1, -1, np.int64)  # when it was over
+        self.strays: list[int] = []  # places of events without a counterpart
+        self.origins: Origins | None = None
+        self.submissions: Submissions | None = None
+
+    def _rows(self, table: Table, stay: Stay) -> Rows:
+        """A member's rows of a table in this window."""
+        rows, window = table.between(stay.node, stay.start_n, stay.end_n), self.window
+        first = 0 if window.first else rows.before(window.low)
+        return rows.part(first, len(rows) if window.last else rows.before(window.high))
+
+    def found(self) -> Found:
+        """Everything, put together."""
+        for told in self.told.values():
+            self._compare(told)
+        self._places()
+        if self._full:
+            self._originated()
+            self._senders()
+            if self.window.reads >= Reads.SUBMISSIONS:
+                self._submitted()
+            self._extend()
+        self._asked()
+        frames = Frames(self.window.ring, self.seq, None, None, None, self.told, self.at)
+        if self._full:
+            frames.sender, frames.number = self.ref.first("sender"), self.ref.first("sequence")
+            frames.size, frames.origins, frames.origin = self.ref.sizes, self.origins, self.origin
+            frames.submissions = self.submissions
+        return self._show(Runs(frames, self.odd | self.shown, self.strays))
+
+    # deliveries
+
+    def _compare(self, told: Told) -> None:
+        """Lay a member's deliveries beside those of the member taken for reference."""
+        ref, frames = self.ref, self.frames
+        same = told is ref
+        at = np.arange(frames) if same else align(self.seq, told.first("seq"))
+        self.at[told.node] = at
+        matched = np.flatnonzero(at >= 0)
+        self.odd[:frames] |= at < 0
+        if len(matched) < len(told):
+            self._unmatched(told, at[matched], matched)
+        if not self._full:
+            return
+        right = told.in_ring(self.window.ring, "ring", "view")
+        if right is not None:
+            self.odd[matched[~right[at[matched]]]] = True
+        if same:
+            return
+        alike = np.ones(len(matched), np.bool_)
+        whole = len(matched) == frames == len(told)
+        for name in ("sender", "level", "sequence"):
+            mine, its = ref.first(name), told.first(name)
+            alike &= mine == its if whole else mine[matched] == its[at[matched]]
+        alike &= ref.sizes[matched] == told.sizes[at[matched]]
+        self.odd[matched[~alike]] = True
+        matched = matched[alike]
+        breaks = np.flatnonzero((np.diff(matched) != 1) | (np.diff(at[matched]) != 1)) + 1
+        mine, its = ref.rows.column("digest"), told.rows.column("digest")
+        for block in np.split(matched, breaks) if len(matched) else ():
+            first, last = ref.starts[block[0]], ref.starts[block[-1] + 1]
+            start = told.starts[at[block[0]]]
+            differ = np.flatnonzero(mine[first:last] != its[start : start + last - first])
+            self.odd[np.searchsorted(ref.starts, first + differ, "right") - 1] = True
+
+    def _unmatched(self, told: Told, taken: Ints, matched: Ints) -> None:
+        """Events of a member without a counterpart make the frame after them odd."""
+        free = np.ones(len(told), np.bool_)
+        free[taken] = False
+        events = np.flatnonzero(free)
+        follows = np.append(matched, self.frames)[np.searchsorted(taken, events)]
+        self.odd[follows] = True
+        self.strays += told.first("seq")[events].tolist()
+        if self._full:
+            np.maximum.at(self.odd_us, follows, told.first("t_us")[events])
+
+    def _places(self) -> None:
+        """Places ascend, and are those of this window."""
+        seq = self.seq
+        falls = np.flatnonzero(seq[1:] <= seq[:-1])
+        self.odd[falls] = self.odd[falls + 1] = True
+        self.odd[:-1] |= (seq < self.window.low) | (seq >= self.window.high)
+
+    # originations and submissions
+
+    def _originated(self) -> None:
+        """Each frame was originated once, before, with the same contents."""
+        window, ref, frames, table = self.window, self.ref, self.frames, self._originate
+        assert table is not None
+        tolds = [Told(stay.node, self._rows(table, stay)) for stay in window.stays]
+        origins = self.origins = Origins(tolds, window.ring)
+        origins.check_times(self.told)
+        self.origin = origin = origins.match(self.seq)
+        self.odd[:frames] |= origin < 0
+        self._unmatched_origins(origins)
+        self.odd[origins.disordered()] = True
+        mine = np.flatnonzero(origin >= 0)
+        its = origin[mine]
+        for told in self.told.values():
+            self._delivered_later(told, origins)
+        alike = origins.sender[its] == ref.first("sender")[mine]
+        alike &= origins.level[its] == ref.first("level")[mine]
+        alike &= origins.number[its] == ref.first("sequence")[mine]
+        alike &= origins.size[its] == ref.sizes[mine]
+        self.odd[mine[~alike]] = True
+        mine = mine[alike]
+        sums = ref.rows.column("digest")
+        if len(mine) < frames:
+            good = np.zeros(frames, np.bool_)
+            good[mine] = True
+            sums = sums[np.repeat(good, ref.sizes)]
+        differ = np.flatnonzero(sums != origins.digest[origins.rows(origin[mine])])
+        ends = np.cumsum(ref.sizes[mine])
+        self.odd[mine[np.searchsorted(ends, differ, "right")]] = True
+
+    def _delivered_later(self, told: Told, origins: Origins) -> None:
+        """What a member delivered before it was originated, in the order of the trace, is odd."""
+        at = self.at[told.node]
+        both = np.flatnonzero((at >= 0) & (self.origin >= 0))
+        at, its = at[both], self.origin[both]
+        t_us, sent_us, node = told.first("t_us")[at], origins.t_us[its], origins.node[its]
+        later = (t_us > sent_us) | ((t_us == sent_us) & (told.node > node))
+        later = np.where(node == told.node, told.first("n")[at] > origins.n[its], later)
+        self.odd[both[~later]] = True
+
+    def _unmatched_origins(self, origins: Origins) -> None:
+        """One that nobody delivered: odd are the frame that follows it and its member's next."""
+        events = np.flatnonzero(origins.frame < 0)
+        if len(events) == 0:
+            return
+        highest = np.maximum.accumulate(self.seq) if self.frames else self.seq
+        place = np.searchsorted(highest, origins.seq[events])
+        next_own = origins.next_matched(events, self.frames)
+        again = np.isin(origins.seq[events], self.seq) | (origins.seq[events] < 0)
+        self.odd[place[~again]] = self.odd[next_own] = True
+        follows = np.where(again, next_own, place)
+        np.maximum.at(self.odd_us, follows, origins.t_us[events])
+        origins.follows[events] = follows
+        self.strays += origins.seq[events].tolist()
+
+    def _senders(self) -> None:
+        """Senders are members, and each one's numbers follow each other."""
+        assert self.origins is not None
+        sender, number, size = self.ref.first("sender"), self.ref.first("sequence"), self.ref.sizes
+        self.odd[:-1] |= ~np.isin(sender, list(self.told))
+        for node in self.told:
+            mine = np.flatnonzero((sender == node) & ~self.odd[:-1])
+            follow = number[mine][1:] == (number[mine] + size[mine])[:-1]
+            ends = np.maximum.accumulate(number[mine] + size[mine])
+            self.shown[mine[1:][~follow]] = True
+            self.shown[mine[1:][number[mine][1:] < ends[:-1]]] = True
+        numbered = self.origin >= 0
+        origin = self.origin[numbered]
+        if np.any(self.origins.sender[origin] != self.origins.node[origin]):
+            t_us = self.origins.t_us[origin]
+            self.odd[np.flatnonzero(numbered)[1:][t_us[1:] < t_us[:-1]]] = True
+
+    def _submitted(self) -> None:
+        """Each message was submitted before, once, with the same contents."""
+        assert self.origins is not None
+        window = self.window
+        table = table_of(Path(window.folder), "submit", window.run)
+        self.submissions = Submissions(table, window.stays, self.origins)
+        sender = self.ref.first("sender")
+        for stay in window.stays:
+            mine = np.flatnonzero((sender == stay.node) & ~self.odd[:-1])
+            events = self.origin[mine]
+            doubtful = self.submissions.doubtful(stay, events, window.reads >= Reads.PASTS)
+            self.shown[mine[doubtful]] = True
+
+    # what else is shown
+
+    def _extend(self) -> None:
+        """Show what was originated before the last odd event before it was over."""
+        assert self.origins is not None
+        odd = np.flatnonzero(self.odd[:-1])
+        for node, told in self.told.items():
+            at = self.at[node][odd]
+            there = at >= 0
+            late = told.first("t_us")[at[there]]
+            self.odd_us[odd[there]] = np.maximum(self.odd_us[odd[there]], late)
+        if self.frames:
+            over = np.maximum.accumulate(np.append(self.window.keep.until_us, self.odd_us[:-1]))
+            known = np.flatnonzero(self.origin >= 0)
+            early = self.origins.t_us[self.origin[known]] <= over[known]
+            self.shown[known[early]] = True
+
+    def _asked(self) -> None:
+        """Show what others want to see."""
+        keep, seq = self.window.keep, self.seq
+        shown = np.isin(seq, keep.seqs)
+        for low, high in keep.ranges:
+            shown |= (seq >= low) & (seq <= high)
+        if keep.numbers:
+            sender, number = self.ref.first("sender"), self.ref.first("sequence")
+            for node, low, high in keep.numbers:
+                inside = (number + self.ref.sizes > low) & (number <= high)
+                shown |= (sender == node) & inside
+        self.shown[:-1] |= shown
+
+    def _show(self, runs: Runs) -> Found:
+        """The stretches, and the events of all the rest."""
+        parts = [
+            Part(gap, delivered, node, event_rows(told, first, last))
+            for node, told in self.told.items()
+            for gap, first, last in runs.between(node)
+        ]
+        parts += (
+            Part(gap, originated, told.node, event_rows(told, first, last))
+            for told, gap, first, last in runs.originated()
+        )
+        if self.window.last:
+            parts += self._after(len(runs))
+        stop_us = limit(parts)
+        gaps: list[list[Originated | Delivered]] = [[] for _ in range(len(runs) + 1)]
+        cut = len(runs)
+        for part in parts:
+            gaps[part.gap] += part.events(stop_us)
+            if not part.whole(stop_us):
+                cut = min(cut, part.gap)
+        found = Found(
+            pieces=runs.pieces()[:cut],
+            gaps=[*gaps[:cut], [event for gap in gaps[cut:] for event in gap]],
+            odd_until_us=int(self.odd_us[:-1].max(initial=-1)),
+            stop_us=stop_us,
+        )
+        if self.origins is not None:
+            for told in (*self.told.values(), *self.origins.tolds):
+                for at in (0, -1) if len(told) else ():
+                    n, t_us = told.first("n")[at], told.first("t_us")[at]
+                    found.marks.append((told.node, int(n), int(t_us)))
+        if self.submissions is not None:
+            found.submits = runs.submitted()
+            found.covered = self.submissions.covered()
+        return found
+
+    def _after(self, gap: int) -> Iterator[Part]:
+        """What the members did after they left the ring and before the next one."""
+        for stay in self.window.stays:
+            ends = (stay.node, stay.end_n, stay.next_n)
+            yield Part(gap, delivered, stay.node, self._deliver.between(*ends))
+            if self._originate is not None:
+                yield Part(gap, originated, stay.node, self._originate.between(*ends))

@@ -1,0 +1,121 @@
+"""Traces of any size, verified as Spark tasks: windows of large runs, many small runs in one task.
+
+Rows never enter the JVM: a task reads the files it needs, compares arrays, and gives back what is
+odd. The driver puts the windows of a large run together and has the checks judge them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from ringcast.pipeline.condense.plan import Window
+from ringcast.pipeline.condense.window import Found, look
+from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.judge import Ask, Case, judge
+from ringcast.pipeline.progress import watch
+from ringcast.pipeline.tasks import tasks
+from ringcast.pipeline.verdicts import Report, RunVerdict
+from ringcast.traces.schema import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LARGE_BYTES = 16 << 20
+"""The windows of a larger run are tasks of their own."""
+
+BATCH_BYTES = 1 << 20
+"""Runs that are not large share a task up to about this size."""
+
+ANSWER = pa.schema([("answer", pa.binary())])
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Runs that one task judges."""
+
+    runs: tuple[tuple[str, int], ...]
+    ask: Ask
+
+
+Work: TypeAlias = Batch | Window
+Which: TypeAlias = tuple[Path, int]
+"""A run: its folder and number."""
+
+
+def runs_in(folder: Path) -> list[int]:
+    """The runs of a folder; an error names what is not whole."""
+    if not folder.is_dir():
+        raise PipelineError(f"{folder}: no such folder")
+    found: dict[str, set[int]] = {}
+    for table in TABLES:
+        for path in sorted((folder / table).glob("*")):
+            if path.suffix in (".part", ".spill"):
+                raise PipelineError(f"{path}: left by a writer that was not finished; remove it")
+            if path.suffix != ".parquet" or not path.stem.isdecimal():
+                raise PipelineError(f"{path}: is not called <run>.parquet; move it elsewhere")
+            found.setdefault(table, set()).add(int(path.stem))
+    every = set().union(*found.values())
+    if not every:
+        raise PipelineError(f"{folder}: holds no trace; there is no {folder / 'fault'}/0.parquet")
+    for table in TABLES:
+        if lost := every - found.get(table, set()):
+            path = folder / table / f"{min(lost)}.parquet"
+            raise PipelineError(f"{path}: no such file; the run is incomplete")
+    return sorted(every)
+
+
+def verify(spark: SparkSession, folders: Iterable[Path], ask: Ask, quiet: bool = False) -> Report:
+    """Judge all runs of these folders."""
+    began_s = perf_counter()
+    sizes = {(folder, run): _size(folder, run) for folder in folders for run in runs_in(folder)}
+    large = [which for which, size in sizes.items() if size > LARGE_BYTES]
+    cases = {which: Case(*which, ask) for which in large}
+    work: list[Work] = list(_batches({w: s for w, s in sizes.items() if w not in cases}, ask))
+    done: dict[Which, RunVerdict] = {}
+    while True:
+        asked = [(case, at) for case in cases.values() for at in case.open_windows()]
+        todo: list[Work] = [*(case.windows[at] for case, at in asked), *work]
+        if not todo:
+            break
+        with watch(spark, len(todo), "parts", quiet):
+            table = tasks(spark, todo, _answer, ANSWER)
+        found = iter(table["answer"].to_pylist())
+        for case, at in asked:
+            case.take(at, msgspec.msgpack.decode(next(found), type=Found))
+        for answer in found:
+            verdict = msgspec.msgpack.decode(answer, type=RunVerdict)
+            done[Path(verdict.folder), verdict.run] = verdict
+        work = []
+    done |= {which: case.verdict() for which, case in cases.items()}
+    return Report(tuple(done[which] for which in sizes), perf_counter() - began_s)
+
+
+def _size(folder: Path, run: int) -> int:
+    return sum((folder / table / f"{run}.parquet").stat().st_size for table in TABLES)
+
+
+def _batches(sizes: dict[Which, int], ask: Ask) -> Iterator[Batch]:
+    """Runs put together, the largest first."""
+    batch: list[tuple[str, int]] = []
+    total = 0
+    for (folder, run), size in sorted(sizes.items(), key=lambda item: -item[1]):
+        if batch and total + size > BATCH_BYTES:
+            yield Batch(tuple(batch), ask)
+            batch, total = [], 0
+        batch.append((str(folder), run))
+        total += size
+    if batch:
+        yield Batch(tuple(batch), ask)
+
+
+def _answer(work: Work) -> Sequence[dict[str, bytes]]:
+    """What a task does."""
+    encode = msgspec.msgpack.encode
+    if isinstance(work, Window):
+        return [{"answer": encode(look(work))}]
+    return [{"answer": encode(judge(Path(f), run, work.ask))} for f, run in work.runs]

@@ -1,0 +1,89 @@
+"""Traces that are a little wrong: one or a few events of a right one changed, moved or left out."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+from ringcast.core.ids import Level, ViewId
+from ringcast.core.trace import Delivered, Ended, Faulted, Originated, Submit, TraceEvent
+
+About = Submit | Originated | Delivered
+
+
+def spoil(events: list[TraceEvent], rng: Random, times: int = 1) -> list[TraceEvent]:
+    """The trace with so many mistakes; numbers and times still ascend at every processor."""
+    own: dict[int, list[Any]] = {}
+    world = [e for e in events if isinstance(e, Ended | Faulted)]
+    for event in events:
+        if not isinstance(event, Ended | Faulted):
+            own.setdefault(event.node, []).append(event)
+    for _ in range(times):
+        mine = own[rng.choice(sorted(own))]
+        kind = rng.choice((Delivered, Delivered, Delivered, Originated, Submit))
+        places = [at for at, event in enumerate(mine) if type(event) is kind]
+        if places:
+            rng.choice(WAYS)(mine, rng.choice(places), rng)
+    return [*_numbered(own), *world]
+
+
+def _numbered(own: dict[int, list[Any]]) -> list[TraceEvent]:
+    found: list[Any] = []
+    for mine in own.values():
+        t_us = 0
+        for n, event in enumerate(mine, start=1):
+            t_us = max(t_us, event.t_us)
+            found.append(msgspec.structs.replace(event, n=n, t_us=t_us))
+    return sorted(found, key=lambda event: (event.t_us, event.node, event.n))
+
+
+def _drop(mine: list[Any], at: int, rng: Random) -> None:
+    del mine[at]
+
+
+def _repeat(mine: list[Any], at: int, rng: Random) -> None:
+    mine.insert(rng.choice((at, rng.randint(at, len(mine)))), mine[at])
+
+
+def _move(mine: list[Any], at: int, rng: Random) -> None:
+    event = mine.pop(at)
+    place = rng.choice((at + 1, at - 1, rng.randint(0, len(mine)), at + rng.randint(-9, 9)))
+    mine.insert(max(0, place), event)
+
+
+def _swap(mine: list[Any], at: int, rng: Random) -> None:
+    alike = [k for k in range(at + 1, len(mine)) if type(mine[k]) is type(mine[at])]
+    if alike:
+        other = alike[0] if rng.random() < 0.7 else rng.choice(alike)
+        mine[at], mine[other] = mine[other], mine[at]
+
+
+def _change(mine: list[Any], at: int, rng: Random) -> None:
+    event = mine[at]
+    names = [
+        n for n in event.__struct_fields__ if n not in ("node", "n", "t_us", "sizes", "sender")
+    ]
+    names += ["sender"] if isinstance(event, Delivered) else []
+    name = rng.choice(names)
+    value = getattr(event, name)
+    match value:
+        case Level():
+            value = Level(1 - value)
+        case ViewId():
+            value = rng.choice(
+                (ViewId(value.seq + rng.choice((-2, 2, 4)), value.rep), _any(mine, rng))
+            )
+        case tuple():
+            value = tuple(d ^ (rng.random() < 0.6) for d in value)
+        case int():
+            value = max(1, value + rng.choice((-3, -1, 1, 1, 2, 40)))
+    mine[at] = msgspec.structs.replace(event, **{name: value})
+
+
+def _any(mine: list[Any], rng: Random) -> ViewId:
+    return rng.choice([e.view for e in mine if hasattr(e, "view") and e.view] or [ViewId(4, 1)])
+
+
+WAYS = (_drop, _drop, _repeat, _move, _move, _swap, _swap, _change, _change, _change)
