@@ -153,8 +153,14 @@ def test_nothing_is_left_over() -> None:
     assert not found, "\n".join(found)
 
 
-RULES = {"totem": [f"R{n}" for n in range(1, 101)]}
-GAPS = {"totem": [f"G{n}" for n in range(1, 40)]}
+RULES = {
+    "totem": [f"R{n}" for n in range(1, 101)],
+    "token-fd": [f"TF-{n}" for n in range(1, 43)],
+}
+GAPS = {
+    "totem": [f"G{n}" for n in range(1, 40)],
+    "token-fd": [f"A{n}" for n in range(1, 22)],
+}
 """The dossiers' tags, of each protocol."""
 
 each_book = pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.name)
@@ -237,17 +243,18 @@ def test_no_tag_is_invented(book: Book) -> None:
         assert not unknown, f"{name_of(path)}: {sorted(unknown)}"
 
 
-def test_every_extension_is_explained() -> None:
+@each_book
+def test_every_extension_is_explained(book: Book) -> None:
     """``ext`` marks what the source does not say: docs/errata.md and the package's page list it."""
-    package = SRC / "protocols" / "totem_single"
-    source = "".join(path.read_text("utf-8") for path in sorted(package.glob("[!_]*.py")))
-    extensions = set(re.findall(r"\b([RG]\d+) ext\b", source))
+    tag = rf"((?:{'|'.join(book.kinds)})\d+)"
+    package = book.code[0].parent
+    source = "".join(path.read_text("utf-8") for path in book.code)
+    extensions = set(re.findall(rf"\b{tag} ext\b", source))
     beyond = (package / "__init__.py").read_text("utf-8").partition("\nBeyond")[2]
-    listed = re.findall(r"^ +([RG]\d+) ", beyond.partition('"""')[0], re.MULTILINE)
-    assert sorted(extensions, key=number) == sorted(listed, key=number)
-    found = (ROOT / "docs" / "errata.md").read_text("utf-8").partition("## Totem single-ring")[0]
-    explained = set(re.findall(r"\b([RG]\d+) ext\b", found))
-    assert not sorted(extensions - explained, key=number)
+    listed = re.findall(rf"^ +{tag} ", beyond.partition('"""')[0], re.MULTILINE)
+    assert missing(extensions) == missing(listed)
+    page = (ROOT / "docs" / "errata.md").read_text("utf-8")
+    assert not missing(extensions - set(re.findall(rf"\b{tag} ext\b", page)))
 
 
 def test_ranges_of_tags_are_read() -> None:

@@ -46,6 +46,8 @@ class Book(NamedTuple):
         return tests(*self.tests, kinds=self.kinds)
 
 
+TOKEN_BLOCKS = ("circulation", "ring_detector", "trusted_pair", "token_consensus")
+
 BOOKS = (
     Book(
         "totem",
@@ -59,6 +61,23 @@ BOOKS = (
         "`src/ringcast/blocks/`; `machine` alone is its table of phases and inputs)",
         (TESTS / "rules", TESTS / "scenarios"),
         "gaps",
+    ),
+    Book(
+        "token-fd",
+        "Token-based broadcast with the detector R",
+        ("TF-", "A"),
+        (
+            *sorted((SOURCE / "protocols" / "token_fd").glob("[!_]*.py")),
+            *(BLOCKS / f"{name}.py" for name in TOKEN_BLOCKS),
+        ),
+        "`src/ringcast/protocols/token_fd/`\n"
+        f"and, {', '.join(f'`{name}`' for name in TOKEN_BLOCKS)},\nin `src/ringcast/blocks/`",
+        (
+            *sorted((TESTS / "rules").glob("test_token_fd_*.py")),
+            *(TESTS / "blocks" / f"test_{name}.py" for name in TOKEN_BLOCKS),
+            TESTS / "scenarios" / "token_fd",
+        ),
+        "gaps of token-fd",
     ),
 )
 

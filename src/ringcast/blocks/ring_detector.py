@@ -102,6 +102,10 @@ class RingDetector(Machine):
         """A heartbeat is a frame like any other."""
         self.heard(env)
 
+    def stale(self, now_us: int) -> bool:
+        """Whether a frame that arrives now is news: the first of this instant."""
+        return self.suspected or self._heard_us != now_us
+
     def heard(self, env: Env) -> None:
         """TF-1: any frame of the predecessor shows that it lives; a mistake makes us patient."""
         if self.suspected:
@@ -110,8 +114,8 @@ class RingDetector(Machine):
             longer_us = self.suspect_us + self.patience.grow_us
             self.suspect_us = min(longer_us, max(self.patience.most_us, self.suspect_us))
             env.up(Suspicion(False))
-        elif self._heard_us == env.now_us:
-            return  # frames of one instant touch the timer once
+        elif not self.stale(env.now_us):
+            return
         self._heard_us = env.now_us
         env.set_timer(Timer.WATCH, self.suspect_us)
 

@@ -30,10 +30,15 @@ from ringcast.sim.model import BurstTail, Exponential, LinkModel, NetworkModel, 
 
 
 def draw_faults(
-    rng: Random, n: int, model: NetworkModel, duration_us: int, unit_us: int
+    rng: Random,
+    n: int,
+    model: NetworkModel,
+    duration_us: int,
+    unit_us: int,
+    kinds: Iterable[str] = (),
 ) -> tuple[Fault, ...]:
-    """Episodes of the kinds this seed has, each with a beginning and mostly an end."""
-    enabled = [kind for kind in KINDS if rng.random() < 0.35]
+    """Episodes of the kinds this seed has, out of ``kinds`` or all there are."""
+    enabled = [kind for kind in kinds or KINDS if rng.random() < 0.35]
     plan: list[Fault] = []
     if rng.random() < 0.3:
         most = rng.choice((100, 5_000, 50_000))

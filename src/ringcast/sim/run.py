@@ -11,6 +11,7 @@ core. (Submitting has ended by then, and queues are bounded, so that is a bound 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
 from random import Random
@@ -197,11 +198,16 @@ class Watch:
         """Whose submissions are fresh; nobody's in the first stage."""
         self.last_us = 0
         """When a processor of the core last delivered."""
+        self.delivered: Counter[NodeId] = Counter()
+        """How much each processor delivered, since it started."""
 
     def __call__(self, event: TraceEvent) -> None:
         """Take note of one event."""
         match event:
-            case Delivered() if event.node in self.core:
+            case Delivered():
+                self.delivered[event.node] += len(event.digests)
+                if event.node not in self.core:
+                    return
                 self.last_us = event.t_us
                 for number in range(event.first, event.first + len(event.digests)):
                     missing = self.awaited.get((event.sender, number))
@@ -230,6 +236,10 @@ class Watch:
         if first is None or found.count(first) < len(found):
             return None
         return first[0] if first[1] == self.core or self._static else None
+
+    def even(self) -> bool:
+        """Whether all of the core have delivered equally much, as they must in a fixed group."""
+        return not self._static or len({self.delivered[node] for node in self.core}) == 1
 
     def undelivered(self) -> str:
         """Some fresh messages that are still awaited."""
@@ -362,7 +372,7 @@ def settle(
                 return [_no_progress(cluster, watch, "no common configuration")]
         if view is not None:
             wanted = [fresh for fresh in wanted if not cluster.submit(fresh[0], (b"",), fresh[1])]
-            if not wanted and not watch.awaited:
+            if not wanted and not watch.awaited and watch.even():
                 return []
             if cluster.now_us >= watch.last_us + bound_us:
                 refused = [f"p{node} {level.name.lower()}" for node, level in wanted]

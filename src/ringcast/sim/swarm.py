@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ringcast.sim import swarm_token_fd
 from ringcast.sim.episodes import any_node, draw_faults, draw_leaves, in_order
 from ringcast.sim.model import (
     Constant,
@@ -43,7 +44,9 @@ def draw(seed: int, protocol: str = "totem", nodes: int | None = None) -> RunSpe
     def stream(topic: str) -> Random:
         return Random(f"{seed}/swarm/{topic}")
 
-    n = nodes or stream("nodes").randint(FEWEST, MOST)
+    fixed = protocol == "token-fd"
+    rng = stream("nodes")
+    n = nodes or (rng.choice(swarm_token_fd.NODES) if fixed else rng.randint(FEWEST, MOST))
     hop_us = stream("hop").choice((200, 400, 800))
     unit_us = (8 + 4 * n) * hop_us
     """A handful of token rotations: the measure for timeouts and for how long faults last."""
@@ -53,6 +56,13 @@ def draw(seed: int, protocol: str = "totem", nodes: int | None = None) -> RunSpe
     config = tune(stream, n, unit_us, bool(large)) if tune else {}
     model = draw_network(stream("network"), hop_us)
     model = draw_medium(stream("medium"), model, config, unit_us)
+    if fixed:
+        faults = swarm_token_fd.faults(stream, n, model, duration_us, unit_us)
+    else:
+        faults = in_order(
+            draw_faults(stream("faults"), n, model, duration_us, unit_us),
+            draw_leaves(stream("leaves"), n, duration_us, unit_us),
+        )
     return RunSpec(
         protocol=protocol,
         nodes=n,
@@ -61,10 +71,7 @@ def draw(seed: int, protocol: str = "totem", nodes: int | None = None) -> RunSpe
         network=model,
         config=config,
         workload=draw_workload(stream("workload"), n, unit_us) + large,
-        faults=in_order(
-            draw_faults(stream("faults"), n, model, duration_us, unit_us),
-            draw_leaves(stream("leaves"), n, duration_us, unit_us),
-        ),
+        faults=faults,
         stagger_us=stream("stagger").choice((0, 0, hop_us, 3 * unit_us)),
         swarm=True,
     )
@@ -182,7 +189,10 @@ def _totem(stream: Stream, n: int, unit_us: int, large: bool) -> dict[str, Any]:
     return settings
 
 
-SETTINGS: Mapping[str, Callable[[Stream, int, int, bool], dict[str, Any]]] = {"totem": _totem}
+SETTINGS: Mapping[str, Callable[[Stream, int, int, bool], dict[str, Any]]] = {
+    "totem": _totem,
+    "token-fd": swarm_token_fd.settings,
+}
 """How to draw the settings of a protocol from its streams, a number of processors, a unit of time
 and whether there are large messages; a protocol that is not here has its default profile."""
 

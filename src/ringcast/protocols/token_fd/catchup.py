@@ -1,0 +1,47 @@
+"""Catching up: a member that tokens tell too little asks for the order it missed (TF-38)."""
+
+from __future__ import annotations
+
+from ringcast.core.env import Env
+from ringcast.core.ids import NodeId
+from ringcast.core.inputs import Received
+from ringcast.protocols.token_fd.messages import LogRep, LogReq
+from ringcast.protocols.token_fd.state import Processor, Timer
+
+MOST_RUNS = 512
+"""Entries of the order in one answer, or a few more, up to the end of a decision."""
+
+
+def behind(p: Processor) -> bool:
+    """Whether a token waits for the order that it continues."""
+    return any(token.start > p.order.length for _, token in p.tokens.waiting())
+
+
+def ask(p: Processor, env: Env, src: NodeId) -> None:
+    """TF-38: what comes after the order known here? The token's sender knows; later, others."""
+    env.send(src, LogReq(p.config.group, p.order.length))
+    if not p.fetching:
+        p.fetching = True
+        env.set_timer(Timer.FETCH, p.config.fetch_us)
+
+
+def on_log_req(p: Processor, env: Env, event: Received) -> None:
+    """TF-38: tell it, from there or from as far back as it is kept."""
+    request = event.message
+    assert isinstance(request, LogReq)
+    base, adeliv = p.order.after(request.length, MOST_RUNS)
+    if adeliv or sum(base) > request.length:
+        env.send(event.src, LogRep(p.config.group, base, adeliv))
+
+
+def lost(p: Processor, env: Env, src: NodeId) -> None:
+    """TF-38: ``src`` no longer keeps what we lack.
+
+    If f+1 members say so, one of them is correct, and the group has gone on too far without us.
+    """
+    p.gone.add(src)
+    if len(p.gone) > p.ring.f:
+        env.stop(
+            f"fell behind: the others no longer keep what comes after position {p.order.length}, "
+            "more than history_bytes ago (token-fd TF-38)"
+        )

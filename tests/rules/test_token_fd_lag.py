@@ -1,0 +1,142 @@
+"""token-fd: how much of the order a token tells, and members that lag (TF-37, TF-38)."""
+
+from __future__ import annotations
+
+from driver import set_timers, stops
+from fd import Group, bodies_sent, tokens, told
+
+from ringcast.core.effects import Effect, Send
+from ringcast.protocols.token_fd.messages import LogRep, LogReq
+from ringcast.protocols.token_fd.order import Order
+from ringcast.protocols.token_fd.state import Timer
+
+
+def asked(effects: list[Effect]) -> dict[int, int]:
+    return {
+        e.to: e.message.length
+        for e in effects
+        if isinstance(e, Send) and isinstance(e.message, LogReq)
+    }
+
+
+def answers(effects: list[Effect]) -> list[LogRep]:
+    return [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, LogRep)]
+
+
+def decided(group: Group, node: int, *runs: tuple[int, int]) -> None:
+    """Let ``node`` know so many decisions, one after another, bodies and all."""
+    counts = list(group[node].order.counts)
+    for place, count in runs:
+        for number in range(counts[place] + 1, counts[place] + count + 1):
+            group.receive(node, group.body(place, number), src=place + 1)
+        base = tuple(group[node].order.counts)
+        hop = group[node].tokens.last_hop + len(group.ids) - 1
+        told = group.token(hop, base=base, adeliv=(place, count))
+        group.receive(node, told, src=group[node].ring.predecessor)
+        counts[place] += count
+
+
+def test_tf_37_a_token_tells_only_what_not_all_are_known_to_have_delivered() -> None:
+    group = Group(3).up(2)
+    decided(group, 2, (0, 2), (2, 1))
+    base = (2, 0, 1)
+    (sent,) = tokens(group.receive(2, group.token(9, base=base, known=(3, 3, 1)), 1)).values()
+    assert sent.known == (3, 3, 1)
+    assert (sent.base, sent.adeliv) == ((1, 0, 0), (0, 1, 2, 1)), "in the middle of a run"
+    assert sent.length == 3
+    (sent,) = tokens(group.receive(2, group.token(12, base=base, known=(3, 3, 3)), 1)).values()
+    assert (sent.base, sent.adeliv, sent.length) == ((2, 0, 1), (), 3)
+
+
+def test_tf_37_bodies_that_all_have_delivered_are_let_go() -> None:
+    group = Group(3).up(2)
+    decided(group, 2, (0, 2), (2, 1))
+    assert group[2].snapshot()["kept"] == 3
+    group.receive(2, group.token(9, base=(2, 0, 1), known=(3, 3, 2)), src=1)
+    assert group[2].snapshot()["kept"] == 1
+    group.receive(2, group.token(12, base=(2, 0, 1), known=(3, 3, 3)), src=1)
+    assert group[2].snapshot()["kept"] == 0
+
+
+def test_tf_38_no_more_than_the_limit_is_told_however_far_somebody_lags() -> None:
+    group = Group(3, lag_limit=4).up(2)
+    decided(group, 2, *[(0, 1), (2, 2)] * 5)
+    sent = group[2].sent
+    assert sent is not None
+    assert sent.known[2] == 0
+    assert (sent.base, sent.adeliv) == ((3, 0, 6), (0, 1, 2, 2) * 2)
+
+
+def test_tf_38_who_lacks_what_is_not_told_asks_and_takes_no_token_before() -> None:
+    group = Group(3, fetch_us=8).up(2, 3)
+    decided(group, 2, (0, 1), (2, 2), (0, 1))
+    later = group.token(10, base=(1, 0, 2), adeliv=(0, 1))
+    effects = group.receive(3, later, src=2)
+    assert asked(effects) == {2: 0}
+    assert not tokens(effects)
+    assert set_timers(effects)[Timer.FETCH] == 8
+    assert asked(group.fire(3, Timer.FETCH)) in ({1: 0}, {2: 0}), "then others are asked"
+    (answer,) = answers(group.receive(2, LogReq(group.config.group, 0), src=3))
+    assert (answer.base, answer.adeliv) == ((0, 0, 0), (0, 1, 2, 2, 0, 1))
+    (sent,) = tokens(group.receive(3, answer, src=2)).values()
+    assert (sent.hop, sent.length) == (11, 4)
+    bodies = [group.body(0, 1), group.body(2, 1), group.body(2, 2), group.body(0, 2)]
+    assert [told(group.receive(3, body, src=2)) for body in bodies] == [
+        [b"0.1"], [b"2.1"], [b"2.2"], [b"0.2"],
+    ]  # fmt: skip
+
+
+def test_tf_38_a_token_that_came_too_early_is_learned_from_before_it_is_taken() -> None:
+    """Found by swarm seed 1284: another token closed the gap, and I3 was broken."""
+    group = Group(7).up(5)
+    group.receive(5, group.token(10, base=(4,) + (0,) * 6, adeliv=(0, 2)), src=4)
+    assert group[5].order.length == 0
+    effects = group.receive(5, group.token(9, adeliv=(0, 4)), src=3)
+    (sent,) = tokens(effects).values()
+    assert (sent.hop, sent.length) == (11, 6)
+
+
+def test_tf_38_an_answer_ends_where_a_decision_ends() -> None:
+    """Or else a member would go on from the middle of a decision, and others from its end."""
+    order = Order(2)
+    order.append((0, 1, 1, 1))
+    order.append((1, 1, 0, 1))
+    order.append((0, 5))
+    assert order.after(0, most=1) == ((0, 0), (0, 1, 1, 1))
+    assert order.after(2, most=1) == ((1, 1), (1, 1, 0, 1))
+    assert order.after(2, most=3) == ((1, 1), (1, 1, 0, 1, 0, 5))
+    assert order.after(9, most=3) == ((7, 2), ())
+
+
+def test_tf_38_whoever_lags_beyond_what_is_kept_stops_and_says_why() -> None:
+    group = Group(3, each_time=1, lag_limit=3, history_bytes=1460 * 4).up(2, 3)
+    decided(group, 2, *[(0, 1)] * 10)
+    (answer,) = answers(group.receive(2, LogReq(group.config.group, 0), src=3))
+    assert sum(answer.base) == 6, "four are kept"
+    assert not stops(group.receive(3, answer, src=2)), "one may be wrong"
+    (reason,) = stops(group.receive(3, answer, src=1))
+    assert reason.startswith("fell behind: the others no longer keep what comes after position 0")
+
+
+def test_tf_38_ext_senders_wait_for_one_who_is_far_behind_and_coming_nearer() -> None:
+    group = Group(3, each_time=2, history_bytes=1460 * 8).up(2)
+    decided(group, 2, *[(0, 1)] * 6)
+    group.now_us = 5_000_000
+    group.receive(2, group.token(30, base=(6, 0, 0), known=(6, 6, 1)), src=1)
+    assert not bodies_sent(group.submit(2, b"a")), "five behind, and it has just moved"
+    group.now_us += group.config.suspect_most_us + 1
+    effects = group.receive(2, group.token(33, base=(6, 0, 0), known=(6, 6, 1)), src=1)
+    effects += group.submit(2, b"b")
+    assert len(bodies_sent(effects)) == 1, "it does not move any more: it may have crashed"
+
+
+def test_order_what_is_beyond() -> None:
+    order = Order(3)
+    order.append((0, 2, 1, 1))
+    assert order.beyond((0, 0, 0), (0, 2, 1, 1)) == ()
+    assert order.beyond((0, 0, 0), (0, 2, 1, 1, 2, 4)) == (2, 4)
+    assert order.beyond((1, 0, 0), (0, 1, 1, 1, 2, 4)) == (2, 4)
+    assert order.beyond((0, 0, 0), (0, 2)) == (), "it is shorter"
+    assert order.beyond((2, 1, 0), (1, 1)) == (1, 1)
+    assert order.beyond((2, 1, 1), ()) is None, "there is a gap"
+    assert order.crc != 0

@@ -1,0 +1,71 @@
+"""Swarms of token-fd: nothing breaks, and every fault takes effect."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from ringcast.core.trace import Ended, TraceEvent
+from ringcast.sim.faults import Crash, Leave, Torn
+from ringcast.sim.run import RunResult, prepare, run
+from ringcast.sim.swarm import draw
+
+SEEDS = range(30)
+CHUNKS = tuple(SEEDS[i : i + 10] for i in range(0, len(SEEDS), 10))
+
+FAULTS = {
+    "black hole", "burst tail", "copy", "crash", "cut", "delay", "drift", "drop", "duplicate",
+    "expire", "heal", "leave", "link", "loss", "mend", "partition", "pause", "reorder", "restart",
+    "resume", "tear", "torn crash",
+}  # fmt: skip
+
+
+def once(seed: int, seen: dict[int, RunResult] = {}) -> RunResult:  # noqa: B006
+    """The run of a seed; a second call does not run it again."""
+    if seed not in seen:
+        seen[seed] = run(draw(seed, "token-fd"))
+    return seen[seed]
+
+
+@pytest.mark.parametrize("seeds", CHUNKS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_seeds_break_nothing(seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
+        result = once(seed)
+        assert not result.violations, f"{result.violations[0]}"
+        assert result.verdicts["token-path"] == "valid"
+        assert result.verdicts["total-order"] != "invalid"
+
+
+def test_groups_are_of_the_sizes_that_are_asked_for_and_no_more_than_f_go() -> None:
+    sizes: Counter[tuple[int, int]] = Counter()
+    for seed in range(200):
+        spec = draw(seed, "token-fd")
+        config = prepare(spec).config
+        sizes[spec.nodes, config.faults] += 1
+        gone = {f.node for f in spec.faults if isinstance(f, Crash | Torn | Leave)}
+        assert len(gone) <= config.faults
+    assert sizes.keys() == {(3, 1), (4, 1), (7, 2)}
+    assert draw(5, "token-fd", nodes=13).nodes == 13
+
+
+def test_every_kind_of_fault_takes_effect() -> None:
+    hit: Counter[str] = Counter()
+    for seed in SEEDS:
+        hit.update(once(seed).faults)
+    assert not FAULTS - hit.keys()
+
+
+def test_a_seed_gives_the_same_trace_twice() -> None:
+    assert run(draw(7, "token-fd")).digest == once(7).digest
+
+
+def test_who_is_settled_never_crashed_and_is_enough() -> None:
+    for seed in SEEDS[:5]:
+        spec = draw(seed, "token-fd")
+        seen: list[TraceEvent] = []
+        result = run(spec, [seen.append])
+        end = seen[-1]
+        assert isinstance(end, Ended)
+        assert len(end.settled) >= spec.nodes - prepare(spec).config.faults
+        assert result.deliveries >= len(end.settled), "there was progress"
