@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ringcast.api.directory import BEHIND_ALL, Directory
-from ringcast.api.envelope import Data, Enter, Envelope, Exit, Groups
+from ringcast.api.envelope import Data, Enter, Envelope, Exit, Groups, Known, Once
 from ringcast.api.events import Batch, Position, View
 from ringcast.core.effects import InstallView
 from ringcast.core.ids import Level, ViewId
@@ -35,8 +35,8 @@ class Log:
 class Member:
     """One node's directory, fed from a shared order."""
 
-    def __init__(self, me: int) -> None:
-        self.directory = Directory(me)
+    def __init__(self, me: int, static: bool = False) -> None:
+        self.directory = Directory(me, static)
         self.log = Log()
 
     def view(self, ring: ViewId, *members: int) -> None:
@@ -223,3 +223,38 @@ def test_members_agree_whatever_happens(seed: int) -> None:
                 by_place.setdefault(("view", event[2]), set()).add(event)
     assert by_place
     assert all(len(seen) == 1 for seen in by_place.values())
+
+
+def test_where_members_are_fixed_nobody_is_waited_for() -> None:
+    """One of three never ran; the other two join, talk and leave all the same."""
+    members = [Member(n, static=True) for n in (1, 2)]
+    for member in members:
+        member.view(R1, 1, 2, 3)
+    for n, member in enumerate(members, 1):
+        member.directory.enter("g", member.log)
+        order(R1, n, n, Enter("g"), *members)
+    order(R1, 3, 2, Data("g", (b"x",)), *members)
+    order(R1, 4, 2, Exit("g"), *members)
+    first, second = (member.log.events for member in members)
+    assert first == [
+        ("V", (1,), Position(R1, 1)),
+        ("V", (1, 2), Position(R1, 2)),
+        (2, b"x", 3),
+        ("V", (1,), Position(R1, 4)),
+    ]
+    assert second == first[1:3]
+
+
+def test_where_members_are_fixed_what_they_remember_counts_from_its_place_on() -> None:
+    """Each remembers something else of a writer; all judge its rows alike all the same."""
+    members = [Member(n, static=True) for n in (1, 2)]
+    members[1].directory.remember([Known("g", "w", 4, 2)])
+    for member in members:
+        member.view(R1, 1, 2, 3)
+        assert member.directory.open
+    words = [member.directory.word() for member in members]
+    assert [len(word.known) for word in words] == [0, 1]
+    for seq, word in enumerate(words, 1):
+        order(R1, seq, seq, word, *members)
+    rows = Once(R1, "g", "w", 4, 0, (b"a", b"b", b"c"))
+    assert [member.directory.streams.fresh(rows) for member in members] == [2, 2]

@@ -55,6 +55,11 @@ def test_the_example_is_fine_and_needs_no_more() -> None:
         ({"settings": {"windowsize": 1}}, "settings: Object contains unknown field `windowsize`"),
         ({"settings": {"window_size": "1"}}, "settings: Expected `int`"),
         ({"settings": {"join_us": 10**9}}, "settings: join_us = 1000000000 must be below"),
+        ({"protocol": "token-fd", "settings": {"f": 1}}, "settings: f = 1 needs 3 members or more"),
+        (
+            {"protocol": "token-fd", "peers": [], "seeds": ["seed:1"]},
+            "peers: the members of token-fd are fixed, so list them all",
+        ),
         ({"settings": {"max_packet": 65500}}, "max_packet = 65500 does not fit a UDP datagram"),
     ],
 )
@@ -62,6 +67,12 @@ def test_every_mistake_is_explained(changes: dict[str, object], complaint: str) 
     with pytest.raises(ConfigError) as caught:
         config(**changes).check()
     assert complaint in str(caught.value)
+
+
+def test_fixed_members_are_this_node_and_its_peers() -> None:
+    peers = ["3@127.0.0.1:3", "1@127.0.0.1:1", "2@127.0.0.1:2"]
+    fixed = config(protocol="token-fd", peers=peers).check().protocol_config
+    assert (fixed.members, fixed.faults) == ((1, 2, 3), 1)
 
 
 def test_without_keys_only_loopback_unless_said_out_loud() -> None:

@@ -6,11 +6,16 @@ waits. If the ring breaks before that, the view is made of those who spoke. A no
 is in no group of that ring, and its groups are told what they missed.
 
 Joining and leaving a group are messages themselves, so they have their place in the order too.
+
+Where the members are fixed there is one ring, some of its members may never have run, and nobody
+is in a group when it begins: so nobody is waited for. What nodes remember of writers then counts
+from the place of their words on.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
 
 from ringcast.api.envelope import Data, Enter, Envelope, Exit, Groups, Known
@@ -36,8 +41,10 @@ class Sink(Protocol):
 class Directory:
     """The groups of all members of the ring, and the local groups' events."""
 
-    def __init__(self, me: NodeId) -> None:
+    def __init__(self, me: NodeId, static: bool = False) -> None:
         self._me = me
+        self._static = static
+        self._memory: tuple[Known, ...] = ()
         self._sinks: dict[str, Sink] = {}
         """Groups this node is in, as of the last message of its own."""
         self._entering: dict[str, deque[Sink]] = {}
@@ -58,9 +65,16 @@ class Directory:
         """An Enter is on its way; from its place in the order on, events go to ``sink``."""
         self._entering.setdefault(group, deque()).append(sink)
 
+    def remember(self, known: Iterable[Known]) -> None:
+        """What this node knows of writers from earlier days, before the first ring."""
+        self._memory = tuple(known)
+        if not self._static:
+            self.streams.learn(self._memory)
+
     def word(self) -> Groups:
         """What this node has to say on the present ring."""
-        return Groups(self._ring, tuple(sorted(self._sinks)), self.streams.known())
+        known = self._memory if self._static else self.streams.known()
+        return Groups(self._ring, tuple(sorted(self._sinks)), known)
 
     @property
     def open(self) -> bool:
@@ -76,13 +90,15 @@ class Directory:
         else:
             self._ring, self._members = change.view, change.members
             self._spoken, self._known = {}, {}
-            self._open = False
+            self._open = self._static
 
     def on_envelope(
         self, sender: NodeId, level: Level, position: Position, envelope: Envelope
     ) -> None:
         """A message of the ring, at its place in the order."""
-        if type(envelope) is Groups:
+        if type(envelope) is Groups and self._static:
+            self.streams.learn(envelope.known)
+        elif type(envelope) is Groups:
             # A word that was meant for an earlier ring, or comes after this one broke, is late.
             if envelope.ring == self._ring and not self._open:
                 self._spoken[sender] = set(envelope.names)

@@ -36,7 +36,7 @@ class Node:
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config.check()
-        self._directory = Directory(config.id)
+        self._directory = Directory(config.id, config.sheet.static)
         self._groups: dict[str, Group] = {}
         self._host: Host | None = None
         self._recorder: Recorder | None = None
@@ -84,7 +84,7 @@ class Node:
             self._recorder = Recorder(
                 self.config, host.keys, host.addresses, host.fail, self.publish
             )
-            self._directory.streams.learn(self._recorder.known())
+            self._directory.remember(self._recorder.known())
         self.max_message = settings.max_message - 2**16  # room for the envelope
         try:
             if self._recorder:

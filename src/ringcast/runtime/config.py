@@ -80,10 +80,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if profile not in sheet.profiles:
             known = ", ".join(sheet.profiles)
             raise ConfigError(f"profile = {profile!r}: {self.protocol} has {known}")
+        settings = msgspec.to_builtins(sheet.profiles[profile]) | self.settings
         try:
-            return msgspec.convert(
-                msgspec.to_builtins(sheet.profiles[profile]) | self.settings, sheet.config
-            )
+            members = (self.id, *self.peer_addresses)
+            return sheet.for_group(msgspec.convert(settings, sheet.config), members)
         except (msgspec.ValidationError, ValueError) as error:
             raise ConfigError(f"settings: {error}") from None
 
@@ -113,6 +113,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError(
                 "no way to find the others: list them in peers, or give seeds or multicast"
             )
+        if self.sheet.static and not self.peers:
+            raise ConfigError(f"peers: the members of {self.protocol} are fixed, so list them all")
         if self.multicast:
             address.parse(self.multicast, "multicast")
         if self.advertise:

@@ -101,6 +101,7 @@ class Host:
         """Why the machine ended, or None."""
         settings = config.protocol_config
         self._patience_us: int = getattr(settings, "token_loss_us", 100_000)
+        self._ejects = not config.sheet.static
         self._stall_s = 0.0
         with contextlib.ExitStack() as undo:
             self._store = Store(Path(config.state_dir))
@@ -255,7 +256,7 @@ class Host:
         clock = self.clock
         paused_us = clock.paused_us
         self._env.now_us = clock.wake()
-        if clock.paused_us - paused_us <= self._patience_us:
+        if clock.paused_us - paused_us <= self._patience_us or not self._ejects:
             return False
         self._udp.forget()
         return True
