@@ -43,6 +43,14 @@ def test_replicas_are_merged_each_place_once(
         shelf = Shelf(folders[0])
         mine_only = places(shelf.batches(span))
         assert len(mine_only) == (shelf.count(span) if after < upto else 0)
+        shelves = Shelves(folders)
+        rows = data.draw(st.integers(1, 20))
+        some = places(shelves.batches(Range(after, shelves.after_rows(span, rows))))
+        assert some == found[: len(some)]
+        assert some or not found, "there is always progress"
+        assert len(some) <= rows or len(folders) > 1, "exact, but for what only another has"
+        parts = shelves.split(span, data.draw(st.integers(1, 5000)))
+        assert [place for part in parts for place in places(shelves.batches(part))] == found
 
 
 def test_so_many_records_further(tmp_path: Path) -> None:
@@ -57,10 +65,13 @@ def test_so_many_records_further(tmp_path: Path) -> None:
 def test_a_shelf_sees_what_is_written_later(tmp_path: Path) -> None:
     journal = Journal(tmp_path, SMALL)
     journal.append(HISTORY[:3])
+    assert Shelf(tmp_path).first is None, "only what is on disk is seen"
+    journal.sync()
     shelf = Shelf(tmp_path)
     before = shelf.last
     for each in HISTORY[3:]:
         journal.append([each])
+    journal.sync()
     assert shelf.last == before
     shelf.refresh()
     assert shelf.last == PLACES[-1]
@@ -72,6 +83,7 @@ def test_what_was_trimmed_is_said_and_never_skipped(tmp_path: Path) -> None:
     journal = Journal(tmp_path, Limits(segment_bytes=1, keep_bytes=1))
     for each in HISTORY:
         journal.append([each])
+    journal.sync()
     commit(tmp_path, "reader", PLACES[10])
     assert journal.trim()
     shelves = Shelves([tmp_path])

@@ -85,7 +85,9 @@ class Journal:
             raise JournalError(f"cannot use the journal {folder}: {error}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._mark = os.open(folder / DURABLE, os.O_RDWR | os.O_CREAT, 0o644)
             self._recover()
+            self.sync()  # what a process that was killed wrote is there, but perhaps not on disk
         except BaseException as error:
             os.close(self._lock)
             if isinstance(error, BlockingIOError):
@@ -177,10 +179,12 @@ class Journal:
             self._disk.cut(segment.path, segment.bytes)
 
     def sync(self) -> None:
-        """Return when everything appended is durable."""
+        """Return when everything appended is durable; only then do readers see it."""
         if self._file is not None:
+            segment = self.segments[-1]
             try:
                 self._disk.sync(self._file)
+                os.pwrite(self._mark, mark(segment.path, segment.bytes), 0)
             except OSError as error:
                 raise JournalError(f"cannot sync {self.folder}: {error.strerror}") from None
 
@@ -253,11 +257,30 @@ class Journal:
             self.sync()
             os.close(self._file)
             self._file = None
+        os.close(self._mark)
         os.close(self._lock)
 
 
 TRIMMED = "trimmed.json"
+DURABLE = "durable"
+"""Which segment is being written and how much of it is on disk: what others may read."""
 READERS = "readers"
+
+
+def mark(path: Path, size: int) -> bytes:
+    """The contents of DURABLE, always of the same length."""
+    return f"{path.stem} {size:020}\n".encode()
+
+
+def durable_bytes(folder: Path, path: Path, size: int) -> int:
+    """How much of a segment that is not sealed may be read."""
+    try:
+        name, upto = (folder / DURABLE).read_text("ascii").split()
+    except (OSError, ValueError):
+        return 0
+    if name == path.stem:
+        return int(upto)
+    return size if name > path.stem else 0  # a later one was begun: this one was synced before
 
 
 def segment_names(folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ringcast.journal.layout import START, JournalError, Place, schema
-from ringcast.journal.log import read_trimmed, segment_names
+from ringcast.journal.log import durable_bytes, read_trimmed, segment_names
 from ringcast.journal.segment import Head, SegmentFile, read_index
 
 KEYS = ("ring_seq", "ring_rep", "seq", "index")
@@ -48,8 +48,9 @@ class Shelf:
             if path in self._sealed:
                 frames += [(path, head) for head in self._sealed[path]]
             else:
-                self._files[path] = SegmentFile(path)  # it has grown: look anew
-                frames += [(path, head) for head in self._files[path].heads()]
+                file = self._files[path] = SegmentFile(path)  # it has grown: look anew
+                upto = durable_bytes(self.folder, path, file.size)
+                frames += [(path, head) for head in file.heads() if head.end <= upto]
         self._frames = frames
         self._firsts = [head.first for _, head in frames]
         self._lasts = [head.last for _, head in frames]
@@ -82,6 +83,10 @@ class Shelf:
     def frame_end(self, place: Place) -> Place:
         """Where the frame with the first record after ``place`` ends."""
         return self._lasts[bisect_right(self._lasts, place)]
+
+    def frame_bytes(self, place: Place) -> int:
+        """How large that frame is."""
+        return self._frames[bisect_right(self._lasts, place)][1].length
 
     def count(self, span: Range) -> int:
         """How many records lie in a range."""
@@ -189,6 +194,31 @@ class Shelves:
             end = min(shelf.frame_end(place), span.upto)
             yield shelf, Range(place, end)
             place = end
+
+    def after_rows(self, span: Range, rows: int) -> Place:
+        """The place so many records into a range; its end if there are fewer.
+
+        What the journal at hand lacks there and another has comes on top.
+        """
+        for shelf, piece in self.pieces(span):
+            count = shelf.count(piece)
+            if count >= rows:
+                return shelf.after_rows(piece.after, rows)
+            rows -= count
+        return span.upto
+
+    def split(self, span: Range, size: int) -> list[Range]:
+        """A range in parts of about so many bytes, each at least a frame."""
+        found: list[Range] = []
+        start, held = span.after, 0
+        for shelf, piece in self.pieces(span):
+            held += shelf.frame_bytes(piece.after)
+            if held >= size:
+                found.append(Range(start, piece.upto))
+                start, held = piece.upto, 0
+        if held:
+            found.append(Range(start, span.upto))
+        return found
 
     def batches(self, span: Range) -> Iterator[Any]:
         """All records of a range, each once, in order."""
