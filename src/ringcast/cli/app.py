@@ -9,7 +9,18 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import ringcast
-from ringcast.cli import bench, cluster, demo, journal, keygen, node, reproduce, sim, sweep
+from ringcast.cli import (
+    bench,
+    cluster,
+    demo,
+    journal,
+    keygen,
+    node,
+    reproduce,
+    sim,
+    sweep,
+    verify,
+)
 from ringcast.cli.options import UNKNOWN
 
 
@@ -64,6 +75,7 @@ def main(
 
 
 app.command("sim")(sim.command)
+app.command("verify")(verify.command)
 app.command("sweep")(sweep.command)
 app.command("reproduce")(reproduce.command)
 app.command("demo")(demo.command)

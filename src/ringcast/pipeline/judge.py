@@ -53,6 +53,8 @@ class Case:
     def __init__(self, folder: Path, run: int, ask: Ask) -> None:
         self.folder, self.run = folder, run
         self.course: Course | None = None
+        self._checks: Suite | None = None
+        self._done = False
         self._irregular = self._error = ""
         try:
             self._begin(ask)
@@ -83,19 +85,22 @@ class Case:
 
     def open_windows(self) -> list[int]:
         """Which windows have to be looked at; none if a verdict is possible."""
-        if self.course is None or self._irregular or self._error:
+        if self.course is None or self._done or self._error:
             return []
         try:
             while not self.course.open_windows():
                 if self.course.settle():
-                    break
+                    self._checks = self._feed(self._condensed, self.course.items())
+                    broken = [violation.t_us for violation in self._checks.violations]
+                    self._done = not self.course.look_closely(broken)
+                    if self._done:
+                        return []
+            return self.course.open_windows()
         except Irregular as error:
-            self._irregular = str(error)
-            return []
+            self._done, self._irregular = True, "" if self._checks else str(error)
         except TraceError as error:
             self._error = _line(error)
-            return []
-        return self.course.open_windows()
+        return []
 
     def take(self, at: int, found: Found) -> None:
         """A window has been looked at."""
@@ -125,8 +130,8 @@ class Case:
             reasons |= dict.fromkeys(whole, "it needs every event, and the run has too many")
         if self._irregular:
             reasons |= dict.fromkeys(condensed, self._irregular)
-        elif condensed and self.course is not None:
-            fed.append(self._feed(condensed, self.course.items()))
+        elif self._checks is not None:
+            fed.append(self._checks)
         verdicts |= dict.fromkeys(reasons, Verdict.UNKNOWN)
         for checks in fed:
             found, why = answers(checks, self._cut())

@@ -4,7 +4,8 @@ Windows are looked at one by one and know nothing of each other. Here it is seen
 stretches fit together; if not, a window is asked to show more, and looked at again:
 
 - a frame that occurs anywhere else, by its place or by its numbers, is shown;
-- frames are shown that were originated before something odd in an earlier window was over;
+- frames are shown that were originated before something odd in an earlier window was over, and in
+  a closer look those delivered after something odd in a later window had begun;
 - a stretch stands behind all that is shown before it in its ring, and before all the rest.
 """
 
@@ -82,9 +83,28 @@ class Course:
             raise Irregular(f"run {self.run}: too much that is odd depends on each other")
         return not keeps
 
+    def look_closely(self, times: Iterable[int]) -> bool:
+        """Whether there is more to see of the rings in which something was broken then."""
+        moments = list(times)
+        for ring in self.plan.rings:
+            at = [at for at, window in enumerate(self.windows) if window.ring == ring.view]
+            found = [each for each in map(self.found.__getitem__, at) if each is not None]
+            last_us = max((e.t_us for f in found for gap in f.gaps for e in gap), default=0)
+            if any(ring.opened[0] <= t_us <= last_us for t_us in moments):
+                for each in at:
+                    window = self.windows[each]
+                    if not window.closely:
+                        reads = max(window.reads, Reads.ORIGINS)
+                        closer = msgspec.structs.replace(window, reads=reads, closely=True)
+                        self.windows[each], self.found[each] = closer, None
+        return bool(self.open_windows())
+
     def _found(self) -> list[Found]:
-        found = [each for each in self.found if each is not None]
-        assert len(found) == len(self.windows), "not all windows have been looked at"
+        return [self._looked(at) for at in range(len(self.found))]
+
+    def _looked(self, at: int) -> Found:
+        found = self.found[at]
+        assert found is not None, "not all windows have been looked at"
         return found
 
     def _ask(self, keeps: dict[int, Keep], at: int, **more: object) -> None:
@@ -120,8 +140,7 @@ class Course:
         ends: list[tuple[int, Moment]] = []  # after how many stretches: the earliest event shown
         behind, odd_us = ring.opened, -1
         for at in range(first, first + len(ring.windows)):
-            found = self.found[at]
-            assert found is not None
+            found = self._looked(at)
             for k, gap in enumerate(found.gaps):
                 if gap:
                     moments = [moment(event) for event in gap]
@@ -135,13 +154,18 @@ class Course:
             odd_us = max(odd_us, found.odd_until_us)
             if found.stop_us is not None:
                 break
-        next_one = ring.closed
+        next_one, odd_us, window = ring.closed, LIMIT, first + len(ring.windows) - 1
         for k in range(len(placed) - 1, -1, -1):
+            piece, at = placed[k].piece, placed[k].window
+            for later in range(window, at, -1):
+                odd_us = min(odd_us, self._looked(later).odd_from_us)
+            window = at
             while ends and ends[-1][0] > k:
                 next_one = min(next_one, ends.pop()[1])
             if placed[k].behind >= next_one:
-                piece = placed[k].piece
-                self._ask(keeps, placed[k].window, ranges=((piece.low, piece.stretch.seq),))
+                self._ask(keeps, at, ranges=((piece.low, piece.stretch.seq),))
+            if self.windows[at].closely and piece.last_us >= odd_us:
+                self._ask(keeps, at, from_us=odd_us)
         return placed
 
     def _repeated(self, placed: list[Placed], keeps: dict[int, Keep]) -> None:

@@ -26,8 +26,10 @@ class Piece(msgspec.Struct, frozen=True):
     stretch: Stretch
     low: int
     """Its first place."""
-    first_us: int
+    first_us: int = -1
     """When the first of its frames was originated, if that was looked at; else -1."""
+    last_us: int = -1
+    """When the last of them was delivered, likewise."""
 
 
 class Frames(msgspec.Struct):
@@ -149,20 +151,22 @@ class Runs:
 
     def _piece(self, k: int) -> Piece:
         frames, start, end, heads = self.frames, self.starts[k], self.ends[k], self.heads[k]
-        first_us = -1
+        first_us = last_us = -1
         shown: list[Submit | Originated | Delivered] = []
         shares: list[Share] = []
         if frames.origins is not None and frames.origin is not None:
             first_us = int(frames.origins.t_us[frames.origin[start:end]].min())
+            last = (t.first("t_us")[frames.at[node][end - 1]] for node, t in frames.told.items())
+            last_us = int(max(last))
             for frame in heads.tolist():
                 shown += self._events(frame)
             if frames.submissions is not None:
                 shown += frames.submissions.of(frames.origin[heads])
             shares = list(self._shares(start, end, heads))
         shown.sort(key=lambda event: (event.t_us, event.node, event.n))
-        last = int(frames.seq[end - 1])
-        stretch = Stretch(frames.ring, end - start - len(heads), last, tuple(shown), tuple(shares))
-        return Piece(stretch, int(frames.seq[start]), first_us)
+        seq, count = int(frames.seq[end - 1]), end - start - len(heads)
+        stretch = Stretch(frames.ring, count, seq, tuple(shown), tuple(shares))
+        return Piece(stretch, int(frames.seq[start]), first_us, last_us)
 
     def _events(self, frame: int) -> Iterator[Originated | Delivered]:
         """All events of a frame."""

@@ -47,6 +47,8 @@ class Keep(msgspec.Struct, frozen=True):
 
     until_us: int = -1
     """Frames originated up to this time."""
+    from_us: int = LIMIT
+    """Frames that somebody delivered from this time on."""
     seqs: tuple[int, ...] = ()
     """Frames at these places."""
     numbers: tuple[tuple[NodeId, int, int], ...] = ()
@@ -68,6 +70,9 @@ class Window(msgspec.Struct, frozen=True):
     last: bool
     reads: Reads
     keep: Keep = Keep()
+    closely: bool = False
+    """Show everything that was under way at the same time as something odd, so that whatever is
+    broken is broken by the very events that broke it first."""
 
 
 class RingPlan(msgspec.Struct, frozen=True):

@@ -14,7 +14,9 @@ Frames that pass all of this are *alike*, and a stretch will stand for them:
 - where one processor numbers for others, it numbers in ascending order (one-sequencer).
 
 What fails is *odd*, and so is what has no counterpart. Frames that were originated before the last
-event of something odd are shown as well: their originators may not have known of it.
+event of something odd are shown as well: their originators may not have known of it. If something
+is broken, a closer look shows what was delivered after the first event of something odd, too: what
+had been delivered by then can decide which message is named.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import msgspec
 import numpy as np
 
 from ringcast.checks.property import Reads
-from ringcast.core.ids import NodeId
+from ringcast.core.ids import LIMIT, NodeId
 from ringcast.core.trace import Delivered, Originated, Submit
 from ringcast.pipeline.condense.align import align
 from ringcast.pipeline.condense.columns import Flags, Ints, Rows, Table, table_of
@@ -47,8 +49,9 @@ class Found(msgspec.Struct):
     submits: list[Submit] = []
     covered: list[tuple[int, int]] = []
     """Rows of the table of submissions that were looked at."""
+    odd_from_us: int = LIMIT
     odd_until_us: int = -1
-    """When the last odd thing was over."""
+    """When the first odd thing began, and when the last one was over."""
     marks: list[tuple[NodeId, int, int]] = []
     """Processor, number and time of some events, to be compared with those of other windows."""
     stop_us: int | None = None
@@ -86,7 +89,8 @@ class _Look:
         self.at: dict[NodeId, Ints] = {}
         self.odd: Flags = np.zeros(frames + 1, np.bool_)  # the last one: behind all frames
         self.shown: Flags = np.zeros(frames + 1, np.bool_)  # not odd, but shown all the same
-        self.odd_us: Ints = np.full(frames + 1, -1, np.int64)  # when it was over
+        self.odd_from_us: Ints = np.full(frames + 1, LIMIT, np.int64)  # when it began
+        self.odd_until_us: Ints = np.full(frames + 1, -1, np.int64)  # and was over
         self.strays: list[int] = []  # places of events without a counterpart
         self.origins: Origins | None = None
         self.submissions: Submissions | None = None
@@ -160,7 +164,12 @@ class _Look:
         self.odd[follows] = True
         self.strays += told.first("seq")[events].tolist()
         if self._full:
-            np.maximum.at(self.odd_us, follows, told.first("t_us")[events])
+            self._is_odd(follows, told.first("t_us")[events])
+
+    def _is_odd(self, frames: Ints, t_us: Ints) -> None:
+        """Something odd happened to these frames, or just before them, at these times."""
+        np.minimum.at(self.odd_from_us, frames, t_us)
+        np.maximum.at(self.odd_until_us, frames, t_us)
 
     def _places(self) -> None:
         """Places ascend, and are those of this window."""
@@ -222,7 +231,7 @@ class _Look:
         again = np.isin(origins.seq[events], self.seq) | (origins.seq[events] < 0)
         self.odd[place[~again]] = self.odd[next_own] = True
         follows = np.where(again, next_own, place)
-        np.maximum.at(self.odd_us, follows, origins.t_us[events])
+        self._is_odd(follows, origins.t_us[events])
         origins.follows[events] = follows
         self.strays += origins.seq[events].tolist()
 
@@ -259,19 +268,26 @@ class _Look:
     # what else is shown
 
     def _extend(self) -> None:
-        """Show what was originated before the last odd event before it was over."""
+        """Show what was under way when something odd happened."""
         assert self.origins is not None
-        odd = np.flatnonzero(self.odd[:-1])
+        if self.frames == 0:
+            return
+        late = np.full(self.frames, -1, np.int64)
         for node, told in self.told.items():
-            at = self.at[node][odd]
-            there = at >= 0
-            late = told.first("t_us")[at[there]]
-            self.odd_us[odd[there]] = np.maximum(self.odd_us[odd[there]], late)
-        if self.frames:
-            over = np.maximum.accumulate(np.append(self.window.keep.until_us, self.odd_us[:-1]))
-            known = np.flatnonzero(self.origin >= 0)
-            early = self.origins.t_us[self.origin[known]] <= over[known]
-            self.shown[known[early]] = True
+            there = np.flatnonzero(self.at[node] >= 0)
+            t_us = told.first("t_us")[self.at[node][there]]
+            late[there] = np.maximum(late[there], t_us)
+            chosen = self.odd[there]
+            self._is_odd(there[chosen], t_us[chosen])
+        known = np.flatnonzero(self.origin >= 0)
+        sent_us = self.origins.t_us[self.origin[known]]
+        self._is_odd(known[self.odd[known]], sent_us[self.odd[known]])
+        keep = self.window.keep
+        before = np.maximum.accumulate(np.append(keep.until_us, self.odd_until_us[:-1]))
+        self.shown[known[sent_us <= before[known]]] = True
+        if self.window.closely:
+            after = np.minimum.accumulate(np.append(self.odd_from_us[1:], keep.from_us)[::-1])
+            self.shown[:-1] |= late >= after[::-1][:-1]
 
     def _asked(self) -> None:
         """Show what others want to see."""
@@ -309,7 +325,8 @@ class _Look:
         found = Found(
             pieces=runs.pieces()[:cut],
             gaps=[*gaps[:cut], [event for gap in gaps[cut:] for event in gap]],
-            odd_until_us=int(self.odd_us[:-1].max(initial=-1)),
+            odd_from_us=int(self.odd_from_us.min()),
+            odd_until_us=int(self.odd_until_us[:-1].max(initial=-1)),
             stop_us=stop_us,
         )
         if self.origins is not None:

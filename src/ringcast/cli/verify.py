@@ -1,0 +1,188 @@
+"""``ringcast verify``: the properties a protocol claims, over traces of any size, on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table as Grid
+
+import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
+from ringcast.checks import PROPERTIES, suite
+from ringcast.cli.options import OK, UNKNOWN, VIOLATED, Master, Remote, fail, one_line_errors
+from ringcast.cli.output import MOST_SHOWN, STYLE, as_json, console, say
+from ringcast.core.registry import protocol as protocol_of
+from ringcast.pipeline.session import Where, open_session, require_spark
+from ringcast.traces import Claims, TraceError, TraceWriter
+from ringcast.traces.live import in_order, read_live
+
+if TYPE_CHECKING:
+    from ringcast.pipeline.verdicts import Report
+
+VIOLATIONS = Path("ringcast-violations")
+"""Where violations go if nobody says."""
+
+
+def claims_of(protocol: str, profile: str | None) -> Claims:
+    """What a protocol claims in a profile of it."""
+    try:
+        sheet = protocol_of(protocol)
+    except LookupError as error:
+        fail(str(error.args[0]))
+    if profile is not None and profile not in sheet.profiles:
+        fail(f"{protocol} has no profile {profile!r}; known: {', '.join(sheet.profiles)}")
+    config = sheet.default if profile is None else sheet.profiles[profile]
+    return Claims(sheet.claims(config))
+
+
+def chosen(only: str) -> tuple[str, ...]:
+    """The properties of ``--only``."""
+    tags = tuple(tag.strip() for tag in only.split(","))
+    try:
+        suite(tags)
+    except LookupError as error:
+        fail(f"--only: {error.args[0]}")
+    return tags
+
+
+@contextmanager
+def as_files(paths: list[Path], usual: Claims) -> Iterator[list[Path]]:
+    """Folders of Parquet files; logs of live members are put together in one for the time."""
+    with TemporaryDirectory(prefix="ringcast-verify-") as scratch:
+        folders = []
+        for number, path in enumerate(paths):
+            if any(path.glob("*.trace")):
+                folder = Path(scratch, str(number))
+                with TraceWriter(folder, claims=usual) as writer:
+                    for event in in_order(read_live([path])):
+                        writer(event)
+                folders.append(folder)
+            else:
+                folders.append(path)
+        yield folders
+
+
+def command(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of traces: Parquet files, or the logs of live members."),
+    ],
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="<tag,...>", help="These properties instead of all claimed ones."),
+    ] = None,
+    violations: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the violations as a Parquet file into this folder "
+            f"[default: {VIOLATIONS}, if there are any]."
+        ),
+    ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="Judge by what this protocol claims [default: what the files say]."),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="The protocol's settings, by name [default: the first].")
+    ] = None,
+    master: Master = None,
+    remote: Remote = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Check every property the protocol claims over traces of any size, on Spark."""
+    if profile is not None and protocol is None:
+        fail("--profile is a profile of the protocol, so add --protocol")
+    usual = claims_of(protocol or "totem", profile)
+    tags = chosen(only) if only is not None else usual.tags if protocol else ()
+    with one_line_errors():
+        require_spark()
+        from ringcast.pipeline.judge import Ask
+        from ringcast.pipeline.verdicts import write_violations
+        from ringcast.pipeline.verify import runs_in, verify
+
+        try:
+            with as_files(paths, usual) as folders:
+                for folder in folders:
+                    runs_in(folder)  # before anything slow begins
+                with open_session(Where(master, remote)) as spark:
+                    report = verify(spark, folders, Ask(tags, usual), quiet=json)
+        except TraceError as error:
+            fail(str(error))
+        written = None
+        if report.violations or violations is not None:
+            written = write_violations(report, violations or VIOLATIONS)
+    if json:
+        as_json(summary(report, written))
+    else:
+        show(report, written)
+    for line in report.errors:
+        typer.echo(f"ringcast: {line}", err=True)
+    answers = report.properties.values()
+    certain = bool(answers) and "unknown" not in answers and not report.errors
+    raise typer.Exit(VIOLATED if report.violations else OK if certain else UNKNOWN)
+
+
+def summary(report: Report, written: Path | None) -> dict[str, Any]:
+    """What a program wants to know."""
+    return {
+        "events": report.events,
+        "seconds": round(report.seconds, 3),
+        "runs": len(report.runs),
+        "properties": report.properties,
+        "violations": [
+            {"trace": each.folder, "run": each.run, **msgspec.to_builtins(violation)}
+            for each, violation in report.violations
+        ],
+        "unknown": reasons(report),
+        "errors": report.errors,
+        "violation_table": None if written is None else str(written),
+    }
+
+
+def reasons(report: Report) -> dict[str, list[str]]:
+    """By property: why it is unknown in some runs, each reason once."""
+    found: dict[str, dict[str, None]] = {}
+    for each in report.runs:
+        for tag, reason in each.reasons.items():
+            found.setdefault(tag, {})[reason] = None
+    return {tag: list(why) for tag, why in found.items()}
+
+
+def show(report: Report, written: Path | None) -> None:
+    """A table, then what is broken and what is unknown."""
+    several = len(report.runs) > 1
+    grid = Grid(box=SIMPLE_HEAD)
+    for name in ("property", "", "verdict", "violations", *(("valid in", "unknown in") * several)):
+        right = name in ("violations", "valid in", "unknown in")
+        grid.add_column(name, justify="right" if right else "left", no_wrap=True)
+    broken = [violation.property for _, violation in report.violations]
+    for tag, verdict in report.properties.items():
+        given = [each.verdicts.get(tag) for each in report.runs]
+        counts = [str(given.count(kind)) for kind in ("valid", "unknown")] * several  # type: ignore[arg-type]
+        cells = [escape(PROPERTIES[tag].title), f"[{STYLE[verdict]}]{verdict}[/]"]
+        grid.add_row(tag, *cells, str(broken.count(tag) or ""), *counts[: 2 * several])
+    console().print(grid)
+    runs = f", {len(report.runs)} runs" if several else ""
+    rate = report.events / max(report.seconds, 1e-9) / 1e6
+    say(f"{report.events:,} events{runs} in {report.seconds:.1f} s ({rate:.1f} M events/s)")
+    for each, violation in report.violations[:MOST_SHOWN]:
+        where = f"run {each.run}: " if several else ""
+        text = f"{violation.property}: {where}{violation.explanation}"
+        say(f"[bold red]violated[/] {escape(text)}")
+    if len(report.violations) > MOST_SHOWN:
+        say(f"  and {len(report.violations) - MOST_SHOWN} more")
+    alike: dict[str, list[str]] = {}
+    for tag, why in reasons(report).items():
+        for reason in why:
+            alike.setdefault(reason, []).append(tag)
+    for reason, tags in alike.items():
+        say(f"[yellow]unknown[/] {' '.join(tags)}: {escape(reason)}")
+    if written is not None:
+        say(f"violations: {escape(str(written))}")

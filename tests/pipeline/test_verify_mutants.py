@@ -1,0 +1,51 @@
+"""What catches a mutant in the simulator catches it in the files, too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ringcast.checks import Verdict, suite
+from ringcast.pipeline import judge as judging
+from ringcast.pipeline.condense import pieces, plan
+from ringcast.pipeline.judge import Ask, judge
+from ringcast.sim.run import claims_of, run
+from ringcast.traces import Claims, TraceWriter, parquet, read_claims, read_trace
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "mutants"))
+from catalogue import MUTANTS, killers
+
+OWN = {"progress", "no-crash"}
+"""What only the simulator can see. It stops there, so that the trace has no end."""
+
+KILLERS = killers()
+
+
+@pytest.mark.parametrize("name", KILLERS)
+def test_mutant_is_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killer = KILLERS[name]
+    spec = killer.spec()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet, "BUFFERED", 200)
+        MUTANTS[name].patch(patch)
+        with TraceWriter(tmp_path, claims=claims_of(spec)) as writer:
+            run(spec, [writer])
+    monkeypatch.setattr(judging, "SMALL_ROWS", 0)
+    monkeypatch.setattr(plan, "LEAST_ROWS", 1)
+    monkeypatch.setattr(plan, "WINDOW_ROWS", 400)
+    monkeypatch.setattr(pieces, "LEAST_RUN", 4)
+    found = judge(tmp_path, 0, Ask((), Claims(())))
+    claims = read_claims(tmp_path)
+    assert claims is not None
+    exact = suite(claims.tags, claims.bound_us)
+    for event in read_trace(tmp_path):
+        exact.feed(event)
+    assert found.verdicts == exact.verdicts()
+    assert {(v.property, v.nodes, v.messages) for v in found.violations} == {
+        (v.property, v.nodes, v.messages) for v in exact.violations
+    }
+    broken = {tag for tag, verdict in found.verdicts.items() if verdict is Verdict.INVALID}
+    assert broken == set(killer.breaks) - OWN
+    assert Verdict.VALID not in found.verdicts.values()
