@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import signature
 from itertools import product
+from math import ceil
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import msgspec
@@ -34,8 +35,9 @@ PROBES: Mapping[str, Callable[..., Any]] = {
 }
 """By the name that an experiment uses. Each gives a Struct, or an iterator of them."""
 
-MOST_TASKS = 128
-"""Points of a grid share tasks, since a task costs some hundredths of a second."""
+MOST_TASKS, POINTS = 64, 4
+"""There are no more tasks than this, and in each about so many points or more: a task costs some
+hundredths of a second, and so do the quickest probes."""
 
 ARROW = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 
@@ -51,7 +53,8 @@ class Item(msgspec.Struct, frozen=True):
 def probed(spark: SparkSession, source: Source, label: str, quiet: bool) -> pa.Table:
     """Call the probe of ``source`` at every point: columns of the point, then of its rows."""
     work = list(items(source))
-    bundles = [work[at::MOST_TASKS] for at in range(min(MOST_TASKS, len(work)))]
+    count = min(MOST_TASKS, ceil(len(work) / POINTS))
+    bundles = [work[at::count] for at in range(count)]
     schema = pa.schema([pa.field("item", pa.int64()), *row_type(PROBES[source.function])])
     with watch(spark, len(bundles), label, quiet):
         found = tasks(spark, bundles, partial(call_all, source.function), schema)
