@@ -17,7 +17,7 @@ CAPTIONS = {
     "timeline": (
         "Who was with whom",
         "A lane per member. The bar is the configuration it is in, with its members; bars of one "
-        "colour are one configuration, a dark edge is the transitional one between two, and a gap "
+        "colour are one configuration, a thin edge is the transitional one between two, and a gap "
         "means that the process was not running. The area above is what it delivers.",
     ),
     "throughput": (
