@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from ringcast.cli.app import interrupt
+from ringcast.pipeline.cluster import wait_until
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.progress import watch
 from ringcast.pipeline.tasks import TaskFailed, tasks
@@ -113,3 +117,30 @@ def test_what_a_worker_has_loaded_is_not_garbage(spark: SparkSession) -> None:
     assert all(row["frozen"] > 4 * row["rest"] for row in found), found
     # Once, or the closures of one task after another would be kept.
     assert len({(row["pid"], row["frozen"]) for row in found}) == len({row["pid"] for row in found})
+
+
+def test_an_interrupt_ends_the_job_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    """SIGTERM, which is like Ctrl-C for every command, in the middle of a task."""
+
+    def slow(item: int) -> list[dict[str, object]]:
+        (tmp_path / "begun").touch()
+        time.sleep(60)
+        (tmp_path / "ended").touch()
+        return []
+
+    def send() -> None:
+        wait_until((tmp_path / "begun").exists, 120)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tasks(spark, [1, 2], slow, SQUARES)
+            time.sleep(120)  # here the signal would come if there were no task
+    finally:
+        sender.join()
+        signal.signal(signal.SIGTERM, before)
+    assert os.listdir(tmp_path) == ["begun"]
+    assert spark.range(3).count() == 3

@@ -229,6 +229,9 @@ def launched(at: Place, cores: int | None, app: str) -> SparkSession:
         raise PipelineError(
             f"Spark did not start at {at.master} ({first_line(error)}); its log is {log}"
         ) from error
+    except KeyboardInterrupt:
+        log.unlink(missing_ok=True)
+        raise
     log.unlink(missing_ok=True)  # the JVM goes on writing to it, for nobody
     return session
 

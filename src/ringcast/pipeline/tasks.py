@@ -10,6 +10,7 @@ import gc
 import pickle
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -51,7 +52,7 @@ def tasks(
         _runner([pickle.dumps(item) for item in work], function, schema), ANSWER_IN_SPARK
     )
     try:
-        gathered = frame.toArrow()
+        gathered = interruptible(spark, frame.toArrow)
     except Exception as error:  # of whichever kind of Spark
         raise PipelineError(f"Spark gave up: {first_line(error)}") from error
     answers = sorted(gathered.to_pylist(), key=lambda answer: answer["item"])
@@ -64,6 +65,23 @@ def tasks(
             raise PipelineError(answer["error"])
     batches = [pa.ipc.read_record_batch(pa.py_buffer(answer["rows"]), schema) for answer in answers]
     return pa.Table.from_batches(batches, schema)
+
+
+def interruptible(spark: SparkSession, action: Callable[[], T]) -> T:
+    """Run a Spark job so that Ctrl-C or SIGTERM ends it at once, whichever kind of Spark runs it.
+
+    Spark waits for a job to end even when the wait is interrupted, or else takes the end of the
+    job for an error. So another thread waits, and this one has the job ended.
+    """
+    with ThreadPoolExecutor(1, "ringcast-job") as pool:
+        job = pool.submit(action)
+        try:
+            return job.result()
+        except KeyboardInterrupt:
+            while not job.done():  # it may not have begun the first time
+                spark.interruptAll()
+                wait([job], timeout=0.5)
+            raise
 
 
 def _runner(
