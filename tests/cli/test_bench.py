@@ -64,6 +64,13 @@ def test_a_member_is_killed() -> None:
     assert measured("--nodes", "3", "--kill", "--rate", "100", "--seconds", "3")["gap_ms"] > 0
 
 
+def test_a_member_of_a_fixed_group_is_killed() -> None:
+    """The others go on without a change of membership, and lose nothing."""
+    figures = measured("--protocol", "token-fd", "--kill", "--rate", "100", "--seconds", "2")
+    assert figures["messages_per_s"] > 0
+    assert len(figures["members"]) == 2
+
+
 @rooted
 def test_over_a_bridge_with_multicast() -> None:
     assert measured("--nodes", "2", "--namespaces", "--multicast")["messages_per_s"] > 0
@@ -77,6 +84,7 @@ def test_bad_options_are_said_before_anything_starts() -> None:
     assert "name=value" in refused("--set", "window_size")
     assert "--namespaces" in refused("--multicast")
     assert "--size" in refused("--size", str(2**40))
+    assert "f = 2 needs 7 members" in refused("--protocol", "token-fd", "--set", "f=2")
 
 
 def children(pid: int) -> list[int]:
@@ -193,3 +201,4 @@ def test_frames_are_as_large_as_the_path_takes() -> None:
     assert settings(Trial())["max_packet"] > 60_000
     assert settings(Trial(namespaces=True))["max_packet"] + 16 + 28 == 1500
     assert settings(Trial(namespaces=True, settings={"each_time": 3}))["each_time"] == 3
+    assert settings(Trial(protocol="token-fd")).keys() == {"max_packet", "each_time"}

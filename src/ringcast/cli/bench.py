@@ -59,7 +59,7 @@ def live(
         bool, typer.Option(help="Members run ahead of ordinary processes (needs the right to).")
     ] = False,
     protocol_name: Annotated[str, typer.Option("--protocol", help="The protocol.")] = "totem",
-    profile: Annotated[str, typer.Option(help="The protocol's profile.")] = "lan",
+    profile: Annotated[str, typer.Option(help="The protocol's profile; its first if empty.")] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the protocol: name=value.")
     ] = None,
@@ -130,7 +130,7 @@ def check(trial: Trial) -> None:
         config = NodeConfig(
             id=1,
             bind=f"{LOOPBACK}:1",
-            peers=(f"1@{LOOPBACK}:1",),
+            peers=tuple(f"{id}@{LOOPBACK}:{id}" for id in range(1, trial.nodes + 1)),
             state_dir="none",
             protocol=trial.protocol,
             profile=trial.profile,

@@ -19,6 +19,7 @@ from ringcast.cli.bench_member import Ready, Share, Task, Word
 from ringcast.cli.bridge import HEADERS, Bridge
 from ringcast.cli.members import LOOPBACK, free_ports
 from ringcast.core.ids import Level, NodeId
+from ringcast.core.registry import protocol
 from ringcast.runtime import keys as key_file
 from ringcast.runtime.config import RECEIVE_BUFFER
 from ringcast.runtime.keys import TAG_BYTES
@@ -65,7 +66,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """Of the bridge between the namespaces."""
     multicast: bool = False
     protocol: str = "totem"
-    profile: str = "lan"
+    profile: str = ""
     settings: dict[str, Any] = {}
     kill: bool = False
     """End the last member with SIGKILL in the middle of the window."""
@@ -268,7 +269,8 @@ def settings(trial: Trial) -> dict[str, Any]:
     visit_bytes = min(VISIT_BYTES, buffer_granted() // 2 // trial.nodes)
     visit = max(1, min(MOST_IN_RUN, visit_bytes // packet))
     speed = {"max_packet": packet, "each_time": visit, "window_size": visit * trial.nodes}
-    return speed | trial.settings
+    known = protocol(trial.protocol).config.__struct_fields__
+    return {name: value for name, value in speed.items() if name in known} | trial.settings
 
 
 def buffer_granted() -> int:
