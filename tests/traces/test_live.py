@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringcast.checks import suite
-from ringcast.core.trace import Crashed, Delivered, Ended, Originated, Restarted, TraceEvent
+from ringcast.core.ids import Level, ViewId
+from ringcast.core.trace import (
+    Crashed,
+    Delivered,
+    Ended,
+    Originated,
+    Restarted,
+    Submit,
+    TraceEvent,
+)
 from ringcast.traces import TraceError
 from ringcast.traces.live import late_clocks, read_live
 from ringcast.traces.text import parse
@@ -76,6 +85,23 @@ def test_messages_say_how_late_a_clock_is(tmp_path: Path) -> None:
     late = {path.stem: us for path, us in late_clocks(sorted(tmp_path.iterdir())).items()}
     assert late["1-1"] == late["2-1"] == 0
     assert 1_000_000 - 10 <= late["3-1"] < 1_000_000
+
+
+def test_who_knows_a_place_before_the_sender_does_is_not_late(tmp_path: Path) -> None:
+    """Members that vote on the order: each may deliver the other's message before the other."""
+    ring = ViewId(1, 1)
+    for node, other in ((1, 2), (2, 1)):
+        record(
+            tmp_path,
+            node,
+            1,
+            [
+                Submit(node, 1, 100, 1, 1, Level.AGREED, (1, 1), (6, 6)),
+                Delivered(node, 2, 5_000, ring, ring, other, other, Level.AGREED, 2, (6,)),
+                Originated(node, 3, 9_000, ring, node, Level.AGREED, 2, (6,)),
+            ],
+        )
+    assert set(late_clocks(tmp_path.iterdir()).values()) == {0}
 
 
 def test_a_killed_process_has_crashed_by_its_next_start(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 A member appends to ``<node>-<boot>.trace`` (``ringcast.runtime.tracelog``): length-prefixed
 MessagePack, whose torn last record is left out. Each processor's events keep their order, its
 incarnations following each other; between processors the wall clocks decide. Where they disagree,
-the messages tell by how much: nothing is delivered before it was originated.
+the messages tell by how much: nothing is delivered before it was submitted and got its place.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from pathlib import Path
@@ -16,7 +17,7 @@ import msgspec
 
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.seqset import SeqSet
-from ringcast.core.trace import Crashed, Delivered, Ended, Originated, TraceEvent
+from ringcast.core.trace import Crashed, Delivered, Ended, Originated, Submit, TraceEvent
 from ringcast.traces.parquet import TraceError
 
 LENGTH_BYTES = 4
@@ -56,14 +57,23 @@ def logs(dirs: Iterable[Path]) -> dict[NodeId, list[Path]]:
 def late_clocks(paths: Iterable[Path]) -> dict[Path, int]:
     """By how much (us) each file's clock must be put forward, 0 where all agree.
 
-    A file that delivers a message earlier than another originates it is behind by that much.
+    A file that delivers a message earlier than another submits it is behind by that much; so is
+    one that delivers it earlier than another, which is not its sender, gives it its place.
     """
     files = list(paths)
     origin: dict[tuple[ViewId, int], tuple[Path, int]] = {}
     for path in files:
+        asked: deque[Submit] = deque()
         for event in read_log(path):
-            if type(event) is Originated:
-                origin.setdefault((event.ring, event.seq), (path, event.t_us))
+            if type(event) is Submit:
+                asked.append(event)
+            elif type(event) is Originated:
+                sent_us = event.t_us
+                if event.owner == event.node:  # it may learn the place later than others do
+                    while asked and asked[0].first + len(asked[0].sizes) <= event.first:
+                        asked.popleft()
+                    sent_us = asked[0].t_us if asked else sent_us
+                origin.setdefault((event.ring, event.seq), (path, sent_us))
     ahead: dict[tuple[Path, Path], int] = {}  # (originator, receiver): most it was too early
     for path in files:
         for event in read_log(path):
