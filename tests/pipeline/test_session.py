@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ MASTER = {"SPARK_MASTER": "spark://there:7077"}
         (Where(), {}, Place(master="local[*,4]")),
         (Where(cores=3), {}, Place(master="local[3,4]")),
         (Where(master="local[2]"), REMOTE, Place(master="local[2,4]")),
+        (Where(master="local"), {}, Place(master="local[1,4]")),
         (Where(master="local[2,1]"), {}, Place(master="local[2,1]")),
         (Where(), MASTER, Place(master="spark://there:7077")),
         (Where(), {**MASTER, **REMOTE}, Place(remote="sc://there:15002")),
@@ -131,10 +133,29 @@ def test_a_start_that_fails_names_the_log(tmp_path: Path) -> None:
     assert "no memory" in Path(told.rpartition("its log is ")[2]).read_text()
 
 
+def test_the_end_of_a_dead_spark_does_not_hide_what_killed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Dead:
+        def stop(self) -> None:
+            raise ConnectionRefusedError
+
+    monkeypatch.setattr(session, "active_session", lambda: None)
+    monkeypatch.setattr(session, "environment_of", lambda at, environ: {"JAVA_HOME": "/none"})
+    monkeypatch.setattr(session, "launched", lambda at, cores, app: Dead())
+    before = os.environ.get("JAVA_HOME")
+    with pytest.raises(PipelineError, match="out of memory"), open_session():
+        assert os.environ["JAVA_HOME"] == "/none"
+        raise PipelineError("out of memory")
+    assert os.environ.get("JAVA_HOME") == before
+
+
 @pytest.mark.xdist_group("spark")
 def test_a_session_that_is_open_is_taken_and_left_open(spark: SparkSession) -> None:
     with open_session() as taken:
         assert taken is spark
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(session.active_session).result() is spark
     assert spark.range(3).count() == 3
     with pytest.raises(PipelineError, match="open already"), open_session(Where(master="local[1]")):
         pass

@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -92,11 +92,12 @@ def place(where: Where, environ: Mapping[str, str]) -> Place:
         raise PipelineError(f"{master!r} is a Connect server: use --remote {master}")
     if master and not re.match(r"(local\b|spark://|k8s://|yarn$)", master):
         raise PipelineError(
-            f"master {master!r} is not local[2], spark://host:7077, yarn or k8s://…"
+            f"master {master!r} is not local[2], spark://host:7077, yarn or k8s://..."
         )
     if master is None:
         return Place(master=f"local[{where.cores or '*'},{TRIES}]")
-    return Place(master=re.sub(r"^local\[(\d+|\*)\]$", rf"local[\1,{TRIES}]", master))
+    alone = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
+    return Place(master=f"local[{alone[1] or 1},{TRIES}]" if alone else master)
 
 
 def require_spark() -> None:
@@ -117,15 +118,18 @@ def spark_home() -> Path:
 
 
 def active_session() -> SparkSession | None:
-    """The session that the program has open already, of whichever kind."""
-    from pyspark.sql import SparkSession
-    from pyspark.sql.utils import is_remote
+    """The session that the program has open already, of whichever kind and in any thread."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession, is_remote
 
-    if is_remote():
-        from pyspark.sql.connect.session import SparkSession as Remote
+    try:
+        if is_remote():
+            from pyspark.sql.connect.session import SparkSession as Remote
 
-        return Remote.getActiveSession()  # type: ignore[return-value]  # same interface
-    return SparkSession.getActiveSession()
+            return Remote.active()  # type: ignore[return-value]  # same interface
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
 
 
 @contextmanager
@@ -149,7 +153,8 @@ def open_session(where: Where | None = None, app: str = "ringcast") -> Iterator[
         try:
             yield session
         finally:
-            session.stop()
+            with suppress(Exception):  # what there is to say of a Spark that died has been said
+                session.stop()
     finally:
         if signal.getsignal(signal.SIGINT) is not interrupt:  # Spark put its own there
             signal.signal(signal.SIGINT, interrupt)
