@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"core", "blocks", "protocols", "checks", "traces", "journal"},
     "api": {"core", "blocks", "protocols", "checks", "traces", "journal", "runtime"},
     "": {"api", "core", "runtime"},
-    "pipeline": {"core", "protocols", "checks", "traces", "sim"},
+    "pipeline": {"core", "protocols", "checks", "traces", "journal", "sim", "runtime"},
     "cli": {
         "",
         "core",
@@ -156,10 +156,16 @@ def test_nothing_is_left_over() -> None:
 RULES = {
     "totem": [f"R{n}" for n in range(1, 101)],
     "token-fd": [f"TF-{n}" for n in range(1, 43)],
+    "total": [
+        *(f"TL-{n}" for n in range(1, 32)),
+        *(f"G-{n}" for n in range(1, 10)),
+        *(f"FL-{n}" for n in range(1, 7)),
+    ],
 }
 GAPS = {
     "totem": [f"G{n}" for n in range(1, 40)],
     "token-fd": [f"A{n}" for n in range(1, 22)],
+    "total": [f"A{n}" for n in range(1, 21)],
 }
 """The dossiers' tags, of each protocol."""
 

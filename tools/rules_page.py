@@ -46,6 +46,7 @@ class Book(NamedTuple):
         return tests(*self.tests, kinds=self.kinds)
 
 
+TOTAL_BLOCKS = ("channel", "detector", "views", "encounters", "changing", "membership", "flush")
 TOKEN_BLOCKS = ("circulation", "ring_detector", "trusted_pair", "token_consensus")
 
 BOOKS = (
@@ -78,6 +79,26 @@ BOOKS = (
             TESTS / "scenarios" / "token_fd",
         ),
         "gaps of token-fd",
+    ),
+    Book(
+        "total",
+        "TOTAL, the sequencer",
+        ("TL-", "FL-", "G-", "A"),
+        (
+            *sorted((SOURCE / "protocols" / "total").glob("[!_]*.py")),
+            *(BLOCKS / f"{name}.py" for name in TOTAL_BLOCKS),
+        ),
+        "`src/ringcast/protocols/total/` and,\n"
+        f"{', '.join(f'`{name}`' for name in TOTAL_BLOCKS)},\nin `src/ringcast/blocks/`",
+        (
+            *sorted((TESTS / "rules").glob("test_total_*.py")),
+            *(
+                TESTS / "blocks" / f"test_{name}.py"
+                for name in ("encounters", "membership", "flush")
+            ),
+            TESTS / "scenarios" / "total",
+        ),
+        "gaps of total",
     ),
 )
 

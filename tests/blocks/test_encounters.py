@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringcast.blocks.encounters import CALM, FRESH, MOST_HEARD, Encounters, leads
+from ringcast.blocks.encounters import FRESH, MOST_HEARD, Encounters, leads
 from ringcast.blocks.views import MAX_MEMBERS, View
 from ringcast.core.ids import ViewId
 
@@ -59,7 +59,7 @@ def test_a_leader_that_does_not_lead_is_not_waited_for() -> None:
         assert met.candidates(view(2), at) == []
     met.hear(view(1), 10)
     assert met.candidates(view(2), 10) == [view(9)]
-    assert met.away(view(1), 10)
+    assert met.away_us(view(1), 10) > 0
 
 
 def test_another_view_of_the_same_leader_and_a_view_of_my_own_begin_the_count_anew() -> None:
@@ -79,11 +79,11 @@ def test_the_lost_are_kept_away_longer_each_time() -> None:
     now_us = 0
     for interval_us in (50, 100, 200, 400, 400):
         met.keep_away(7, now_us)
-        assert met.away(view(3, 7), now_us + interval_us - 1)
-        assert not met.away(view(3, 7), now_us + interval_us)
+        assert met.away_us(view(3, 7), now_us + interval_us - 1) > 0
+        assert met.away_us(view(3, 7), now_us + interval_us) <= 0
         now_us += interval_us
-    met.keep_away(7, now_us + CALM * 400 + 1)
-    assert not met.away(view(7), now_us + CALM * 400 + 51)
+    met.keep_away(7, now_us + 401)
+    assert met.away_us(view(7), now_us + 401 + 51) <= 0
 
 
 def test_the_lost_are_no_candidates() -> None:
@@ -91,7 +91,9 @@ def test_the_lost_are_no_candidates() -> None:
     met.hear(view(3, 7), 0)
     met.keep_away(7, 0)
     assert met.candidates(view(1, 2), 10) == []
+    assert met.wait_us(10) == 40
     met.hear(view(3, 7), 60)
+    assert met.wait_us(60) == 0
     assert met.candidates(view(1, 2), 60) == [view(3, 7)]
 
 

@@ -419,6 +419,15 @@ def test_tl_22_views_that_meet_go_together_whole_under_a_number_above_both() -> 
     assert together == [(1, 2), (1, 2), (3, 4), (3, 4)]
 
 
+def test_tl_22_the_leader_hears_at_once_of_a_view_that_heard_of_it() -> None:
+    group = apart()
+    group.cut = set()
+    effects = group.receive(3, 1, Announce(group[1].view))
+    assert [e.to for e in effects if isinstance(e, Send)] == [1]
+    assert sent(effects, Announce) == [Announce(group[3].view)]
+    assert sent(group.receive(1, 3, Announce(group[3].view)), Announce) == []
+
+
 def test_tl_22_a_view_whose_members_are_not_settled_stays_apart() -> None:
     group = Group(2)
     group.settling = False

@@ -66,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     announce_us: int = 500_000
     merge_us: int = 5_000
     """From hearing of another view to going together: others may be heard of too."""
-    away_us: int = 20_000
+    away_us: int = 100_000
     """How long a processor that was lost is kept away, at first …"""
     away_max_us: int = 5_000_000
     """… and at most."""
@@ -263,7 +263,7 @@ class Changing(Machine):
         self.detector.call(env, self.detector.machine.watch, self.view.id, boots)
 
     def on_propose(self, env: Env, src: NodeId, boot: int, proposal: Propose) -> None:
-        """G-9: accept the highest; merge only whole views whose members are settled (TL-22)."""
+        """G-9: accept the highest. TL-22 ext: merge only whole views with settled members."""
         view = proposal.view
         here = (self.me, self.boots[self.me])
         if (
@@ -277,7 +277,7 @@ class Changing(Machine):
         mine = proposal.coming_from(self.view.id)
         whole = len(mine) == len(self.view.members) and self.done
         merging = len(mine) < len(view.members)
-        higher = view.id.seq > self.promised.seq  # a number is promised once: M4's ids rest on it
+        higher = view.id.seq > self.promised.seq  # G-9 ext: a number is promised to one
         if self.me not in mine or not higher or (merging and not whole):
             self.post(env, src, Refuse(view.id, self.view.id, self.promised))
             return

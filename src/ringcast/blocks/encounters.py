@@ -16,9 +16,6 @@ FRESH = 3
 MOST_HEARD = 256
 """Views remembered."""
 
-CALM = 8
-"""After so many times its last interval without an incident a processor is as good as new."""
-
 
 def leads(view: View) -> tuple[int, NodeId]:
     """Sorts views; the smallest leads."""
@@ -57,19 +54,29 @@ class Encounters:
         self._heard = {rep: it for rep, it in self._heard.items() if node not in it[0].members}
 
     def keep_away(self, node: NodeId, now_us: int) -> None:
-        """``node`` was lost, or does not do its part."""
+        """``node`` was lost, or does not do its part. If nothing was wrong with it for as long
+        as it may be kept away at most, the intervals begin anew."""
         until_us, interval_us = self._away.pop(node, (0, 0))
-        if now_us - until_us > CALM * interval_us:
+        if now_us - until_us > self._away_max_us:
             interval_us = 0
         interval_us = min(2 * interval_us or self._away_us, self._away_max_us)
         if len(self._away) >= MOST_HEARD:
             del self._away[next(iter(self._away))]
         self._away[node] = (now_us + interval_us, interval_us)
 
-    def away(self, view: View, now_us: int) -> bool:
-        """Whether a member of ``view`` is kept away."""
+    def away_us(self, view: View, now_us: int) -> int:
+        """How much longer a member of ``view`` is kept away."""
         away = self._away
-        return any(now_us < away[m][0] for m in view.members if m in away)
+        return max((away[m][0] - now_us for m in view.members if m in away), default=0)
+
+    def wait_us(self, now_us: int) -> int:
+        """How long until a view that was heard of lately is no longer kept away; 0 if none is."""
+        waits = [
+            self.away_us(view, now_us)
+            for view, at_us, _ in self._heard.values()
+            if now_us - at_us <= self._fresh_us
+        ]
+        return min((wait_us for wait_us in waits if wait_us > 0), default=0)
 
     def candidates(self, mine: View, now_us: int) -> list[View]:
         """Views to go together with ``mine``, if that one leads them all; else none.
@@ -81,7 +88,7 @@ class Encounters:
         found: list[View] = []
         for view, at_us, times in sorted(self._heard.values(), key=lambda each: leads(each[0])):
             old = now_us - at_us > self._fresh_us
-            if old or self.away(view, now_us) or not taken.isdisjoint(view.members):
+            if old or self.away_us(view, now_us) > 0 or not taken.isdisjoint(view.members):
                 continue
             if leads(view) < leads(mine):
                 if times <= FRESH:

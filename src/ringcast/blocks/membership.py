@@ -27,6 +27,7 @@ from ringcast.blocks import channel, detector
 from ringcast.blocks.changing import VIEW_SEQ, Changing, Phase, Timer
 from ringcast.blocks.channel import Ack, Arrived, Packet
 from ringcast.blocks.detector import Heartbeat
+from ringcast.blocks.encounters import leads
 from ringcast.blocks.views import (
     STEP,
     Agree,
@@ -139,15 +140,24 @@ class Membership(Changing):
                 self.follow(env, node, view.id)
             return
         self.others.hear(view, env.now_us)
-        if self.open and not self.gathering:
+        if not self.open:
+            return
+        if leads(view) < leads(self.view):
+            env.send(event.src, Announce(self.view))  # it need not wait for our next one
+        if not self.gathering:
             self.gathering = True
             env.set_timer(Timer.MERGE, self.settings.merge_us)
 
     def on_merge(self, env: Env, event: TimerFired) -> None:
         """TL-22: go together with the views heard of, if mine leads them."""
         self.gathering = False
-        if self.open and (others := self.others.candidates(self.view, env.now_us)):
+        if not self.open:
+            return
+        if others := self.others.candidates(self.view, env.now_us):
             self.propose(env, tuple(others))
+        elif wait_us := self.others.wait_us(env.now_us):
+            self.gathering = True
+            env.set_timer(Timer.MERGE, max(wait_us, self.settings.merge_us))
 
     # --- parts --------------------------------------------------------------------------------
 

@@ -81,12 +81,13 @@ def plan_of_file(file: Path, seeds: str | None) -> Plan:
     return Plan(chosen, lambda n: Job(n, spec=spec), sheet_of(spec), lambda n: f"{again} {n}")
 
 
-def plan_of_swarm(protocol: str, nodes: int | None, seeds: str) -> Plan:
+def plan_of_swarm(protocol: str, profile: str, nodes: int | None, seeds: str) -> Plan:
     """Everything drawn from the seed, but what is given here."""
     if nodes is not None and nodes < FEWEST_FIXED:
         fail(f"--nodes {nodes} is too few for --faults swarm; it needs {FEWEST_FIXED} or more")
-    sheet = sheet_of(RunSpec(protocol=protocol))
-    return Plan(seed_range(seeds), lambda seed: Job(seed, protocol, nodes), sheet)
+    sheet = sheet_of(RunSpec(protocol=protocol, profile=profile))
+    chosen = seed_range(seeds)
+    return Plan(chosen, lambda seed: Job(seed, protocol, nodes, profile=profile), sheet)
 
 
 def plan_of_options(given: dict[str, Any], seeds: str) -> Plan:
@@ -273,14 +274,14 @@ def command(
     began_s = perf_counter()
     drawn: dict[str, Any] = {
         "--network": network,
-        "--profile": profile,
         "--set": changes or None,
         "--load": load,
         "--size": size,
         "--safe": safe,
         "--seconds": seconds,
     }
-    given = {"--protocol": protocol, "--nodes": nodes, "--faults": faults} | drawn
+    given: dict[str, Any] = {"--protocol": protocol, "--nodes": nodes, "--faults": faults}
+    given |= {"--network": network, "--profile": profile} | drawn
     if file is not None:
         beside = dict(given)
         if file.suffix == ".txt":
@@ -303,7 +304,7 @@ def command(
     elif faults in (None, "swarm"):
         if excess := [name for name, value in drawn.items() if value is not None]:
             fail(f"{excess[0]} is drawn by a swarm from the seed; to choose it, add --faults none")
-        plan = plan_of_swarm(protocol or "totem", nodes, seeds or "0..100")
+        plan = plan_of_swarm(protocol or "totem", profile or "", nodes, seeds or "0..100")
     else:
         plan = plan_of_options(given, seeds or "0..100")
 

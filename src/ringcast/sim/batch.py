@@ -32,11 +32,12 @@ class Job(msgspec.Struct, frozen=True):
     protocol: str = "totem"
     nodes: int | None = None
     spec: RunSpec | None = None
+    profile: str = ""
 
     def make(self) -> RunSpec:
         """The specification to run."""
         if self.spec is None:
-            return draw(self.seed, self.protocol, self.nodes)
+            return draw(self.seed, self.protocol, self.nodes, self.profile)
         return msgspec.structs.replace(self.spec, seed=self.seed)
 
 

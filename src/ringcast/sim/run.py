@@ -181,7 +181,8 @@ def repeat_command(spec: RunSpec) -> str:
     if not spec.swarm:
         return "ringcast sim RUN.toml"
     seeds = f"{spec.seed}..{spec.seed + 1}"
-    named = f"--protocol {spec.protocol} --nodes {spec.nodes}"
+    profile = f" --profile {spec.profile}" if spec.profile else ""
+    named = f"--protocol {spec.protocol}{profile} --nodes {spec.nodes}"
     return f"ringcast sim {named} --seeds {seeds} --faults swarm"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ringcast.sim import swarm_token_fd
+from ringcast.sim import swarm_token_fd, swarm_total
 from ringcast.sim.episodes import any_node, draw_faults, draw_leaves, in_order
 from ringcast.sim.model import (
     Constant,
@@ -38,8 +38,11 @@ FEWEST_FIXED = 2
 """When it is: a swarm breaks links, so there must be one."""
 
 
-def draw(seed: int, protocol: str = "totem", nodes: int | None = None) -> RunSpec:
-    """The run of ``seed``; with ``nodes`` given, of that many processors."""
+def draw(
+    seed: int, protocol: str = "totem", nodes: int | None = None, profile: str = ""
+) -> RunSpec:
+    """The run of ``seed``; with ``nodes`` given, of that many processors. What is not drawn of the
+    protocol's settings is the profile's."""
 
     def stream(topic: str) -> Random:
         return Random(f"{seed}/swarm/{topic}")
@@ -65,6 +68,7 @@ def draw(seed: int, protocol: str = "totem", nodes: int | None = None) -> RunSpe
         )
     return RunSpec(
         protocol=protocol,
+        profile=profile,
         nodes=n,
         seed=seed,
         duration_us=duration_us,
@@ -192,6 +196,7 @@ def _totem(stream: Stream, n: int, unit_us: int, large: bool) -> dict[str, Any]:
 SETTINGS: Mapping[str, Callable[[Stream, int, int, bool], dict[str, Any]]] = {
     "totem": _totem,
     "token-fd": swarm_token_fd.settings,
+    "total": swarm_total.settings,
 }
 """How to draw the settings of a protocol from its streams, a number of processors, a unit of time
 and whether there are large messages; a protocol that is not here has its default profile."""

@@ -8,7 +8,11 @@ from typing import Any
 
 
 def settings(stream: Callable[[str], Random], n: int, unit_us: int, large: bool) -> dict[str, Any]:
-    """Settings of TOTAL; the mode is the profile's."""
+    """Settings of TOTAL; the mode is the profile's.
+
+    A frame takes ten hops at most, so nobody is suspected for ever, and in the time for a change
+    the four frames of a flush can go there and back.
+    """
     rng = stream("config")
     hop_us = unit_us // (8 + 4 * n)
     beat_us = hop_us * rng.choice((4, 8))
@@ -18,8 +22,8 @@ def settings(stream: Callable[[str], Random], n: int, unit_us: int, large: bool)
     drawn: dict[str, Any] = {
         "beat_us": beat_us,
         "suspect_us": suspect_us,
-        "suspect_max_us": suspect_us * rng.choice((1, 4)),
-        "change_us": hop_us * rng.choice((12, 30)),
+        "suspect_max_us": max(suspect_us * rng.choice((1, 4)), beat_us + 24 * hop_us),
+        "change_us": hop_us * rng.choice((40, 80)),
         "announce_us": unit_us // rng.choice((2, 4)),
         "merge_us": hop_us * rng.choice((1, 3)),
         "away_us": hop_us * rng.choice((1, 5)),

@@ -14,7 +14,16 @@ Levels    a message may be ``safe`` in every mode with a flush: it is then deliv
           member of the view is known to have it. In uniform mode every message is.
 Files     member.py and sequencer.py work in a view, repair.py gets what was lost, change.py leads
           from one view to the next, delivery.py hands messages up.
-Beyond    what docs/errata.md explains, tagged ``ext`` where it acts.
+Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
+          TL-2  a transitional configuration comes before each view
+          TL-8  a processor that starts looks for others before it serves itself
+          TL-22 views go together whole, when what they carried along is done with
+          TL-25 the last acknowledgement is repeated until all is known to be stable
+          TL-26 STATUS backs off, and answers an acknowledgement that is repeated
+          TL-29 a message may be safe in every mode
+          TL-30 a large message that is not whole begins anew
+          G-5   one primary part by a fixed quorum
+          G-9   a view number is promised to one proposal
 """
 
 from ringcast.core.registry import Sheet, register

@@ -114,7 +114,8 @@ def install(
     together: tuple[NodeId, ...],
     cut: Cut | None,
 ) -> None:
-    """TL-2: the old view ends, the new one begins; no frame and no timer comes in between."""
+    """TL-2: the old view ends, the new one begins; no frame and no timer comes in between.
+    TL-2 ext: a transitional configuration of those who come along stands between them."""
     numbers = p.numbers
     first_view = p.view.seq == 0
     conf_id: ViewId | None = None

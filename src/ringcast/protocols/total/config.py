@@ -43,7 +43,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     announce_us: int = 500 * MS
     """How often a view says that it exists, for others to go together with it."""
     merge_us: int = 5 * MS
-    away_us: int = 20 * MS
+    away_us: int = 100 * MS
     """How long a member that was lost is not taken in again: this, doubling …"""
     away_max_us: int = 4_000 * MS
     """… up to this."""

@@ -12,7 +12,7 @@ from ringcast.protocols.total.state import Processor
 def deliver_ready(p: Processor, env: Env) -> None:
     """TL-12, TL-29: ascending, without gap; a safe message when all have it, and it blocks.
 
-    In uniform mode the sequencer makes every message a safe one.
+    TL-29 ext: a message may be safe in every mode; in uniform mode the sequencer makes all so.
     """
     numbers = p.numbers
     if not numbers.first:
@@ -43,8 +43,8 @@ def batch_of(bcast: Bcast, level: Level, bodies: tuple[bytes, ...]) -> Batch:
 
 
 def own_delivered(p: Processor, env: Env, bcast: Bcast) -> None:
-    """TL-15, A19: a request ends with its delivery. Parts of a large message are kept until it
-    is whole, since another view would begin with it anew."""
+    """TL-15, A19: a request ends with its delivery. TL-30 ext: parts of a large message are kept
+    until it is whole, since another view would begin with it anew."""
     assert p.pending[p.kept].request == bcast.request, "own messages come in the order of requests"
     p.kept += 1
     if bcast.contents.last:

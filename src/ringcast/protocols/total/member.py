@@ -32,7 +32,7 @@ def queue(p: Processor, env: Env, event: Submitted) -> bool:
 
 
 def on_submitted_later(p: Processor, env: Env, event: Submitted) -> None:
-    """FL-1: what comes while the view ends, or before it begins, waits."""
+    """FL-1, TL-8 ext: what comes while a view ends, or right after the start, waits."""
     queue(p, env, event)
 
 
@@ -178,8 +178,8 @@ def on_status(p: Processor, env: Env, event: Received) -> None:
 
 
 def acknowledge(p: Processor, env: Env) -> None:
-    """TL-25: after k numbers; at once if a safe message waits and the last word has been heard,
-    so one such word is under way at a time; and by and by in any case."""
+    """TL-25: after k numbers, and by and by in any case. TL-29 ext: at once if a safe message
+    waits and the last word has been heard, so one such word is under way at a time."""
     numbers = p.numbers
     fresh = numbers.got - numbers.acked
     waits = numbers.delivered < numbers.got
@@ -199,8 +199,8 @@ def send_ack(p: Processor, env: Env) -> None:
 
 
 def on_ack_timer(p: Processor, env: Env, event: TimerFired) -> None:
-    """TL-25: τ_ack is over. Until all is known to be stable, my word or the answer to it may have
-    been lost, so it is repeated, less and less often."""
+    """TL-25: τ_ack is over. TL-25 ext: until all is known to be stable, my word or the answer to
+    it may have been lost, so it is repeated, less and less often."""
     p.ack_on = False
     numbers = p.numbers
     if p.office is not None or numbers.got <= numbers.stable:
@@ -213,6 +213,6 @@ def on_ack_timer(p: Processor, env: Env, event: TimerFired) -> None:
 
 
 def on_join_timer(p: Processor, env: Env, event: TimerFired) -> None:
-    """Nobody else was found: serve alone."""
-    p.change_phase(env, Phase.ACTIVE, "total TL-30", "nobody else is here")
+    """TL-8 ext: nobody else was found, so serve alone."""
+    p.change_phase(env, Phase.ACTIVE, "total TL-8", "nobody else is here")
     feed(p, env)

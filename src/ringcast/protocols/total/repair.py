@@ -48,7 +48,7 @@ def ask(p: Processor, env: Env, seq: int) -> None:
 
 
 def arrived(p: Processor, env: Env, seq: int) -> None:
-    """TL-21: its place in the window is free; after one RESEND it tells how long an answer takes."""
+    """TL-21: its place in the window is free; asked for once, it tells how long an answer takes."""
     asked = p.asked.pop(seq, None)
     if asked is not None and asked.asked_us:
         trip_us = env.now_us - asked.asked_us

@@ -55,7 +55,7 @@ def on_new_view_ack(p: Processor, env: Env, event: Received) -> None:
 
 
 def may_number(p: Processor, office: Office) -> bool:
-    """G-5: always, or in the primary part, as soon as a quorum has installed the view."""
+    """G-5 ext: always, or in the primary part, as soon as a quorum has installed the view."""
     return len(p.members) - len(office.unaware) >= p.config.quorum
 
 
@@ -157,7 +157,7 @@ def on_cum_seq_ack(p: Processor, env: Env, event: Received) -> None:
     if not known < ack.upto < office.next_assign:
         env.drop("total TL-25", "an acknowledgement that is old, or ahead of the numbers")
         if ack.upto == known <= numbers.stable:
-            env.send(event.src, Status(p.view, numbers.got, numbers.stable))  # it waits for this
+            env.send(event.src, Status(p.view, numbers.got, numbers.stable))  # TL-26 ext
         return
     office.acked[event.src] = ack.upto
     office.status_us = p.config.status_us
@@ -183,7 +183,7 @@ def announce(p: Processor, env: Env, office: Office) -> None:
 
 def on_status_timer(p: Processor, env: Env, event: TimerFired) -> None:
     """TL-26: while somebody lacks something, or does not know that nobody does; else silence.
-    Less and less often while nothing is heard."""
+    TL-26 ext: less and less often while nothing is heard."""
     office = p.office
     if office is None:
         return

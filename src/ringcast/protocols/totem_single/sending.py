@@ -8,6 +8,7 @@ from ringcast.protocols.totem_single import delivery
 from ringcast.protocols.totem_single.messages import Regular
 from ringcast.protocols.totem_single.state import Processor
 
+
 def queue(p: Processor, env: Env, event: Submitted) -> bool:
     """R78, R79, G31: accepted in every phase, up to the bound; whether it was."""
     if not p.new_message_queue.takes(event.bodies, p.config.max_message):
