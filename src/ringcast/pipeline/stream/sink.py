@@ -1,0 +1,172 @@
+"""``df.writeStream.format("ringcast")``: rows into a group, each once.
+
+Tasks are not told which batch they write for, so they leave their rows in a staging folder.
+``commit`` is told. It first decides the batch: a manifest that names the staged files is renamed
+into place, and whoever comes later with the same batch, after a failure, finds it and publishes
+what was decided then, whatever order its own rows have. Rows are published in the order of the
+manifest, numbered; members drop what they have had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.stream.options import Options
+from ringcast.pipeline.stream.places import Peer
+from ringcast.runtime.exchange import Publish, token
+
+MOST_ROWS, MOST_BYTES = 512, 2**20
+"""Rows published at a time, at most."""
+
+
+class Staged(WriterCommitMessage):
+    """What a task left: a file of rows."""
+
+    def __init__(self, name: str, rows: int) -> None:
+        self.name, self.rows = name, rows
+
+
+class Writing:
+    """Staging and publishing, batch and streaming alike."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self.options = options
+        self._raw = options.bodies == "raw" or (options.bodies == "auto" and "body" in schema.names)
+        if self._raw and "body" not in schema.names:
+            raise PipelineError("bodies = raw needs a column body")
+        self._folder = Path(options.staging) / options.stream
+
+    # --- in the tasks ----------------------------------------------------------------------
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        """Leave the rows of a partition in a file of their own."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = f"{uuid.uuid4().hex}.rows"
+        rows = 0
+        with (self._folder / name).open("wb") as file:
+            for batch in iterator:
+                for body in self._bodies(batch):
+                    file.write(len(body).to_bytes(4, "big") + body)
+                    rows += 1
+            file.flush()
+            os.fsync(file.fileno())
+        return Staged(name, rows)
+
+    def _bodies(self, batch: Any) -> Iterator[bytes]:
+        if self._raw:
+            for body in batch.column("body").to_pylist():
+                yield body.encode() if isinstance(body, str) else bytes(body or b"")
+        else:
+            for row in batch.to_pylist():
+                yield json.dumps(row, default=str, separators=(",", ":")).encode()
+
+    # --- in the driver ---------------------------------------------------------------------
+
+    def publish(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
+        """Decide the batch, publish it, and clear up."""
+        staged = [each for each in messages if isinstance(each, Staged)]
+        manifest = self._folder / f"{batch:020}.json"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if manifest.exists():
+            self._remove([each.name for each in staged])  # it was decided before
+        else:
+            beside = manifest.with_suffix(".new")
+            with beside.open("wb") as file:
+                file.write(msgspec.json.encode([each.name for each in staged if each.rows]))
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(manifest)
+        pause("decided")
+        names = msgspec.json.decode(manifest.read_bytes(), type=list[str])
+        self._publish(names, batch)
+        pause("published")
+        self._remove(names)
+        self._forget(batch)
+
+    def _publish(self, names: list[str], batch: int) -> None:
+        peer = Peer(self.options)
+        first, some, size = 0, [], 0
+        for body in self._rows(names):
+            some.append(body)
+            size += len(body)
+            if len(some) >= MOST_ROWS or size >= MOST_BYTES:
+                self._ask(peer, batch, first, some)
+                pause("half")
+                first, some, size = first + len(some), [], 0
+        if some:
+            self._ask(peer, batch, first, some)
+
+    def _ask(self, peer: Peer, batch: int, first: int, bodies: list[bytes]) -> None:
+        options = self.options
+        peer.ask(Publish(token(), options.group, options.stream, batch, first, tuple(bodies)))
+
+    def _rows(self, names: list[str]) -> Iterator[bytes]:
+        for name in names:
+            path = self._folder / name
+            if not path.exists():
+                return  # all of it was published, and clearing up had begun
+            data = path.read_bytes()
+            at = 0
+            while at < len(data):
+                length = int.from_bytes(data[at : at + 4], "big")
+                yield data[at + 4 : at + 4 + length]
+                at += 4 + length
+
+    def _remove(self, names: list[str]) -> None:
+        for name in names:
+            with contextlib.suppress(OSError):
+                (self._folder / name).unlink(missing_ok=True)
+
+    def _forget(self, batch: int) -> None:
+        """Spark repeats the last batch at most: earlier decisions are not needed any more."""
+        for manifest in self._folder.glob("*.json"):
+            if int(manifest.stem) < batch:
+                manifest.unlink(missing_ok=True)
+
+
+class RingcastStreamWriter(Writing, DataSourceStreamArrowWriter):
+    """The rows of a stream, batch by batch."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """All tasks of a batch are done."""
+        self.publish(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """A task failed: the batch will come again."""
+        self._remove([each.name for each in messages if isinstance(each, Staged)])
+
+
+class RingcastWriter(Writing, DataSourceArrowWriter):
+    """A table, as one batch. The same ``stream`` writes one table, once."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks are done."""
+        self.publish(messages, 0)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task failed."""
+        self._remove([each.name for each in messages if isinstance(each, Staged)])
+
+
+def pause(point: str) -> None:
+    """For tests: end here as by SIGKILL, once, if a file of this name says so."""
+    folder = os.environ.get("RINGCAST_FIRE")
+    if folder:
+        with contextlib.suppress(FileNotFoundError):
+            (Path(folder) / point).unlink()
+            os.kill(os.getpid(), 9)

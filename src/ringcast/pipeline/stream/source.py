@@ -1,0 +1,165 @@
+"""``spark.read`` and ``spark.readStream`` with ``format("ringcast")``.
+
+Offsets are positions, so a query goes on exactly behind the last row of its checkpoint. Tasks
+hand on the Arrow batches as they lie in the files; no row passes through Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ringcast.journal.layout import MESSAGE, Place, schema
+from ringcast.journal.reading import Range
+from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.stream.options import Options, read_options, starting
+from ringcast.pipeline.stream.places import origin_of
+from ringcast.pipeline.stream.sink import RingcastStreamWriter, RingcastWriter
+
+HIDDEN = "source"
+"""A column of the journal that is ours alone."""
+
+
+class Part(InputPartition):
+    """The records that one task reads."""
+
+    def __init__(self, span: Range) -> None:
+        super().__init__(tuple(span.after) + tuple(span.upto))
+
+    @property
+    def span(self) -> Range:
+        """The range."""
+        return Range(Place(*self.value[:4]), Place(*self.value[4:]))
+
+
+class RingcastSource(DataSource):
+    """The ordered log of a group as a table."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._given = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """As it is asked for."""
+        return "ringcast"
+
+    def schema(self) -> StructType:
+        """The columns of the journal."""
+        found = schema()
+        return from_arrow_schema(found.remove(found.get_field_index(HIDDEN)))
+
+    def reader(self, schema: StructType) -> RingcastReader:
+        """Everything there is now."""
+        return RingcastReader(read_options(self._given, writing=False))
+
+    def streamReader(self, schema: StructType) -> RingcastStreamReader:
+        """Everything there is and will be."""
+        return RingcastStreamReader(read_options(self._given, writing=False))
+
+    def writer(self, schema: StructType, overwrite: bool) -> RingcastWriter:
+        """Rows into a group."""
+        if overwrite:
+            raise PipelineError("what was broadcast stays; use mode('append')")
+        return RingcastWriter(read_options(self._given, writing=True), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> RingcastStreamWriter:
+        """A stream of rows into a group."""
+        return RingcastStreamWriter(read_options(self._given, writing=True), schema)
+
+
+class Rows:
+    """What tasks do with a part, batch and streaming alike."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        """The records of a part. Spark makes one part of None out of no parts at all."""
+        if isinstance(partition, Part):
+            for batch in origin_of(self.options).batches(partition.span):
+                kept = self._wanted(batch)
+                if kept.num_rows:
+                    yield kept
+
+    def _wanted(self, batch: Any) -> Any:
+        import pyarrow.compute as pc
+
+        batch = batch.drop_columns([HIDDEN])
+        options = self.options
+        if options.group or not options.views:
+            message = pc.equal(batch.column("kind"), MESSAGE)
+            if options.group:
+                mine = pc.and_(message, pc.equal(batch.column("group"), options.group))
+                keep = pc.or_(mine, pc.invert(message)) if options.views else mine
+            else:
+                keep = message
+            batch = batch.filter(keep)
+        return batch
+
+
+class RingcastReader(Rows, DataSourceReader):
+    """One look at the log."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """From the first record that is left to the last."""
+        origin = origin_of(self.options)
+        trimmed, last = origin.ends()
+        after = starting(self.options.startingPosition, trimmed, last)
+        return [Part(span) for span in origin.parts(Range(after, last))]
+
+
+class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The log as it grows."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._origin = origin_of(options)
+        self._until: Place | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        """Where a new query begins."""
+        return starting(self.options.startingPosition, *self._origin.ends())._asdict()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What comes from now on is for another time."""
+        self._until = self._origin.ends()[1]
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What the user asked for."""
+        most = self.options.maxRowsPerBatch
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """How far the next batch goes."""
+        after = Place(**start)
+        last = self._until if self._until is not None else self._origin.ends()[1]
+        last = max(after, last)
+        if isinstance(limit, ReadMaxRows) and after < last:
+            last = self._origin.after_rows(Range(after, last), limit.max_rows)
+        return last._asdict()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """A batch divided among tasks."""
+        span = Range(Place(**start), Place(**end))
+        return [Part(each) for each in self._origin.parts(span)] if span.after < span.upto else []
+
+    def commit(self, end: dict[str, int]) -> None:
+        """The batch is done: what it read may be trimmed."""
+        if self.options.reader:
+            self._origin.commit(self.options.reader, Place(**end))

@@ -1,0 +1,283 @@
+"""Journals as tables of Spark, and rows from Spark into a group, each once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ringcast.api.node import Node
+from ringcast.cli.members import free_ports
+from ringcast.core.ids import Level, ViewId
+from ringcast.journal import layout
+from ringcast.journal.layout import START, Entry, Place, view_entry
+from ringcast.journal.log import Journal, Limits, readers
+from ringcast.journal.reading import whole
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+RING = ViewId(8, 1)
+SMALL = Limits(segment_bytes=20_000)
+
+
+def entries(first: int, last: int) -> list[Entry]:
+    return [
+        Entry(Place(8, 1, seq, 0), RING, layout.MESSAGE, 2, Level.AGREED,
+              "orders" if seq % 3 else "other", (), (b"%d" % seq, b"x" * 50), seq)
+        for seq in range(first, last + 1)
+    ]  # fmt: skip
+
+
+def write(folder: Path, first: int, last: int, view: bool = False) -> None:
+    journal = Journal(folder, SMALL)
+    if view:
+        journal.append([view_entry(RING, (1, 2, 3), False, START, 0)])
+    for at in range(first, last + 1, 40):
+        journal.append(entries(at, min(at + 39, last)))
+    journal.close()
+
+
+def bodies(frame: DataFrame) -> list[bytes]:
+    rows = frame.where("kind = 'message'").orderBy("position").select("body").collect()
+    return [bytes(row.body) for row in rows]
+
+
+def wanted(first: int, last: int) -> list[bytes]:
+    return [body for each in entries(first, last) for body in each.bodies]
+
+
+def test_a_journal_is_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "a", 1, 1000, view=True)
+    frame = spark.read.format("ringcast").option("path", str(tmp_path / "a")).load()
+    assert frame.columns == ["position", "ring", "view", "kind", "group", "sender", "level",
+                             "members", "body", "time"]  # fmt: skip
+    assert bodies(frame) == wanted(1, 1000)
+    (view,) = frame.where("kind = 'view'").collect()
+    assert view.members == [1, 2, 3] and view.position.seq == 0
+    only = frame.sparkSession.read.format("ringcast").option("path", str(tmp_path / "a"))
+    some = only.option("group", "orders").option("views", "false").load()
+    assert some.count() == 2 * len([n for n in range(1, 1001) if n % 3])
+    assert some.where("kind <> 'message' or group <> 'orders'").count() == 0
+
+
+def test_replicas_are_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "a", 1, 400)
+    write(tmp_path / "b", 300, 900)
+    both = f"{tmp_path / 'a'}, {tmp_path / 'b'}"
+    assert bodies(spark.read.format("ringcast").option("path", both).load()) == wanted(1, 900)
+
+
+def started(spark: SparkSession, folder: Path, out: Path, **options: Any) -> Any:
+    source = spark.readStream.format("ringcast").option("path", str(folder))
+    for name, value in options.items():
+        source = source.option(name, value)
+    return (
+        source.load()
+        .writeStream.format("parquet")
+        .option("path", str(out / "rows"))
+        .option("checkpointLocation", str(out / "checkpoint"))
+    )
+
+
+def available(spark: SparkSession, folder: Path, out: Path, **options: Any) -> Any:
+    """One query over all there is; how many batches it took."""
+    query = started(spark, folder, out, **options).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    return query
+
+
+def test_a_stream_goes_on_behind_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "a", 1, 500)
+    query = available(spark, tmp_path / "a", tmp_path, maxRowsPerBatch=300, reader="spark")
+    assert [each.numInputRows for each in query.recentProgress if each.numInputRows] == [
+        300, 300, 300, 100,
+    ]  # fmt: skip
+    assert readers(tmp_path / "a")["spark"] >= Place(8, 1, 300, 0)
+    write(tmp_path / "a", 501, 700)
+    available(spark, tmp_path / "a", tmp_path)
+    assert bodies(spark.read.parquet(str(tmp_path / "rows"))) == wanted(1, 700)
+
+
+def test_what_was_trimmed_below_a_checkpoint_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "a", 1, 300)
+    available(spark, tmp_path / "a", tmp_path)
+    write(tmp_path / "a", 301, 900)
+    journal = Journal(tmp_path / "a", Limits(segment_bytes=1, keep_bytes=1))
+    journal.rotate()
+    assert journal.trim()
+    journal.append(entries(901, 910))
+    journal.close()
+    from pyspark.errors import StreamingQueryException
+
+    with pytest.raises(StreamingQueryException, match="were trimmed"):
+        available(spark, tmp_path / "a", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "either path"),
+        ({"path": "x", "connect": "y:1"}, "either path"),
+        ({"path": "nowhere"}, "not a journal"),
+        ({"path": "x", "gruop": "g"}, "no option gruop"),
+        ({"connect": "127.0.0.1:9"}, "127.0.0.1:9"),
+    ],
+)
+def test_bad_options_are_said(spark: SparkSession, options: dict[str, str], words: str) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match=words):
+        spark.read.format("ringcast").options(**options).load().collect()
+
+
+@contextmanager
+def group(tmp_path: Path, count: int = 2) -> Iterator[list[dict[str, Any]]]:
+    """Members with journals, running in a thread, all in the group ``g``; their settings."""
+    ports = free_ports(count)
+    peers = [f"{id}@127.0.0.1:{port}" for id, port in enumerate(ports, 1)]
+    settings = [
+        {
+            "id": id,
+            "bind": f"127.0.0.1:{port}",
+            "peers": peers,
+            "state_dir": str(tmp_path / f"state-{id}"),
+            "journal": str(tmp_path / f"journal-{id}"),
+            "journal_patience_s": 5.0,
+        }
+        for id, port in enumerate(ports, 1)
+    ]
+    ready, end = threading.Event(), threading.Event()
+
+    async def live() -> None:
+        nodes = [Node.open(each) for each in settings]
+        for node in nodes:
+            await node.start()
+        for node in nodes:
+            await node.wait_for_ring(count)
+        async with nodes[0].join("g") as one:
+            await one.send_many([b"%d" % n for n in range(50)], durable=True)
+            while not all(node.metrics()["journal"]["caught_up"] for node in nodes):  # type: ignore[index]
+                await asyncio.sleep(0.01)
+            ready.set()
+            while not end.is_set():
+                await asyncio.sleep(0.02)
+        for node in nodes:
+            await node.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(live()))
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield settings
+    finally:
+        end.set()
+        thread.join(60)
+
+
+def texts(folder: str) -> list[bytes]:
+    rows = [row for batch in whole([Path(folder)]) for row in batch.to_pylist()]
+    return [row["body"] for row in rows if row["kind"] == "message"]
+
+
+def test_through_a_node(spark: SparkSession, tmp_path: Path) -> None:
+    with group(tmp_path) as settings:
+        frame = spark.read.format("ringcast").option("connect", settings[1]["bind"]).load()
+        assert bodies(frame) == [b"%d" % n for n in range(50)]
+
+
+def test_rows_of_a_stream_reach_the_group_once_each(spark: SparkSession, tmp_path: Path) -> None:
+    """The query ends and starts again, and its last batch is repeated."""
+    write(tmp_path / "in", 1, 300)
+
+    def forward(node: str) -> None:
+        source = spark.readStream.format("ringcast").option("path", str(tmp_path / "in"))
+        query = (
+            source.option("maxRowsPerBatch", 250)
+            .load()
+            .select("body")
+            .writeStream.format("ringcast")
+            .option("connect", node)
+            .option("group", "g")
+            .option("stream", "copy")
+            .option("staging", str(tmp_path / "staging"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+
+    with group(tmp_path) as settings:
+        forward(settings[0]["bind"])
+        commits = sorted((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
+        commits[-1].unlink()  # as if the driver had died before it wrote it
+        commits[-1].with_name(f".{commits[-1].name}.crc").unlink(missing_ok=True)
+        write(tmp_path / "in", 301, 320)
+        forward(settings[1]["bind"])
+        deadline = time.monotonic() + 30
+        while len(texts(settings[1]["journal"])) < 690 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for each in settings:
+            assert texts(each["journal"])[50:] == wanted(1, 320)
+
+
+FORWARD = """
+import sys
+from ringcast.pipeline.session import Where, open_session
+source, node, out = sys.argv[1:]
+with open_session(Where(cores=1)) as spark:
+    query = (spark.readStream.format("ringcast").option("path", source)
+        .option("maxRowsPerBatch", 1200)
+        .option("reader", "copy").load().select("body").writeStream.format("ringcast")
+        .option("connect", node).option("group", "g").option("stream", "copy")
+        .option("staging", out + "/staging").option("checkpointLocation", out + "/checkpoint")
+        .trigger(availableNow=True).start())
+    query.awaitTermination()
+"""
+
+
+def test_killed_inside_commit_of_the_sink(first_session: None, tmp_path: Path) -> None:
+    """SIGKILL at each step of ``commit``: rows out are rows in, each once, in order."""
+    write(tmp_path / "in", 1, 700)
+    fire = tmp_path / "fire"
+    fire.mkdir()
+    with group(tmp_path) as settings:
+        command = [sys.executable, "-c", FORWARD, str(tmp_path / "in"), settings[0]["bind"],
+                   str(tmp_path)]  # fmt: skip
+        import os
+
+        environment = {**os.environ, "RINGCAST_FIRE": str(fire)}
+        for point in ("decided", "half", "published"):
+            (fire / point).touch()
+            done = subprocess.run(command, env=environment, capture_output=True, timeout=170)
+            assert not (fire / point).exists(), done.stderr.decode()[-2000:]
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=170)
+        assert done.returncode == 0, done.stderr.decode()[-2000:]
+        deadline = time.monotonic() + 30
+        while len(texts(settings[1]["journal"])) < 1450 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for each in settings:
+            assert texts(each["journal"])[50:] == wanted(1, 700)
+
+
+def test_rows_are_json_where_there_is_no_body(spark: SparkSession, tmp_path: Path) -> None:
+    with group(tmp_path) as settings:
+        frame = spark.sql("select id, concat('n', id) as name from range(3)")
+        writer = frame.coalesce(1).write.format("ringcast").mode("append")
+        for name, value in {"connect": settings[0]["bind"], "group": "g", "stream": "table",
+                            "staging": str(tmp_path / "staging")}.items():  # fmt: skip
+            writer = writer.option(name, value)
+        writer.save()
+        found = [json.loads(each) for each in texts(settings[0]["journal"])[50:]]
+        assert found == [{"id": n, "name": f"n{n}"} for n in range(3)]
