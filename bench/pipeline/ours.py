@@ -19,7 +19,8 @@ from ringcast.pipeline.verify import verify
 from ringcast.protocols.totem_single import CLAIMS
 from ringcast.traces import Claims
 
-ASKS = {"order": Ask(("total-order",), Claims(CLAIMS)), "full": Ask((), Claims(CLAIMS))}
+TAGS = {"order": ("total-order",), "order, contents": ("total-order", "D1"), "full": ()}
+ASKS = {check: Ask(tags, Claims(CLAIMS)) for check, tags in TAGS.items()}
 
 Answer = list[dict[str, Any]]
 
