@@ -21,16 +21,21 @@ class Row(msgspec.Struct, frozen=True):
     over: str
     under: str
     """Empty: the value itself is judged."""
-    must: float
-    aim: float
+    must: float | None = None
+    aim: float | None = None
+    """Neither: nothing was promised."""
     less: bool = False
     """Whether lower is better."""
     group: str = ""
     """What the rows that belong together have in common."""
 
-    def meets(self, value: float, bound: float) -> bool:
-        """Whether a ratio is as good as a bound."""
-        return value <= bound if self.less else value >= bound
+    def met(self, value: float) -> str:
+        """The better of the two bounds that a ratio is as good as."""
+        sign = -1 if self.less else 1
+        for name, bound in (("aim", self.aim), ("must", self.must)):
+            if bound is not None and sign * value >= sign * bound:
+                return name
+        return "" if self.must is None else "no"
 
 
 class Book:
@@ -58,7 +63,6 @@ class Book:
             if not over or not under:
                 continue
             ratios = [a / b for a, b in zip(over, under, strict=True)]
-            value = median(ratios)
             found.append(
                 {
                     "group": row.group,
@@ -68,10 +72,9 @@ class Book:
                     "ratio": spread(ratios),
                     "must": row.must,
                     "aim": row.aim,
-                    "met": "aim" if row.meets(value, row.aim)
-                    else "must" if row.meets(value, row.must) else "no",
+                    "met": row.met(median(ratios)),
                 }
-            )  # fmt: skip
+            )
         return found
 
 
@@ -93,8 +96,7 @@ def ratio_table(found: list[dict[str, Any]], group: str) -> str:
                 figure(each["ours"]["median"]),
                 figure(other["median"]) if other else "",
                 f"{figure(ratio['median'])} ({figure(ratio['least'])} to {figure(ratio['most'])})",
-                f"{each['must']:g}",
-                f"{each['aim']:g}",
+                *("" if each[key] is None else f"{each[key]:g}" for key in ("must", "aim")),
                 each["met"],
             )
         )
