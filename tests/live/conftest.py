@@ -19,8 +19,8 @@ def trial(tmp_path: Path) -> Iterator[Callable[..., Trial]]:
     """Makes a trial: ``trial(3)`` is a band of three, not started yet."""
     with ExitStack() as stack:
 
-        def make(count: int, settings: str = "") -> Trial:
-            found = Trial(count, tmp_path, settings)
+        def make(count: int, settings: str = "", protocol: str = "totem") -> Trial:
+            found = Trial(count, tmp_path, settings, protocol)
             stack.enter_context(found.band)
             return found
 

@@ -9,9 +9,9 @@ import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import suite
 from ringcast.cli.members import Band, Member
 from ringcast.cli.node import Status, wall_us
+from ringcast.core import registry
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Installed, Restarted, TraceEvent
-from ringcast.protocols.totem_single import CLAIMS
 from ringcast.traces.live import read_live
 
 LOAD = ("--drive", "100", "--size", "8..3000", "--safe", "0.4")
@@ -22,9 +22,13 @@ DEADLINE_S = 40.0
 class Trial:
     """Starts members, waits for what must come, and judges the traces."""
 
-    def __init__(self, count: int, folder: Path, settings: str = "") -> None:
+    def __init__(
+        self, count: int, folder: Path, settings: str = "", protocol: str = "totem"
+    ) -> None:
         self.folder = folder
         self.traces = folder / "traces"
+        self.sheet = registry.protocol(protocol)
+        settings = f'protocol = "{protocol}"\n{settings}'
         self.band = Band(count, folder, self.traces, settings)
         self.all = tuple(self.band.members)
 
@@ -80,7 +84,7 @@ class Trial:
         until_us = wall_us()
         assert self.band.leave(DEADLINE_S)
         events = list(read_live([self.traces], settled or self.all, until_us))
-        checks = suite(CLAIMS)
+        checks = suite(self.sheet.claims(self.sheet.default))
         for event in events:
             checks.feed(event)
         assert not checks.violations, checks.violations

@@ -153,10 +153,11 @@ def test_tf_41_a_frame_nobody_has_does_not_keep_others_waiting() -> None:
 
 
 def test_a_number_far_beyond_what_is_decided_is_not_kept() -> None:
-    group = Group(3, each_time=2).up(2)
-    group.receive(2, group.body(2, 9), src=3)
+    """All that may be kept of three members together is what the history may take."""
+    group = Group(3, each_time=2, history_bytes=1460 * 30).up(2)
+    group.receive(2, group.body(2, 11), src=3)
     assert group[2].snapshot()["kept"] == 0
-    group.receive(2, group.body(2, 8), src=3)
+    group.receive(2, group.body(2, 10), src=3)
     assert group[2].snapshot()["kept"] == 1
 
 

@@ -6,7 +6,7 @@ from driver import set_timers, stops
 from fd import Group, bodies_sent, tokens, told
 
 from ringcast.core.effects import Effect, Send
-from ringcast.protocols.token_fd.messages import LogRep, LogReq
+from ringcast.protocols.token_fd.messages import LogRep, LogReq, malformed
 from ringcast.protocols.token_fd.order import Order
 from ringcast.protocols.token_fd.state import Timer
 
@@ -75,11 +75,13 @@ def test_tf_38_who_lacks_what_is_not_told_asks_and_takes_no_token_before() -> No
     assert asked(effects) == {2: 0}
     assert not tokens(effects)
     assert set_timers(effects)[Timer.FETCH] == 8
+    again = group.token(13, base=(1, 0, 2), adeliv=(0, 1))
+    assert not asked(group.receive(3, again, src=2)), "once, until the time is over"
     assert asked(group.fire(3, Timer.FETCH)) in ({1: 0}, {2: 0}), "then others are asked"
     (answer,) = answers(group.receive(2, LogReq(group.config.group, 0), src=3))
     assert (answer.base, answer.adeliv) == ((0, 0, 0), (0, 1, 2, 2, 0, 1))
     (sent,) = tokens(group.receive(3, answer, src=2)).values()
-    assert (sent.hop, sent.length) == (11, 4)
+    assert (sent.hop, sent.length) == (14, 4)
     bodies = [group.body(0, 1), group.body(2, 1), group.body(2, 2), group.body(0, 2)]
     assert [told(group.receive(3, body, src=2)) for body in bodies] == [
         [b"0.1"], [b"2.1"], [b"2.2"], [b"0.2"],
@@ -94,6 +96,17 @@ def test_tf_38_a_token_that_came_too_early_is_learned_from_before_it_is_taken() 
     effects = group.receive(5, group.token(9, adeliv=(0, 4)), src=3)
     (sent,) = tokens(effects).values()
     assert (sent.hop, sent.length) == (11, 6)
+
+
+def test_tf_38_an_answer_says_who_holds_what_it_tells_of() -> None:
+    """Found by swarm seed 194: a token that spoke of frames without a holder was malformed (I5)."""
+    group = Group(3).up(2, 3)
+    decided(group, 2, (0, 3))
+    group.receive(3, group.token(4, base=(1, 0, 0), held={(0, 0): 1}), src=2)
+    (answer,) = answers(group.receive(2, LogReq(group.config.group, 0), src=3))
+    (sent,) = tokens(group.receive(3, answer, src=2)).values()
+    assert sent.length == 3
+    assert malformed(sent, 3, 2) is None
 
 
 def test_tf_38_an_answer_ends_where_a_decision_ends() -> None:

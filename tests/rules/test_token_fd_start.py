@@ -141,8 +141,9 @@ def test_tf_11_other_frames_of_a_wrong_form_are_dropped() -> None:
         msgspec.structs.replace(group.token(0), bodies=(msgspec.structs.replace(bad, origin=3),)),
         Fetch(group.config.group, (1, 2)),
         Fetch(group.config.group, (3, 1, 1)),
-        LogRep(group.config.group, (0, 0), ()),
-        LogRep(group.config.group, (0, 0, 0), (3, 1)),
+        LogRep(group.config.group, (0, 0), (), (0,) * 9),
+        LogRep(group.config.group, (0, 0, 0), (3, 1), (0,) * 9),
+        LogRep(group.config.group, (0, 0, 0), (2, 1), (0,) * 8),
     ):
         (why,) = drops(group.receive(2, frame, src=1))
         assert why.startswith("malformed")

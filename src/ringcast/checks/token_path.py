@@ -16,7 +16,7 @@ import msgspec
 from ringcast.checks.history import History
 from ringcast.checks.property import Property
 from ringcast.core.ids import NodeId
-from ringcast.core.trace import Installed, Noted
+from ringcast.core.trace import Ended, Installed, Noted
 
 KEPT = 4096
 """Hops and lengths remembered before the older half is let go; what is older is not compared."""
@@ -60,6 +60,8 @@ class TokenPath(Property):
         self._last: dict[NodeId, Sent] = {}
         self._orders: dict[int, tuple[str, NodeId]] = {}
         self._decided: dict[int, tuple[str, NodeId]] = {}
+        self._early: dict[int, list[tuple[Noted, Sent]]] = {}
+        """Tokens noted before the one they were taken after: clocks of live members differ."""
 
     def on_installed(self, event: Installed) -> None:
         """Who is where on the ring."""
@@ -82,6 +84,12 @@ class TokenPath(Property):
                 self._follow(event, token)
         except (KeyError, ValueError):
             self.undecided = True  # a note that another program wrote
+
+    def on_ended(self, event: Ended) -> None:
+        """A token that was taken after one of which nothing is known."""
+        for hop, early in sorted(self._early.items()):
+            for noted, token in early:
+                self._wrong(noted, token, f"I2: nobody sent hop {hop}")
 
     def _meet(self, n: int, f: int) -> None:
         if self._group is None and n == len(self._members):
@@ -107,6 +115,8 @@ class TokenPath(Property):
             self._compare(event, token, group)
         self._agree(event, token.length, token.order, token.node, self._orders, "I6: the order of")
         self._last[token.node] = self._sent[token.hop] = token
+        for later in self._early.pop(token.hop, ()):
+            self._compare(*later, group)
         _let_go(self._sent)
 
     def _compare(self, event: Noted, token: Sent, group: Pack) -> None:
@@ -117,8 +127,9 @@ class TokenPath(Property):
             return
         before = self._sent.get(token.after)
         if before is None:
-            if token.after >= 0 and token.after > max(self._sent, default=0) - KEPT // 2:
-                self._wrong(event, token, f"I2: nobody sent hop {token.after}")
+            if token.after > max(self._sent, default=0) - KEPT // 2 and token.after >= 0:
+                self._early.setdefault(token.after, []).append((event, token))
+                _let_go(self._early)
             return
         votes = before.votes + 1 if distance == 1 else 1
         kept = before.proposal != "-" and before.length == token.length

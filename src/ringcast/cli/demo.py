@@ -19,13 +19,13 @@ from rich.table import Table
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import Verdict, Violation, suite
 from ringcast.cli import simulated
-from ringcast.cli.members import Band
+from ringcast.cli.members import Band, Member
 from ringcast.cli.node import wall_us
 from ringcast.cli.options import OK, VIOLATED, fail
 from ringcast.cli.output import STYLE, as_json, console, ids, say
 from ringcast.core.ids import NodeId
-from ringcast.core.registry import protocol
-from ringcast.core.trace import Faulted
+from ringcast.core.registry import Sheet, protocol
+from ringcast.core.trace import Crashed, Faulted
 from ringcast.pipeline import report
 from ringcast.pipeline.story import Story
 from ringcast.runtime.tracelog import TraceLog
@@ -38,6 +38,9 @@ WORK_S = 2.0
 
 PATIENCE = 4
 """A machine with other work to do gets so many times the protocol's own bound."""
+
+AFTER_ALL = 2**62
+"""Number of an event that comes after all that a member wrote."""
 
 REFRESH_S = 0.2
 REPORT = "report.html"
@@ -99,11 +102,11 @@ class Late(Exception):
 class Play:
     """The group and the steps of the story."""
 
-    def __init__(self, band: Band, screen: Screen) -> None:
+    def __init__(self, band: Band, screen: Screen, sheet: Sheet) -> None:
         self.band = band
         self.screen = screen
-        sheet = protocol("totem")
-        config = sheet.default
+        self.sheet = sheet
+        config = sheet.for_group(sheet.default, ALL)
         self.bound_s = PATIENCE * sheet.progress_bound_us(config, len(ALL)) / 1e6
         self._log = TraceLog(band.traces, 0, wall_us())
         self._done = 0
@@ -134,18 +137,63 @@ class Play:
                 lambda members=members: self.band.together(*members),  # type: ignore[misc]
             )
         self.screen.say("together: " + " | ".join(map(ids, groups)))
+        if work:
+            self.wait()
+
+    def wait(self) -> None:
+        """Let some time pass."""
         end_s = time.monotonic() + WORK_S
-        while work and time.monotonic() < end_s:
+        while time.monotonic() < end_s:
             self.band.listen(REFRESH_S)
             self.screen.refresh()
 
+    def goes_on(self, *members: NodeId) -> None:
+        """Wait until these have delivered what the group sends in a second, then a while more."""
+        wanted = {id: delivered(self.band[id]) + 500 for id in members}
+        self.until(
+            f"members {ids(members)} deliver",
+            lambda: all(delivered(self.band[id]) >= count for id, count in wanted.items()),
+        )
+        self.screen.say(f"{ids(members)} deliver")
+        self.wait()
+
     def act(self) -> int:
         """The whole story; the time at which everything had been delivered."""
-        band = self.band
         self.screen.say("five members start as processes; each sends 120 messages a second")
-        for member in band.members.values():
+        for member in self.band.members.values():
             member.start(*LOAD)
         self.group(ALL)
+        if self.sheet.static:
+            self.without_membership()
+        else:
+            self.with_membership()
+        self.screen.say("the load ends; what is under way is delivered")
+        self.settle()
+        return wall_us()
+
+    def without_membership(self) -> None:
+        """Nobody is removed: one may be missing, and more are waited for."""
+        band = self.band
+        self.fault("pause", 4, "member 4 is stopped (SIGSTOP)")
+        band[4].signal(signal.SIGSTOP)
+        self.goes_on(1, 2, 3, 5)
+        self.fault("resume", 4, "member 4 goes on (SIGCONT)")
+        band[4].signal(signal.SIGCONT)
+        self.goes_on(*ALL)
+        self.fault("partition", 0, "the network parts into 1 2 | 3 4 5: all wait")
+        band.part((1, 2), (3, 4, 5))
+        self.wait()
+        self.fault("heal", 0, "the network is whole again")
+        band.part()
+        self.goes_on(*ALL)
+        self.fault("crash", 5, "member 5 is killed (SIGKILL), for good")
+        band[5].kill()
+        self._log(Crashed(5, AFTER_ALL, wall_us(), "killed"))  # which it could not write itself
+        self.goes_on(1, 2, 3, 4)
+
+    def with_membership(self) -> None:
+        """Who is missing is removed, and comes back."""
+        band = self.band
         self.fault("crash", 5, "member 5 is killed (SIGKILL)")
         band[5].kill()
         self.group((1, 2, 3, 4))
@@ -164,9 +212,6 @@ class Play:
         self.fault("heal", 0, "the network is whole again")
         band.part()
         self.group(ALL)
-        self.screen.say("the load ends; what is under way is delivered")
-        self.settle()
-        return wall_us()
 
     def settle(self) -> None:
         """End the load and wait until nothing moves any more."""
@@ -176,6 +221,11 @@ class Play:
     def close(self) -> None:
         """The last fault is written."""
         self._log.close()
+
+
+def delivered(member: Member) -> int:
+    """How many messages a member has delivered, as it said last."""
+    return member.status.delivered if member.status else 0
 
 
 def prepare(out: Path) -> Path:
@@ -190,7 +240,7 @@ def prepare(out: Path) -> Path:
     return traces
 
 
-def live(out: Path, json: bool) -> NoReturn:
+def live(sheet: Sheet, out: Path, json: bool) -> NoReturn:
     """The story, the checks, the report; leaves with the exit code."""
     began_s = time.monotonic()
     if missing := [name for name in ("cryptography", "matplotlib") if not find_spec(name)]:
@@ -200,10 +250,10 @@ def live(out: Path, json: bool) -> NoReturn:
     until_us = None
     with (
         tempfile.TemporaryDirectory(prefix="ringcast-demo-") as folder,
-        Band(len(ALL), Path(folder), traces) as band,
+        Band(len(ALL), Path(folder), traces, f'protocol = "{sheet.name}"\n') as band,
     ):
         screen = Screen(band, quiet=json)
-        play = Play(band, screen)
+        play = Play(band, screen, sheet)
         try:
             until_us = play.act()
             band.leave(play.bound_s)
@@ -214,16 +264,16 @@ def live(out: Path, json: bool) -> NoReturn:
             screen.close()
     if not json:
         say("the traces of all members are put together and checked …")
-    sheet = protocol("totem")
     story, checks = Story(), suite(sheet.claims(sheet.default))
-    for event in read_live([traces], ALL if until_us else (), until_us):
+    stayed = ALL[:-1] if sheet.static else ALL
+    for event in read_live([traces], stayed if until_us else (), until_us):
         checks.feed(event)
         story.feed(event)
     verdicts, violations = checks.verdicts(), [*late, *checks.violations]
     title = "Five members, live"
     subtitle = (
-        "Five processes of this machine, over UDP with keys: load, a crash, a pause and a "
-        "partition, all healed. What each of them recorded was put together and checked."
+        f"Five processes of this machine with the protocol {sheet.name}, over UDP with keys: load, "
+        "a crash, a pause and a partition. What each of them recorded was put together and checked."
     )
     path = out / REPORT
     path.write_text(report.page(title, subtitle, story, verdicts, violations), "utf-8")
@@ -287,13 +337,21 @@ def command(
     seed: Annotated[
         int | None, typer.Option(help="With --simulated: another network weather [default: 0].")
     ] = None,
+    protocol_name: Annotated[
+        str | None, typer.Option("--protocol", help="Of live members [default: totem].")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Take five members through a crash, a pause and a partition, check it all and report."""
     if in_simulation:
-        if out is not None:
-            fail("--out cannot be combined with --simulated, which writes no report")
+        for name, value in (("--out", out), ("--protocol", protocol_name)):
+            if value is not None:
+                fail(f"{name} cannot be combined with --simulated, which shows Totem on the screen")
         simulated.demonstrate(seed or 0, json)
     if seed is not None:
         fail("--seed needs --simulated: live members have no seed")
-    live(out or Path("ringcast-demo"), json)
+    try:
+        sheet = protocol(protocol_name or "totem")
+    except LookupError as error:
+        fail(f"--protocol: {error}")
+    live(sheet, out or Path("ringcast-demo"), json)

@@ -40,7 +40,7 @@ def settings(stream: Callable[[str], Random], n: int, unit_us: int, large: bool)
         "request_us": hop_us * rng.choice((2, 6)),
         "fetch_us": hop_us * rng.choice((2, 8)),
         "copies": rng.random() < 0.3,
-        "lag_limit": rng.choice((0, 0, 2 * n)),
+        "lag_limit": rng.choice((0, n, 2)),
         "each_time": rng.choice((1, 4, 16)),
         "max_packet": rng.choice((600, 1460, 1460, 9000)),
         "packing": rng.random() < 0.8,

@@ -21,6 +21,9 @@ from ringcast.core.trace import Crashed, Delivered, Ended, Originated, Submit, T
 from ringcast.traces.parquet import TraceError
 
 LENGTH_BYTES = 4
+PATIENCE_US = 1_000_000
+"""How long a delivery waits for the message's place to be told by its sender, who may not know it
+yet: where members vote on the order, and the sender stands still."""
 
 
 def read_log(path: Path) -> Iterator[TraceEvent]:
@@ -136,6 +139,7 @@ def read_live(
     }
     heap: list[tuple[int, NodeId]] = []  # who may go on, by the time of its next event
     waiting: dict[tuple[ViewId, int], list[NodeId]] = {}  # who waits for which origination
+    since: list[tuple[int, NodeId, tuple[ViewId, int]]] = []  # and since when
     originated: dict[ViewId, SeqSet] = {}
     t_us = 0
 
@@ -147,16 +151,20 @@ def read_live(
         event = stream.head
         if type(event) is Delivered and event.seq not in originated.get(event.ring, ()):
             waiting.setdefault((event.ring, event.seq), []).append(node)
+            heappush(since, (stream.t_us, node, (event.ring, event.seq)))
         else:
             heappush(heap, (stream.t_us, node))
 
     for node in streams:
         offer(node)
-    while heap or waiting:
-        if not heap:  # it was never originated: that is for the checks to say
-            key = min(waiting, key=lambda key: min(streams[n].t_us for n in waiting[key]))
-            for node in waiting.pop(key):
-                heappush(heap, (streams[node].t_us, node))
+    while heap or since:
+        if since and (not heap or since[0][0] + PATIENCE_US < heap[0][0]):
+            # It was never originated, which is for the checks to say, or not yet where it was sent.
+            since_us, node, key = heappop(since)
+            if node in waiting.get(key, ()):
+                waiting[key].remove(node)
+                heappush(heap, (since_us, node))
+            continue
         _, node = heappop(heap)
         event = streams[node].head
         t_us = max(t_us, event.t_us)

@@ -74,6 +74,7 @@ def on_log_rep(p: Processor, env: Env, event: Received) -> None:
     if sum(reply.base) > length:
         catchup.lost(p, env, event.src)
         return
+    p.held = list(map(max, p.held, reply.held))
     told = [(reply.base, reply.adeliv)]
     told += [(token.base, token.adeliv) for _, token in p.tokens.waiting()]
     if not all(tokens.learn(p, env, *order) for order in told):
@@ -95,6 +96,7 @@ def on_fetch_timer(p: Processor, env: Env, event: TimerFired) -> None:
     """TF-38, TF-41: what is still missing was not on its way; ask for it, and wait again."""
     p.fetching = False
     p.attempts += 1
+    p.asked_after = -1
     p.due.clear()
     if catchup.behind(p):
         catchup.ask(p, env, p.ring.after(-1 - p.attempts % (p.ring.n - 1)))

@@ -65,8 +65,12 @@ def put(p: Processor, body: Body) -> bool:
 
 
 def ahead(p: Processor) -> int:
-    """How far beyond what is decided a correct member's frames can be."""
-    return 4 * p.config.each_time
+    """How far beyond what is decided here frames of one member are kept.
+
+    Theirs are no further than the window, but this member may be behind; all together they take
+    no more room than the history may.
+    """
+    return max(2 * p.config.each_time, p.config.history // p.ring.n)
 
 
 def take(p: Processor, env: Env, body: Body) -> bool:

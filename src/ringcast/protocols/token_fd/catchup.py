@@ -18,7 +18,13 @@ def behind(p: Processor) -> bool:
 
 
 def ask(p: Processor, env: Env, src: NodeId) -> None:
-    """TF-38: what comes after the order known here? The token's sender knows; later, others."""
+    """TF-38: what comes after the order known here? The token's sender knows; later, others.
+
+    Asked once, until there is an answer or the time for one is over.
+    """
+    if p.asked_after == p.order.length:
+        return
+    p.asked_after = p.order.length
     env.send(src, LogReq(p.config.group, p.order.length))
     if not p.fetching:
         p.fetching = True
@@ -31,7 +37,7 @@ def on_log_req(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(request, LogReq)
     base, adeliv = p.order.after(request.length, MOST_RUNS)
     if adeliv or sum(base) > request.length:
-        env.send(event.src, LogRep(p.config.group, base, adeliv))
+        env.send(event.src, LogRep(p.config.group, base, adeliv, tuple(p.held)))
 
 
 def lost(p: Processor, env: Env, src: NodeId) -> None:

@@ -106,11 +106,13 @@ class LogReq(msgspec.Struct, frozen=True, array_like=True, tag=55, gc=False):
 
 
 class LogRep(msgspec.Struct, frozen=True, array_like=True, tag=56, gc=False):
-    """TF-38: the order after the frames counted by ``base``, as far as it fits."""
+    """TF-38: the order after the frames counted by ``base``, as far as it fits, and who holds what:
+    nobody may speak of frames without knowing of a holder (I5)."""
 
     group: Group
     base: Counts
     adeliv: Runs
+    held: Matrix
 
 
 MESSAGES = (Body, Token, TokenReq, TokenAck, Fetch, LogReq, LogRep, Alive)
@@ -127,7 +129,7 @@ def malformed(frame: msgspec.Struct, n: int, src: int) -> str | None:
             bad = len(wanted) % 3 != 0 or any(place >= n for place in wanted[::3])
             return "malformed request" if bad else None
         case LogRep():
-            bad = len(frame.base) != n or _bad_runs(frame.adeliv, n)
+            bad = len(frame.base) != n or _bad_runs(frame.adeliv, n) or len(frame.held) != n * n
             return "malformed order" if bad else None
         case _:
             return None

@@ -84,6 +84,8 @@ class Processor(Machine):
         self.attempts = 0
         self.due: set[tuple[int, int]] = set()
         """Bodies that were asked for."""
+        self.asked_after = -1
+        """TF-38: the length of the order for which its continuation has been asked for."""
         self.gone: set[NodeId] = set()
         """TF-38: members that do not keep what we lack."""
         self.queue = Outbox(
