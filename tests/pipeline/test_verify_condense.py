@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spoiling import spoil
 
-from ringcast.checks import PROPERTIES, Suite, suite
+from ringcast.checks import PROPERTIES, Suite, Verdict, suite
 from ringcast.checks.property import Reads
-from ringcast.core.trace import TraceEvent
+from ringcast.core.trace import Delivered, TraceEvent
 from ringcast.pipeline import judge as judging
-from ringcast.pipeline.condense import pieces, plan
+from ringcast.pipeline.condense import full, pieces, plan
+from ringcast.pipeline.condense.align import align
 from ringcast.pipeline.judge import Ask, Case, judge
 from ringcast.pipeline.verdicts import RunVerdict
 from ringcast.sim.run import RunSpec, run
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
-from ringcast.traces import Claims, TraceWriter, parquet, read_trace
+from ringcast.traces import Claims, TraceFile, TraceWriter, parquet, read_trace
 from ringcast.traces.generate import generate
 from ringcast.traces.made import Shape
 from ringcast.traces.text import parse
@@ -145,3 +149,123 @@ def test_spoilt_traces(
         set_sizes(patch, *sizes, run)
         spoilt = spoil(right[which], Random(seed), mistakes)
         compare(write(tmp_path_factory.mktemp("spoilt"), spoilt))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.integers(0, 10**9), st.integers(0, 4), st.sampled_from((20, 90, 250)))
+def test_what_is_too_much_is_unknown_and_never_valid(
+    tmp_path_factory: pytest.TempPathFactory,
+    right: list[list[TraceEvent]],
+    seed: int,
+    which: int,
+    most: int,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        set_sizes(patch, group=64, window=400, run=3)
+        patch.setattr(full, "MOST_ROWS", most)
+        folder = write(tmp_path_factory.mktemp("much"), spoil(right[which], Random(seed), 6))
+        exact, found = suite(TAGS), judge(folder, 0, ASK)
+    for event in read_trace(folder):
+        exact.feed(event)
+    for tag, verdict in exact.verdicts().items():
+        assert found.verdicts[tag] in (verdict, Verdict.UNKNOWN)
+    assert culprits(found) <= culprits(exact)
+    if set(found.verdicts.values()) != set(exact.verdicts().values()):
+        assert any("messages differ" in reason for reason in found.reasons.values())
+
+
+def test_the_limit_is_told(
+    tmp_path: Path, right: list[list[TraceEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full, "MOST_ROWS", 10)
+    found = judge(write(tmp_path, right[0]), 0, ASK)
+    assert set(found.verdicts.values()) == {Verdict.UNKNOWN}
+    assert found.reasons["D9"].startswith("from ")
+    assert "more than 262,144 messages differ" in found.reasons["D9"]
+
+
+def later(events: list[TraceEvent], node: int) -> list[TraceEvent]:
+    """A processor's clock is put back in the middle of its deliveries."""
+    own = [at for at, e in enumerate(events) if isinstance(e, Delivered) and e.node == node]
+    at = own[len(own) // 2]
+    return [*events[:at], msgspec.structs.replace(events[at], t_us=1), *events[at + 1 :]]
+
+
+def test_a_clock_that_goes_back(tmp_path: Path, right: list[list[TraceEvent]]) -> None:
+    """Nothing can be compared; a trace that is not too large is judged event by event."""
+    compare(write(tmp_path, later(right[0], 2)))
+
+
+def test_a_clock_that_goes_back_in_a_large_trace(
+    tmp_path: Path, right: list[list[TraceEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "WHOLE_ROWS", 100)
+    found = judge(write(tmp_path, later(right[0], 2)), 0, ASK)
+    assert set(found.verdicts.values()) == {Verdict.UNKNOWN}
+    assert "processor 2's event" in found.reasons["D9"]
+
+
+def columns_read(monkeypatch: pytest.MonkeyPatch, folder: Path, *only: str) -> set[str]:
+    seen: set[str] = set()
+    read = TraceFile.read
+
+    def note(self: TraceFile, group: int, names: list[str] | None = None) -> Any:
+        seen.update(f"{self.path.parent.name}.{name}" for name in names or ["*"])
+        return read(self, group, names)
+
+    monkeypatch.setattr(TraceFile, "read", note)
+    judge(folder, 0, Ask(only, Claims(TAGS)))
+    return {name for name in seen if not name.startswith(("view", "fault", "note"))}
+
+
+def test_no_more_is_read_than_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_sizes(monkeypatch, group=1000, window=1 << 20, run=8)
+    generate(tmp_path, Shape(events=20_000, members=3, rings=1, frame=2))
+    assert columns_read(monkeypatch, tmp_path, "M2", "M8") == set()
+    assert columns_read(monkeypatch, tmp_path, "total-order") == {"deliver.seq"}
+    assert not any("submit" in name for name in columns_read(monkeypatch, tmp_path, "D1", "D9"))
+    everything = columns_read(monkeypatch, tmp_path)
+    assert {"deliver.digest", "originate.digest", "submit.digest"} <= everything
+    assert not {"deliver.index", "deliver.ring_seq", "deliver.run"} & everything
+
+
+def test_a_property_that_needs_every_event(
+    tmp_path: Path, right: list[list[TraceEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PROPERTIES["D9"], "reads", Reads.EVERY_EVENT)
+    folder = write(tmp_path, right[1])
+    assert set(judge(folder, 0, Ask(("D9", "D12"), Claims(()))).verdicts.values()) == {"valid"}
+    monkeypatch.setattr(judging, "WHOLE_ROWS", 100)
+    found = judge(folder, 0, Ask(("D9", "D12"), Claims(())))
+    assert found.verdicts == {"D9": Verdict.UNKNOWN, "D12": Verdict.VALID}
+    assert found.reasons == {"D9": "it needs every event, and the run has too many"}
+
+
+def test_what_a_file_claims_is_judged(tmp_path: Path, right: list[list[TraceEvent]]) -> None:
+    for number, claims in enumerate((None, Claims(("M2", "D9")), Claims(("M2", "nonsense")))):
+        with TraceWriter(tmp_path, number, claims) as writer:
+            for event in right[0]:
+                writer(event)
+    ask = Ask((), Claims(("M3",)))
+    assert [list(judge(tmp_path, run, ask).verdicts) for run in (0, 1)] == [["M3"], ["M2", "D9"]]
+    assert "no check called 'nonsense'" in judge(tmp_path, 2, ask).error
+    assert list(judge(tmp_path, 2, Ask(("D1",), Claims(()))).verdicts) == ["D1"]
+
+
+@given(st.lists(st.integers(0, 9), max_size=25), st.lists(st.integers(0, 9), max_size=25))
+def test_alignment_is_a_common_subsequence(one: list[int], other: list[int]) -> None:
+    found = align(np.array(one, np.int64), np.array(other, np.int64)).tolist()
+    taken = [at for at in found if at >= 0]
+    assert taken == sorted(set(taken))
+    assert all(at < 0 or other[at] == value for value, at in zip(one, found, strict=True))
+    if one == other:
+        assert found == list(range(len(one)))
+
+
+def test_alignment_finds_its_way_behind_differences() -> None:
+    one = np.arange(5000)
+    parts = (one[:100], [7, 7], one[100:2000], one[2300:4000], [4001, 4000], one[4002:])
+    other = np.concatenate(parts)
+    lost = np.flatnonzero(align(one, other) < 0)
+    assert 300 <= len(lost) <= 302
+    assert set(range(2000, 2300)) <= set(lost.tolist())

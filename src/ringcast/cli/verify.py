@@ -161,7 +161,7 @@ def show(report: Report, written: Path | None) -> None:
     grid = Grid(box=SIMPLE_HEAD)
     for name in ("property", "", "verdict", "violations", *(("valid in", "unknown in") * several)):
         right = name in ("violations", "valid in", "unknown in")
-        grid.add_column(name, justify="right" if right else "left", no_wrap=True)
+        grid.add_column(name, justify="right" if right else "left", no_wrap=bool(name))
     broken = [violation.property for _, violation in report.violations]
     for tag, verdict in report.properties.items():
         given = [each.verdicts.get(tag) for each in report.runs]

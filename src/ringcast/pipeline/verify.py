@@ -6,6 +6,7 @@ odd. The driver puts the windows of a large run together and has the checks judg
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 LARGE_BYTES = 16 << 20
 """The windows of a larger run are tasks of their own."""
 
-BATCH_BYTES = 1 << 20
+BATCH_BYTES = 1 << 18
 """Runs that are not large share a task up to about this size."""
 
 ANSWER = pa.schema([("answer", pa.binary())])
@@ -72,7 +73,8 @@ def runs_in(folder: Path) -> list[int]:
 def verify(spark: SparkSession, folders: Iterable[Path], ask: Ask, quiet: bool = False) -> Report:
     """Judge all runs of these folders."""
     began_s = perf_counter()
-    sizes = {(folder, run): _size(folder, run) for folder in folders for run in runs_in(folder)}
+    found_in = {folder.resolve(): runs_in(folder) for folder in folders}  # tasks run elsewhere
+    sizes = {(folder, run): _size(folder, run) for folder, own in found_in.items() for run in own}
     large = [which for which, size in sizes.items() if size > LARGE_BYTES]
     cases = {which: Case(*which, ask) for which in large}
     work: list[Work] = list(_batches({w: s for w, s in sizes.items() if w not in cases}, ask))
@@ -86,9 +88,9 @@ def verify(spark: SparkSession, folders: Iterable[Path], ask: Ask, quiet: bool =
             table = tasks(spark, todo, _answer, ANSWER)
         found = iter(table["answer"].to_pylist())
         for case, at in asked:
-            case.take(at, msgspec.msgpack.decode(next(found), type=Found))
+            case.take(at, msgspec.msgpack.decode(zlib.decompress(next(found)), type=Found))
         for answer in found:
-            verdict = msgspec.msgpack.decode(answer, type=RunVerdict)
+            verdict = msgspec.msgpack.decode(zlib.decompress(answer), type=RunVerdict)
             done[Path(verdict.folder), verdict.run] = verdict
         work = []
     done |= {which: case.verdict() for which, case in cases.items()}
@@ -115,7 +117,9 @@ def _batches(sizes: dict[Which, int], ask: Ask) -> Iterator[Batch]:
 
 def _answer(work: Work) -> Sequence[dict[str, bytes]]:
     """What a task does."""
-    encode = msgspec.msgpack.encode
+    found: list[Found | RunVerdict]
     if isinstance(work, Window):
-        return [{"answer": encode(look(work))}]
-    return [{"answer": encode(judge(Path(f), run, work.ask))} for f, run in work.runs]
+        found = [look(work)]
+    else:
+        found = [judge(Path(folder), run, work.ask) for folder, run in work.runs]
+    return [{"answer": zlib.compress(msgspec.msgpack.encode(each), 1)} for each in found]

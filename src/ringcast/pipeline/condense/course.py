@@ -70,6 +70,7 @@ class Course:
             if each.irregular:
                 raise Irregular(each.irregular)
         self._check_times(found)
+        self._cut_off()
         if self._outside is None:
             self._outside = list(self._not_in_windows(found))
         keeps: dict[int, Keep] = {}
@@ -133,6 +134,15 @@ class Course:
                         f"comes after its event {n} ({t_us} us)"
                     )
 
+    def _cut_off(self) -> None:
+        """Behind a window that does not show everything nothing of its ring is shown."""
+        stopped: set[ViewId] = set()
+        for window, found in zip(self.windows, self._found(), strict=True):
+            if window.ring in stopped:
+                found.cut(-1)
+            elif found.stop_us is not None:
+                stopped.add(window.ring)
+
     def _place(self, ring: RingPlan, keeps: dict[int, Keep]) -> list[Placed]:
         """The stretches of a ring, each behind what is shown before it."""
         first = next(at for at, window in enumerate(self.windows) if window.ring == ring.view)
@@ -152,8 +162,6 @@ class Course:
                     if 0 <= piece.first_us <= odd_us:
                         self._ask(keeps, at, until_us=odd_us)
             odd_us = max(odd_us, found.odd_until_us)
-            if found.stop_us is not None:
-                break
         next_one, odd_us, window = ring.closed, LIMIT, first + len(ring.windows) - 1
         for k in range(len(placed) - 1, -1, -1):
             piece, at = placed[k].piece, placed[k].window

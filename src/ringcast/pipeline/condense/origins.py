@@ -14,6 +14,9 @@ from ringcast.pipeline.condense.columns import NOT_KNOWN, Flags, Ints, Rows, Tab
 from ringcast.pipeline.condense.plan import Stay
 from ringcast.pipeline.condense.told import Irregular, Told, submitted
 
+MOST_BESIDES = 1000
+"""Submissions of one sender that are shown although their messages are not."""
+
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 
@@ -107,7 +110,7 @@ class Submissions:
     def __init__(self, table: Table, stays: tuple[Stay, ...], origins: Origins) -> None:
         self._parts: dict[NodeId, tuple[Ints, Ints]] = {}  # by sender: numbers, rows of the file
         self._rows: dict[NodeId, Rows] = {}
-        self._besides: dict[NodeId, list[int]] = {}  # by sender: rows that are shown in any case
+        self._besides: dict[NodeId, set[int]] = {}  # by sender: rows that are shown in any case
         self._table = table
         self.origins = origins
         for stay in stays:
@@ -177,8 +180,23 @@ class Submissions:
         wrong = ~np.logical_and.reduceat(right, starts)
         ends = origins.number[events[wrong]] + origins.size[events[wrong]]
         after = np.append(at + rows.first, rows.last)[np.searchsorted(numbers, ends)]
-        self._besides[stay.node] = after[after < self._table.of(stay.node).last].tolist()
+        self._beside(stay.node, after[after < self._table.of(stay.node).last])
         return wrong
+
+    def show(self, stay: Stay, numbers: Ints) -> None:
+        """Show how these messages of a sender were submitted, whoever originated them."""
+        wanted = np.unique(numbers)[:MOST_BESIDES]
+        rows = self._table.of(stay.node)
+        low, high = self._table.bounds("sequence")
+        for group in rows.groups().tolist() if len(wanted) else ():
+            if np.searchsorted(wanted, low[group]) < np.searchsorted(wanted, high[group], "right"):
+                part = rows.within(group)
+                there = np.isin(part.column("sequence"), wanted)
+                there &= part.column("incarnation") == stay.incarnation
+                self._beside(stay.node, part.first + np.flatnonzero(there))
+
+    def _beside(self, sender: NodeId, rows: Ints) -> None:
+        self._besides.setdefault(sender, set()).update(rows[:MOST_BESIDES].tolist())
 
     def covered(self) -> list[tuple[int, int]]:
         """The rows of the file that were looked at, as ranges."""
@@ -193,8 +211,9 @@ class Submissions:
             rows = self._rows[sender]
             for first, last in _ranges(places[there != others] - rows.first):
                 yield from submitted(sender, rows.part(first, last))
-            for row in self._besides.get(sender, ()) if others else ():
-                yield from submitted(sender, Rows(self._table, row, row + 1))
+        for sender, besides in self._besides.items() if others else ():
+            for first, last in _ranges(np.array(sorted(besides), np.int64)):
+                yield from submitted(sender, Rows(self._table, first, last))
 
 
 def _numbers(origins: Origins, events: Ints) -> Ints:

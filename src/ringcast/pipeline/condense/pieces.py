@@ -135,15 +135,16 @@ class Runs:
         pair = frames.sender[inside] << 32 | frames.origins.node[frames.origin[inside]]
         return np.sort(np.unique(pair, return_index=True)[1]) + self.starts[k]
 
-    def submitted(self) -> list[Submit]:
-        """The submissions of all that is outside the runs."""
+    def submitted(self, stop_us: int | None) -> list[Submit]:
+        """The submissions of all that is outside the runs, before that time."""
         frames = self.frames
         if frames.submissions is None or frames.origin is None:
             return []
         inside = np.zeros(len(frames.seq), np.bool_)
         for start, end in zip(self.starts, self.ends, strict=True):
             inside[start:end] = True
-        return list(frames.submissions.of(frames.origin[inside], others=True))
+        found = frames.submissions.of(frames.origin[inside], others=True)
+        return [each for each in found if stop_us is None or each.t_us < stop_us]
 
     def pieces(self) -> list[Piece]:
         """What stands for the runs."""

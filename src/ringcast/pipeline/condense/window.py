@@ -61,6 +61,13 @@ class Found(msgspec.Struct):
     error: str = ""
     """Why it cannot be read."""
 
+    def cut(self, gap: int) -> None:
+        """Leave out what stands behind this gap (-1: everything), and so all from its time on."""
+        shown = [event.t_us for each in self.gaps[gap + 1 :] for event in each]
+        unseen = [piece.first_us for piece in self.pieces[max(gap, 0) :] if piece.first_us >= 0]
+        self.stop_us = min(*shown, *unseen, LIMIT if self.stop_us is None else self.stop_us, LIMIT)
+        del self.pieces[max(gap, 0) :], self.gaps[gap + 1 :]
+
 
 def look(window: Window) -> Found:
     """Compare the members in a window."""
@@ -264,6 +271,18 @@ class _Look:
             events = self.origin[mine]
             doubtful = self.submissions.doubtful(stay, events, window.reads >= Reads.PASTS)
             self.shown[mine[doubtful]] = True
+            self.submissions.show(stay, self._said(stay.node))
+
+    def _said(self, sender: NodeId) -> Ints:
+        """The numbers of this sender in what members delivered that is odd: the last ones."""
+        found = []
+        for node, told in self.told.items():
+            matched = self.at[node][~self.odd[:-1]]
+            odd = np.ones(len(told), np.bool_)
+            odd[matched[matched >= 0]] = False
+            mine = np.flatnonzero(odd & (told.first("sender") == sender))
+            found.append(told.first("sequence")[mine] + told.sizes[mine] - 1)
+        return np.concatenate(found)
 
     # what else is shown
 
@@ -323,19 +342,21 @@ class _Look:
             if not part.whole(stop_us):
                 cut = min(cut, part.gap)
         found = Found(
-            pieces=runs.pieces()[:cut],
-            gaps=[*gaps[:cut], [event for gap in gaps[cut:] for event in gap]],
+            pieces=runs.pieces(),
+            gaps=gaps,
             odd_from_us=int(self.odd_from_us.min()),
             odd_until_us=int(self.odd_until_us[:-1].max(initial=-1)),
             stop_us=stop_us,
         )
+        if stop_us is not None:
+            found.cut(cut)
         if self.origins is not None:
             for told in (*self.told.values(), *self.origins.tolds):
                 for at in (0, -1) if len(told) else ():
                     n, t_us = told.first("n")[at], told.first("t_us")[at]
                     found.marks.append((told.node, int(n), int(t_us)))
         if self.submissions is not None:
-            found.submits = runs.submitted()
+            found.submits = runs.submitted(found.stop_us)
             found.covered = self.submissions.covered()
         return found
 
