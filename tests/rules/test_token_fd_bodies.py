@@ -144,7 +144,7 @@ def test_tf_41_what_went_down_with_its_sender_is_asked_for_less_and_less() -> No
 
 
 def test_tf_41_a_frame_nobody_has_does_not_keep_others_waiting() -> None:
-    """Found by swarm seed 1333: the room of one request was used up by what nobody could give."""
+    """Found by a swarm: the room of one request was used up by what nobody could give."""
     group = Group(4, each_time=1).up(2)
     held = {(0, 0): 1, (2, 2): 1, (3, 2): 1}
     group.receive(2, group.token(0, held=held), src=1)

@@ -89,7 +89,7 @@ def test_tf_38_who_lacks_what_is_not_told_asks_and_takes_no_token_before() -> No
 
 
 def test_tf_38_a_token_that_came_too_early_is_learned_from_before_it_is_taken() -> None:
-    """Found by swarm seed 1284: another token closed the gap, and I3 was broken."""
+    """Found by a swarm: another token closed the gap, and I3 was broken."""
     group = Group(7).up(5)
     group.receive(5, group.token(10, base=(4,) + (0,) * 6, adeliv=(0, 2)), src=4)
     assert group[5].order.length == 0
@@ -98,8 +98,20 @@ def test_tf_38_a_token_that_came_too_early_is_learned_from_before_it_is_taken() 
     assert (sent.hop, sent.length) == (11, 6)
 
 
+def test_tf_38_an_older_token_is_taken_if_only_the_suspected_one_knows_what_came_before() -> None:
+    """Found by a swarm: it decided, told only what comes after, and crashed."""
+    group = Group(7).up(4)
+    group.receive(4, group.token(14, (0, 1), votes=1), src=1)
+    group.receive(4, group.token(15, (0, 1), votes=2), src=2)
+    effects = group.receive(4, group.token(16, base=(1,) + (0,) * 6, adeliv=(1, 1)), src=3)
+    assert asked(effects) == {3: 0}
+    assert not tokens(effects)
+    (sent,) = set(tokens(group.suspect(4)).values())
+    assert (sent.hop, sent.after, sent.proposal, sent.votes) == (17, 15, (0, 1), 1)
+
+
 def test_tf_38_an_answer_says_who_holds_what_it_tells_of() -> None:
-    """Found by swarm seed 194: a token that spoke of frames without a holder was malformed (I5)."""
+    """Found by a swarm: a token that spoke of frames without a holder was malformed (I5)."""
     group = Group(3).up(2, 3)
     decided(group, 2, (0, 3))
     group.receive(3, group.token(4, base=(1, 0, 0), held={(0, 0): 1}), src=2)

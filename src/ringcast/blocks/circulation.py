@@ -11,6 +11,7 @@ IC/2003/39, sections II to IV. Rules: token-fd TF-5 to TF-8.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from ringcast.core.ids import NodeId
@@ -110,16 +111,19 @@ class Circulation(Generic[T]):
         """The tokens kept, by place."""
         return sorted(self._waiting.items(), key=lambda item: item[0])
 
-    def eligible(self, suspecting: bool) -> tuple[int, T] | None:
+    def eligible(
+        self, suspecting: bool, usable: Callable[[T], bool] | None = None
+    ) -> tuple[int, T] | None:
         """TF-7, TF-8: the token to take and its distance, or None.
 
-        The predecessor's, or while that is suspected the one with the largest hop number; none
-        that would not take us further than we have been.
+        The predecessor's, or while that is suspected the one with the largest hop number, of those
+        that are ``usable``; none that would not take us further than we have been.
         """
         best: tuple[int, T] | None = None
         for src, token in self._waiting.items():
             distance = self.ring.distance(src)
-            if (distance == 1 or suspecting) and (best is None or token.hop > best[1].hop):
+            better = (distance == 1 or suspecting) and (best is None or token.hop > best[1].hop)
+            if better and (usable is None or usable(token)):
                 best = distance, token
         return best
 

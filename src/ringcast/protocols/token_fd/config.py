@@ -159,9 +159,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 LAN = Config()
 
-PAPER = Config(
-    copies=True, bodies_in_token=True, each_time=1, max_packet=60_000, hold_us=1 * MS
-)
+PAPER = Config(copies=True, bodies_in_token=True, each_time=1, max_packet=60_000, hold_us=1 * MS)
 """Procedures 6 to 8 of the source: whole messages in a token with f backups. Nobody knows of a
 message before the token comes to its sender, so it rests for a short time only."""
 

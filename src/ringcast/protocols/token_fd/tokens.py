@@ -50,13 +50,10 @@ def learn(p: Processor, env: Env, base: tuple[int, ...], adeliv: Flat) -> bool:
 
 
 def consider(p: Processor, env: Env) -> None:
-    """TF-7, TF-8: take a token if there is one to take, now or, if it is idle, after a rest.
-
-    TF-38: not while the order it continues is not known here.
-    """
-    while (found := p.tokens.eligible(p.suspecting)) is not None:
+    """TF-7, TF-8: take a token if there is one to take, now or, if it is idle, after a rest."""
+    while (found := takeable(p)) is not None:
         distance, token = found
-        if not known_here(p, env, token):
+        if not learned(p, env, token):
             return
         if idle(p, token):
             if not p.holding:
@@ -67,11 +64,19 @@ def consider(p: Processor, env: Env) -> None:
         visit(p, env, distance, token)
 
 
-def known_here(p: Processor, env: Env, token: Token) -> bool:
-    """TF-38: whether all that the token tells is known here; when it came, a gap may have kept us
+def takeable(p: Processor) -> tuple[int, Token] | None:
+    """TF-7, TF-38: the token to take, of those that continue an order known here.
+
+    Under suspicion an older one will do: if the newest is of a member that decided, told only what
+    comes after, and crashed, nobody can tell what was before. Its votes are in the older ones.
+    """
+    length = p.order.length
+    return p.tokens.eligible(p.suspecting, lambda token: token.start <= length)
+
+
+def learned(p: Processor, env: Env, token: Token) -> bool:
+    """TF-38: know all that the token tells before it is taken; when it came, a gap may have kept us
     from learning it (I3)."""
-    if token.start > p.order.length:
-        return False
     return token.length <= p.order.length or learn(p, env, token.base, token.adeliv)
 
 
@@ -91,8 +96,8 @@ def idle(p: Processor, token: Token) -> bool:
 def rest_is_over(p: Processor, env: Env) -> None:
     """TF-31: an idle token goes on all the same."""
     p.holding = False
-    found = p.tokens.eligible(p.suspecting)
-    if found is not None and known_here(p, env, found[1]):
+    found = takeable(p)
+    if found is not None and learned(p, env, found[1]):
         p.rests = True
         visit(p, env, *found)
         p.rests = False
