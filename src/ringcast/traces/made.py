@@ -224,11 +224,11 @@ class Story:
 
     def _change(self, inside: list[NodeId]) -> tuple[NodeId | None, NodeId | None]:
         """Who goes and who comes next; if nobody does, the token was lost."""
-        random = self._random
+        draw = self._random
         outside = [id for id in self._lives if id not in inside]
-        comes = random.choice(outside) if outside and random.random() < 0.9 else None
-        leaves = random.random() < (0.3 if outside else 0.7)  # the group is nearly whole mostly
-        goes = random.choice(inside) if leaves and len(inside) > 2 else None
+        comes = draw.choice(outside) if outside and draw.random() < 0.9 else None
+        leaves = draw.random() < (0.3 if outside else 0.7)  # the group is nearly whole mostly
+        goes = draw.choice(inside) if leaves and len(inside) > 2 else None
         return goes, comes
 
     def _era(
