@@ -36,6 +36,9 @@ from ringcast.pipeline.tasks import tasks
 with open_session() as spark:
     tasks(spark, [1], lambda item: [{"is": item}], pyarrow.schema([("is", pyarrow.int64())]))
     spark.range(9).groupBy("id").count().collect()
+    jvm = spark.sparkContext._gateway.proc
+jvm.stdin.close()
+jvm.wait()  # it is written at the very end
 """
 
 
@@ -45,7 +48,6 @@ def first_session() -> None:
     archive = class_archive(java_home(os.environ), spark_home(), os.environ)
     if archive is not None and not is_whole(archive):
         subprocess.run([sys.executable, "-c", FIRST], check=True)
-        assert standalone.wait_until(lambda: is_whole(archive), 300)
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ def installed(tmp_path: Path) -> tuple[Path, Path, dict[str, str]]:
     java, spark = tmp_path / "java", tmp_path / "spark"
     (java / "lib" / "server").mkdir(parents=True)
     (java / "lib" / "server" / "classes.jsa").touch()
+    (java / "release").write_text('IMPLEMENTOR="us"\nJAVA_VERSION="17.0.15"\n')
     (spark / "jars").mkdir(parents=True)
     return java, spark, {"XDG_CACHE_HOME": str(tmp_path / "a cache")}
 
@@ -36,17 +37,30 @@ def test_it_is_made_once_and_then_used(installed: tuple[Path, Path, dict[str, st
     assert using_or_making(archive) == f" -XX:ArchiveClassesAtExit='{archive}'"
     archive.write_bytes(bytes(8))  # the JVM writes the head last, and this one did not come so far
     assert using(archive) == "" and "AtExit" in using_or_making(archive)
-    archive.write_bytes(MAGIC + bytes(8))
+    archive.write_bytes(MAGIC[1] + bytes(8))
     assert using(archive) == using_or_making(archive) == f" -XX:SharedArchiveFile='{archive}'"
 
 
 def test_another_java_or_spark_has_another(installed: tuple[Path, Path, dict[str, str]]) -> None:
     java, spark, environ = installed
     names = {class_archive(*installed)}
-    for changed in (java / "lib" / "server" / "classes.jsa", spark / "jars"):
+    for changed in (java / "release", spark / "jars"):
         os.utime(changed, ns=(1, 1))
         names.add(class_archive(java, spark, environ))
     assert len(names) == 3
+
+
+def test_a_new_java_makes_another_kind(installed: tuple[Path, Path, dict[str, str]]) -> None:
+    """It needs no archive of Java's own classes, which the wheel's Java has not got."""
+    java, spark, environ = installed
+    (java / "lib" / "server" / "classes.jsa").unlink()
+    assert class_archive(java, spark, environ) is None
+    (java / "release").write_text('JAVA_VERSION="25.0.2"\n')
+    archive = class_archive(java, spark, environ)
+    assert archive is not None
+    assert using_or_making(archive) == f" -XX:AOTCacheOutput='{archive}'"
+    archive.write_bytes(MAGIC[0] + bytes(8))
+    assert using_or_making(archive) == f" -XX:AOTCache='{archive}'"
 
 
 def test_where_there_can_be_none(installed: tuple[Path, Path, dict[str, str]]) -> None:
@@ -55,7 +69,7 @@ def test_where_there_can_be_none(installed: tuple[Path, Path, dict[str, str]]) -
     (spark / "conf").mkdir()
     assert class_archive(java, spark, environ) is None
     (spark / "conf").rmdir()
-    (java / "lib" / "server" / "classes.jsa").unlink()
+    (java / "release").unlink()
     assert class_archive(java, spark, environ) is None
     assert using(None) == using_or_making(None) == ""
 

@@ -118,6 +118,7 @@ def test_spark_runs_quietly_on_a_machine_without_java(tmp_path: Path) -> None:
         (tools / name).symlink_to(f"/bin/{name}")
     environ = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     environ |= {"PATH": str(tools), "TMPDIR": str(temporary), "XDG_CACHE_HOME": str(cache)}
+    environ["SPARK_CONF_DIR"] = str(temporary)  # makes no archive of classes, which would take long
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environ, capture_output=True, text=True, timeout=300
     )

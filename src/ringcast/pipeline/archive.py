@@ -9,6 +9,7 @@ that finds the file unfit goes on without it, so nothing depends on it but the t
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,33 +17,45 @@ from pathlib import Path
 
 from ringcast.pipeline.java import cache_folder
 
-MAGIC = (0xF00BABA8).to_bytes(4, "little")
+ALONE = 25
+"""From this version of Java on, an archive needs no other below it."""
+
+OPTIONS = {
+    ".aot": ("-XX:AOTCache", "-XX:AOTCacheOutput"),
+    ".jsa": ("-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit"),
+}
+"""By the kind of archive: the JVM's options to use it, and to make it at the end."""
+
+MAGIC = tuple(word.to_bytes(4, "little") for word in (0xF00BABA2, 0xF00BABA8))
 """How a whole archive begins; the JVM writes its head last."""
 
 KEPT = 2
-"""Archives of other Javas or Sparks that stay; each takes some 160 MB."""
+"""Archives of other Javas or Sparks that stay; each takes some 170 MB."""
 
 
 def class_archive(java: Path, spark: Path, environ: Mapping[str, str]) -> Path | None:
     """Where the archive for this Java and this Spark is, or will be; None if there can be none.
 
-    The name changes when either is installed anew. A Java without an archive of its own classes
-    cannot have a second one, and a folder with the user's settings among the jars rules it out.
+    The name changes when either is installed anew. A folder with the user's settings among the
+    jars rules it out.
     """
-    base, jars = java / "lib" / "server" / "classes.jsa", spark / "jars"
-    if environ.get("SPARK_CONF_DIR") or (spark / "conf").exists() or not base.exists():
+    release, jars = java / "release", spark / "jars"
+    if environ.get("SPARK_CONF_DIR") or (spark / "conf").exists() or not release.exists():
         return None
-    told = [(str(path), path.stat().st_mtime_ns) for path in (base, jars)]
-    return (
-        cache_folder(environ) / f"spark-{hashlib.sha256(repr(told).encode()).hexdigest()[:12]}.jsa"
-    )
+    version = re.search(r'^JAVA_VERSION="(\d+)', release.read_text("utf-8"), re.MULTILINE)
+    kind = ".aot" if version and int(version[1]) >= ALONE else ".jsa"
+    if kind == ".jsa" and not (java / "lib" / "server" / "classes.jsa").exists():
+        return None
+    told = [(str(path.resolve()), path.stat().st_mtime_ns) for path in (release, jars)]
+    name = hashlib.sha256(repr(told).encode()).hexdigest()[:12]
+    return cache_folder(environ) / f"spark-{name}{kind}"
 
 
 def is_whole(archive: Path) -> bool:
     """Whether it can be used: not missing, and not left half written."""
     try:
         with archive.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+            return file.read(4) in MAGIC
     except OSError:
         return False
 
@@ -51,7 +64,7 @@ def using(archive: Path | None) -> str:
     """The JVM's option to use the archive, if it is there."""
     if archive is None or not is_whole(archive):
         return ""
-    return f" -XX:SharedArchiveFile={shlex.quote(str(archive))}"
+    return f" {OPTIONS[archive.suffix][0]}={shlex.quote(str(archive))}"
 
 
 def using_or_making(archive: Path | None) -> str:
@@ -62,8 +75,8 @@ def using_or_making(archive: Path | None) -> str:
         archive.parent.mkdir(parents=True, exist_ok=True)
     except OSError:
         return ""
-    others = sorted(archive.parent.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime)
+    others = sorted(archive.parent.glob("spark-*.*"), key=lambda path: path.stat().st_mtime)
     for old in others[:-KEPT]:
         with suppress(OSError):
             old.unlink()
-    return f" -XX:ArchiveClassesAtExit={shlex.quote(str(archive))}"
+    return f" {OPTIONS[archive.suffix][1]}={shlex.quote(str(archive))}"

