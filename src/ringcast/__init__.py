@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ringcast.runtime.config import NodeConfig
     from ringcast.runtime.errors import (
         ConfigError,
+        DeliveryUncertain,
         KeyFileError,
         NodeStopped,
         RingcastError,
@@ -41,6 +42,7 @@ _HOMES = {
     "runtime.config": ("NodeConfig",),
     "runtime.errors": (
         "ConfigError",
+        "DeliveryUncertain",
         "KeyFileError",
         "NodeStopped",
         "RingcastError",
@@ -55,6 +57,7 @@ __all__ = [
     "SAFE",
     "Batch",
     "ConfigError",
+    "DeliveryUncertain",
     "Event",
     "EventsLost",
     "Group",

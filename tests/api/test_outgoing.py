@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from ringcast.api.envelope import Data, Enter, Envelope
 from ringcast.api.events import Position
 from ringcast.api.outgoing import ENVELOPE_BYTES, Item, Outgoing
 from ringcast.core.ids import Level, ViewId
+from ringcast.runtime.errors import DeliveryUncertain
 
 
 class Machine:
@@ -90,5 +92,29 @@ def test_the_first_of_a_turn_leave_at_once_the_others_share_envelopes_in_their_o
             Enter("b"),
             Data("a", (b"y",)),
         ]
+
+    asyncio.run(main())
+
+
+def test_who_waits_for_what_is_uncertain_is_told_and_joins_are_said_again() -> None:
+    async def main() -> None:
+        machine = Machine()
+        outgoing = Outgoing(machine, 1_372)  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
+        lost, kept = loop.create_future(), loop.create_future()
+        outgoing.put(Item("a", Level.AGREED, (), word=Enter("a")))
+        outgoing.put(Item("a", Level.AGREED, (b"x",), lost))
+        outgoing.flush()
+        outgoing.uncertain([1, 2])
+        outgoing.put(Item("a", Level.AGREED, (b"y",), kept))
+        outgoing.flush()
+        with pytest.raises(DeliveryUncertain):
+            lost.result()
+        words = [word for word, _ in machine.taken]
+        assert words == [Enter("a"), Data("a", (b"x",)), Enter("a"), Data("a", (b"y",))]
+        for number in (3, 4):
+            outgoing.delivered(number, Position(ViewId(8, 1), number))
+        assert kept.result().seq == 4
+        assert outgoing.idle
 
     asyncio.run(main())

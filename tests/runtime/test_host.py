@@ -114,6 +114,10 @@ class Puppet(Machine):
                     raise RuntimeError(rest)
                 case "note":
                     env.note("puppet R1", "said", rest)
+                case "uncertain":
+                    env.uncertain(int(rest), 2)
+                case "up":
+                    env.up(Word(rest))
 
 
 Puppet.table = Table(
@@ -146,6 +150,9 @@ class Ear:
 
     def on_view(self, change: InstallView) -> None:
         self.log.append(f"view {change.members}")
+
+    def on_uncertain(self, first: int, count: int) -> None:
+        self.log.append(f"uncertain {first}..{first + count - 1}")
 
     def on_quiet(self) -> None:
         self.changed.set()
@@ -218,6 +225,16 @@ def test_a_level_that_is_none_never_reaches_the_machine(stage: Stage) -> None:
         await host.start()
         with pytest.raises(ValueError, match="not a valid Level"):
             host.submit((b"",), "safe")  # type: ignore[arg-type]
+
+    stage.play(story)
+
+
+def test_what_is_uncertain_is_told_and_words_to_no_owner_are_borne(stage: Stage) -> None:
+    async def story(stage: Stage) -> None:
+        host, ear, _ = await stage.pair()
+        await host.start()
+        submit(host, "up nobody;uncertain 4;deliver after")
+        assert ear.log[-2:] == ["uncertain 4..5", "deliver after"]
 
     stage.play(story)
 

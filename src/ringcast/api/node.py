@@ -248,6 +248,10 @@ class Node:
             self.outgoing.put_first(Item("", Level.AGREED, (), word=self._directory.word()))
             self._changed.set()
 
+    def on_uncertain(self, first: int, count: int) -> None:
+        """Some of what was sent will not be delivered here."""
+        self.outgoing.uncertain(range(first, first + count))
+
     def on_quiet(self) -> None:
         """All that arrived has been handled: give the machine more, slow down if need be."""
         self.outgoing.flush()

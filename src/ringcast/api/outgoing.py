@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
 from ringcast.api import envelope
-from ringcast.api.envelope import Data, Envelope
+from ringcast.api.envelope import Data, Enter, Envelope, Exit
 from ringcast.api.events import Position
 from ringcast.core.ids import Level
-from ringcast.runtime.errors import NodeStopped
+from ringcast.runtime.errors import DeliveryUncertain, NodeStopped
 from ringcast.runtime.host import Host
 
 MOST_MESSAGES = 20_000
@@ -59,6 +60,8 @@ class Outgoing:
         self._submitted = self._delivered = 0
         self._waiters: dict[int, list[tuple[int, asyncio.Future[Position]]]] = {}
         """By submission number: index of the body in its envelope, and who waits for it."""
+        self._words: dict[int, Envelope] = {}
+        """By submission number: joins and leaves that are not delivered yet."""
         self._room = asyncio.Event()
         self._room.set()
         self._scheduled = False
@@ -115,6 +118,8 @@ class Outgoing:
                 done = self._items.popleft().done
                 if done is not None:
                     self._waiters[self._submitted + 1] = [(0, done)]
+                if isinstance(word, Enter | Exit):
+                    self._words[self._submitted + 1] = word
                 self._submit([word], Level.AGREED)
             else:
                 self._flush_some()
@@ -169,10 +174,25 @@ class Outgoing:
     def delivered(self, number: int, position: Position) -> None:
         """Our submission ``number`` was delivered, its first body at ``position``."""
         self._delivered = number
+        if self._words:
+            self._words.pop(number, None)
         for index, done in self._waiters.pop(number, ()):
             if not done.done():
                 at = position.index + index
                 done.set_result(Position(position.ring, position.seq, at))
+
+    def uncertain(self, numbers: Iterable[int]) -> None:
+        """These will not be delivered here. Who waits is told; joins and leaves, which may be
+        said twice, are said again."""
+        error = DeliveryUncertain("the ring changed before the message was delivered; others may "
+                                  "have delivered it")  # fmt: skip
+        for number in numbers:
+            self._delivered = max(self._delivered, number)
+            for _, done in self._waiters.pop(number, ()):
+                if not done.done():
+                    done.set_exception(error)
+            if (word := self._words.pop(number, None)) is not None:
+                self.put(Item("", Level.AGREED, (), word=word))
 
     def fail(self, error: Exception) -> None:
         """The node has ended: nobody waits any longer."""

@@ -24,7 +24,7 @@ import msgspec
 from ringcast.api.events import Event, EventsLost, Message, Position, View
 from ringcast.api.group import Bytes, Group, NotJoined, all_bytes
 from ringcast.core.ids import Level, NodeId
-from ringcast.runtime.errors import RingcastError
+from ringcast.runtime.errors import DeliveryUncertain, RingcastError
 from ringcast.runtime.wire import UNREADABLE
 
 R = TypeVar("R")
@@ -340,7 +340,8 @@ class Replica(Generic[R]):
 
     def _sent(self, task: asyncio.Task[Position]) -> None:
         self._sending.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, DeliveryUncertain):  # a view asks anew
             self._error = error  # the state is too large to send, or the node has stopped
             if self._reader is not None:
                 self._reader.cancel()

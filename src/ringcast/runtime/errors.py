@@ -23,5 +23,10 @@ class TransportError(RingcastError):
     """A socket cannot be opened: the port is taken or the address is not ours."""
 
 
+class DeliveryUncertain(RingcastError):
+    """A message that was sent may or may not have been delivered, here it was not, and it will
+    not be sent again: the ring changed, in a mode of its protocol that cannot tell."""
+
+
 class NodeStopped(RingcastError):
     """The node has ended, by ``close`` or for the reason given."""

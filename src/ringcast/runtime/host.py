@@ -29,6 +29,8 @@ from ringcast.core.effects import (
     Send,
     SetTimer,
     Stop,
+    Uncertain,
+    Up,
 )
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
@@ -63,7 +65,8 @@ EARLY_US = 1_000
 time, only to be asked for a fraction of one more. An idle ring takes a third less this way."""
 
 STALL_SHARE = 0.5
-"""How much of the token timeout all members together may stall for readers that are behind."""
+"""How much of the patience with a silent member all members together may stall for readers that
+are behind."""
 
 
 class Listener(Protocol):
@@ -74,6 +77,9 @@ class Listener(Protocol):
 
     def on_view(self, change: InstallView) -> None:
         """A change of configuration, at its place in the order."""
+
+    def on_uncertain(self, first: int, count: int) -> None:
+        """Submissions ``first ..`` will not be delivered here, and whether elsewhere is unknown."""
 
     def on_quiet(self) -> None:
         """Everything at hand has been handled; the time to wake waiting tasks."""
@@ -100,7 +106,7 @@ class Host:
         self.stopped: str | None = None
         """Why the machine ended, or None."""
         settings = config.protocol_config
-        self._patience_us: int = getattr(settings, "token_loss_us", 100_000)
+        self._patience_us: int = getattr(settings, "patience_us", 100_000)
         self._ejects = not config.sheet.static
         self._stall_s = 0.0
         with contextlib.ExitStack() as undo:
@@ -140,6 +146,8 @@ class Host:
             InstallView: self._install_view,
             Stop: self._stop,
             Note: self._note,
+            Uncertain: self._uncertain,
+            Up: self._up,
         }
 
     # --- life ------------------------------------------------------------------------------
@@ -389,6 +397,12 @@ class Host:
 
     def _stop(self, effect: Stop) -> None:
         self.stopped = effect.reason
+
+    def _uncertain(self, effect: Uncertain) -> None:
+        self._listener.on_uncertain(effect.first, effect.count)
+
+    def _up(self, effect: Up) -> None:
+        """Words to an owner of the machine; it has none here."""
 
     def _note(self, effect: Note) -> None:
         if self._scribe:

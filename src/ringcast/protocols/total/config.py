@@ -135,6 +135,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise ValueError(f"{name} = {getattr(self, name)} {why}")
 
     @property
+    def patience_us(self) -> int:
+        """How long a member may stand still before the others suspect it."""
+        return self.suspect_us
+
+    @property
     def frame_budget(self) -> int:
         """Room for contents in one frame."""
         return self.max_packet - HEADER_BYTES - PACKET_BYTES - 12

@@ -100,6 +100,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise ValueError(f"{name} = {getattr(self, name)} {why} (totem R82)")
 
     @property
+    def patience_us(self) -> int:
+        """How long a member may stand still before the others eject it."""
+        return self.token_loss_us
+
+    @property
     def frame_budget(self) -> int:
         """R83: room for contents in one frame."""
         return self.max_packet - HEADER_BYTES - ENCAPSULATION_BYTES - 12
