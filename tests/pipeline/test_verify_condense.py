@@ -162,7 +162,7 @@ def test_what_is_too_much_is_unknown_and_never_valid(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         set_sizes(patch, group=64, window=400, run=3)
-        patch.setattr(full, "MOST_ROWS", most)
+        patch.setattr(full, "MOST_EVENTS", most)
         folder = write(tmp_path_factory.mktemp("much"), spoil(right[which], Random(seed), 6))
         exact, found = suite(TAGS), judge(folder, 0, ASK)
     for event in read_trace(folder):
@@ -171,17 +171,17 @@ def test_what_is_too_much_is_unknown_and_never_valid(
         assert found.verdicts[tag] in (verdict, Verdict.UNKNOWN)
     assert culprits(found) <= culprits(exact)
     if set(found.verdicts.values()) != set(exact.verdicts().values()):
-        assert any("messages differ" in reason for reason in found.reasons.values())
+        assert any("events differ" in reason for reason in found.reasons.values())
 
 
 def test_the_limit_is_told(
     tmp_path: Path, right: list[list[TraceEvent]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(full, "MOST_ROWS", 10)
+    monkeypatch.setattr(full, "MOST_EVENTS", 10)
     found = judge(write(tmp_path, right[0]), 0, ASK)
     assert set(found.verdicts.values()) == {Verdict.UNKNOWN}
     assert found.reasons["D9"].startswith("from ")
-    assert "more than 262,144 messages differ" in found.reasons["D9"]
+    assert "more than 65,536 events differ" in found.reasons["D9"]
 
 
 def later(events: list[TraceEvent], node: int) -> list[TraceEvent]:

@@ -12,7 +12,7 @@ from ringcast.checks.property import Reads
 from ringcast.core.trace import TraceEvent
 from ringcast.pipeline.condense.columns import Table, table_of
 from ringcast.pipeline.condense.course import Course
-from ringcast.pipeline.condense.full import MOST_ROWS
+from ringcast.pipeline.condense.full import MOST_EVENTS
 from ringcast.pipeline.condense.plan import Window
 from ringcast.pipeline.condense.told import Irregular
 from ringcast.pipeline.condense.window import Found, look
@@ -159,7 +159,7 @@ class Case:
         if self.course is None or self.course.stop_us is None:
             return ""
         return (
-            f"from {self.course.stop_us} us on more than {MOST_ROWS:,} messages differ; "
+            f"from {self.course.stop_us} us on more than {MOST_EVENTS:,} events differ; "
             f"only what comes before was judged"
         )
 

@@ -220,13 +220,13 @@ class Course:
             table = table_of(self.folder, name, self.run)
             for node in table.nodes():
                 end = self.plan.before.get(node, LIMIT)
-                parts.append(Part(0, make, node, table.between(node, -1, end)))
+                parts.append(Part.of(0, make, node, table.between(node, -1, end)))
         if self.reads >= Reads.SUBMISSIONS:
             table = table_of(self.folder, "submit", self.run)
             covered = sorted(pair for each in found for pair in each.covered)
             for node in table.nodes():
                 rest = _rest(table.of(node), covered)
-                parts += (Part(0, submitted, node, rows) for rows in rest)
+                parts += (Part.of(0, submitted, node, rows) for rows in rest)
         self.stop_us = limit(parts)
         for part in parts:
             yield from part.events(self.stop_us)

@@ -1,4 +1,4 @@
-"""Rows that are shown to the checks in full, as events, as long as there are not too many."""
+"""Events that are shown to the checks in full, as long as there are not too many."""
 
 from __future__ import annotations
 
@@ -9,41 +9,56 @@ import numpy as np
 
 from ringcast.core.ids import NodeId
 from ringcast.pipeline.condense.columns import Ints, Rows
+from ringcast.pipeline.condense.told import Told
 
-MOST_ROWS = 1 << 18
-"""So many rows of a window, or of a run outside its windows, are shown at most."""
+MOST_EVENTS = 1 << 16
+"""So many events of a window, or of a run outside its windows, are shown at most."""
 
-Make: TypeAlias = Callable[[NodeId, Rows], Iterator[Any]]
-"""Makes the events of rows of one table."""
+MOST_ROWS = 1 << 20
+"""So many rows of a processor that lie in no window are read at most."""
+
+Make: TypeAlias = Callable[[Told, int, int], Iterator[Any]]
+"""Makes events ``first .. last - 1`` of one kind."""
 
 
 class Part:
-    """Rows of one processor and table that belong to one gap between stretches."""
+    """Events ``first .. last - 1`` of one processor and kind, in one gap between stretches."""
 
-    def __init__(self, gap: int, make: Make, node: NodeId, rows: Rows) -> None:
-        self.gap, self.make, self.node, self.rows = gap, make, node, rows
+    def __init__(self, gap: int, make: Make, told: Told, first: int, last: int) -> None:
+        self.gap, self.make, self.told, self.first, self.last = gap, make, told, first, last
+        self.more = False
+        """Whether there is more that was not even read."""
 
-    def _before(self, stop_us: int | None) -> int:
-        if stop_us is None:
-            return len(self.rows)
-        return int(np.searchsorted(self.times(), stop_us))
+    @classmethod
+    def of(cls, gap: int, make: Make, node: NodeId, rows: Rows) -> Part:
+        """The events of these rows, in no window."""
+        told = Told(node, rows.part(0, min(len(rows), MOST_ROWS)))
+        part = cls(gap, make, told, 0, len(told))
+        part.more = len(rows) > MOST_ROWS
+        return part
 
     def times(self) -> Ints:
-        """When the first of these rows were written; time does not go back in them."""
-        return self.rows.part(0, min(len(self.rows), MOST_ROWS + 1)).column("t_us")
+        """When they happened."""
+        return self.told.first("t_us")[self.first : self.last]
+
+    def _end(self, stop_us: int | None) -> int:
+        if stop_us is None:
+            return self.last
+        return self.first + int(np.searchsorted(self.times(), stop_us))
 
     def whole(self, stop_us: int | None) -> bool:
         """Whether all of it is before that time."""
-        return self._before(stop_us) == len(self.rows)
+        return self._end(stop_us) == self.last and not self.more
 
     def events(self, stop_us: int | None) -> Iterator[Any]:
         """The events before that time."""
-        return self.make(self.node, self.rows.part(0, self._before(stop_us)))
+        return self.make(self.told, self.first, self._end(stop_us))
 
 
 def limit(parts: list[Part]) -> int | None:
     """The time from which on there is too much to be shown, if there is."""
-    if sum(len(part.rows) for part in parts) <= MOST_ROWS:
-        return None
-    times = np.concatenate([part.times() for part in parts])
-    return int(np.partition(times, MOST_ROWS)[MOST_ROWS])
+    stops = [int(part.times()[-1]) for part in parts if part.more]
+    if sum(part.last - part.first for part in parts) > MOST_EVENTS:
+        times = np.concatenate([part.times() for part in parts])
+        stops.append(int(np.partition(times, MOST_EVENTS)[MOST_EVENTS]))
+    return min(stops, default=None)

@@ -178,7 +178,8 @@ class Submissions:
             return np.empty(0, np.bool_)
         starts = np.cumsum(origins.size[events]) - origins.size[events]
         wrong = ~np.logical_and.reduceat(right, starts)
-        ends = origins.number[events[wrong]] + origins.size[events[wrong]]
+        starts = origins.number[events[wrong]]
+        ends = np.setdiff1d(starts + origins.size[events[wrong]], starts)
         after = np.append(at + rows.first, rows.last)[np.searchsorted(numbers, ends)]
         self._beside(stay.node, after[after < self._table.of(stay.node).last])
         return wrong
@@ -209,11 +210,17 @@ class Submissions:
             chosen = _sorted(_numbers(origins, events[origins.sender[events] == sender]))
             there = _index(chosen, numbers) >= 0
             rows = self._rows[sender]
+            for name in ("sequence", "level"):
+                rows.column(name)  # once for all parts
             for first, last in _ranges(places[there != others] - rows.first):
-                yield from submitted(sender, rows.part(first, last))
+                yield from self._events(sender, rows.part(first, last))
         for sender, besides in self._besides.items() if others else ():
             for first, last in _ranges(np.array(sorted(besides), np.int64)):
-                yield from submitted(sender, Rows(self._table, first, last))
+                yield from self._events(sender, Rows(self._table, first, last))
+
+    def _events(self, sender: NodeId, rows: Rows) -> Iterator[Submit]:
+        told = Told(sender, rows)
+        return submitted(told, 0, len(told))
 
 
 def _numbers(origins: Origins, events: Ints) -> Ints:

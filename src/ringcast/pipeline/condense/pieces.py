@@ -10,7 +10,7 @@ import numpy as np
 from ringcast.checks.stretch import Share, Stretch
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Delivered, Originated, Submit
-from ringcast.pipeline.condense.columns import Flags, Ints, Rows
+from ringcast.pipeline.condense.columns import Flags, Ints
 from ringcast.pipeline.condense.origins import Origins, Submissions
 from ringcast.pipeline.condense.told import Told, delivered, originated
 
@@ -173,10 +173,11 @@ class Runs:
         """All events of a frame."""
         frames = self.frames
         for node, told in frames.told.items():
-            yield from delivered(node, event_rows(told, int(frames.at[node][frame])))
+            at = int(frames.at[node][frame])
+            yield from delivered(told, at, at + 1)
         assert frames.origins is not None and frames.origin is not None
         told, at = frames.origins.whose(int(frames.origin[frame]))
-        yield from originated(told.node, event_rows(told, at))
+        yield from originated(told, at, at + 1)
 
     def _shares(self, start: int, end: int, heads: Ints) -> Iterator[Share]:
         frames = self.frames
@@ -188,9 +189,3 @@ class Runs:
                 last = int(frames.number[mine[-1]] + frames.size[mine[-1]]) - 1
                 first = int(frames.number[rest[0]])
                 yield Share(node, len(rest), first, last, int(frames.seq[mine[-1]]))
-
-
-def event_rows(told: Told, first: int, last: int | None = None) -> Rows:
-    """The rows of events ``first .. last - 1``, or of the first alone."""
-    end = first + 1 if last is None else last
-    return told.rows.part(int(told.starts[first]), int(told.starts[end]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -71,46 +72,49 @@ class Told:
         return None if found is None or bool(np.all(found)) else found
 
 
-def delivered(node: NodeId, rows: Rows) -> Iterator[Delivered]:
-    """The deliveries that these rows are."""
-    told = Told(node, rows)
+def delivered(told: Told, first: int, last: int) -> Iterator[Delivered]:
+    """The deliveries ``first .. last - 1``."""
     names = ("n", "t_us", "view_seq", "view_rep", "ring_seq", "ring_rep", "seq", "sender")
-    firsts = [told.first(name).tolist() for name in (*names, "level", "sequence")]
-    for row, digests in zip(zip(*firsts, strict=True), _lists(told, "digest"), strict=True):
-        n, t_us, view_seq, view_rep, ring_seq, ring_rep, seq, sender, level, first = row
+    firsts = _firsts(told, first, last, *names, "level", "sequence")
+    for row, digests in zip(firsts, _lists(told, first, last, "digest"), strict=True):
+        n, t_us, view_seq, view_rep, ring_seq, ring_rep, seq, sender, level, number = row
         view, ring = ViewId(view_seq, view_rep), ViewId(ring_seq, ring_rep)
         service = _level(told, level)
-        yield Delivered(node, n, t_us, view, ring, seq, sender, service, first, digests)
+        yield Delivered(told.node, n, t_us, view, ring, seq, sender, service, number, digests)
 
 
-def originated(node: NodeId, rows: Rows) -> Iterator[Originated]:
-    """The originations that these rows are."""
-    told = Told(node, rows)
+def originated(told: Told, first: int, last: int) -> Iterator[Originated]:
+    """The originations ``first .. last - 1``."""
     names = ("n", "t_us", "ring_seq", "ring_rep", "seq", "level", "sequence", "sender")
-    firsts = [told.first(name).tolist() for name in names]
-    for row, digests in zip(zip(*firsts, strict=True), _lists(told, "digest"), strict=True):
-        n, t_us, ring_seq, ring_rep, seq, level, first, sender = row
+    firsts = _firsts(told, first, last, *names)
+    for row, digests in zip(firsts, _lists(told, first, last, "digest"), strict=True):
+        n, t_us, ring_seq, ring_rep, seq, level, number, sender = row
         ring, service = ViewId(ring_seq, ring_rep), _level(told, level)
-        yield Originated(node, n, t_us, ring, seq, service, first, digests, sender)
+        yield Originated(told.node, n, t_us, ring, seq, service, number, digests, sender)
 
 
-def submitted(node: NodeId, rows: Rows) -> Iterator[Submit]:
-    """The submissions that these rows are; part of one may be missing."""
-    told = Told(node, rows)
-    names = ("n", "t_us", "incarnation", "sequence", "level")
-    firsts = [told.first(name).tolist() for name in names]
-    sizes, sums = _lists(told, "size"), _lists(told, "digest")
-    for row, size, digests in zip(zip(*firsts, strict=True), sizes, sums, strict=True):
-        n, t_us, incarnation, first, level = row
+def submitted(told: Told, first: int, last: int) -> Iterator[Submit]:
+    """The submissions ``first .. last - 1``; each may be but a part of one."""
+    firsts = _firsts(told, first, last, "n", "t_us", "incarnation", "sequence", "level")
+    sizes, sums = (_lists(told, first, last, name) for name in ("size", "digest"))
+    for row, size, digests in zip(firsts, sizes, sums, strict=True):
+        n, t_us, incarnation, number, level = row
         known = () if digests[0] == NOT_KNOWN else digests
-        yield Submit(node, n, t_us, incarnation, first, _level(told, level), size, known)
+        yield Submit(told.node, n, t_us, incarnation, number, _level(told, level), size, known)
 
 
-def _lists(told: Told, name: str) -> Iterator[tuple[int, ...]]:
+def _firsts(told: Told, first: int, last: int, *names: str) -> Iterator[tuple[int, ...]]:
+    """The cells of the first row of each event."""
+    return zip(*(told.first(name)[first:last].tolist() for name in names), strict=True)
+
+
+def _lists(told: Told, first: int, last: int, name: str) -> Iterator[tuple[int, ...]]:
     """The cells of a column, those of an event together."""
-    cells, starts = told.rows.column(name).tolist(), told.starts.tolist()
-    for at in range(len(told)):
-        yield tuple(cells[starts[at] : starts[at + 1]])
+    starts = told.starts[first : last + 1].tolist()
+    if starts:
+        cells = told.rows.column(name)[starts[0] : starts[-1]].tolist()
+        for start, end in pairwise(starts):
+            yield tuple(cells[start - starts[0] : end - starts[0]])
 
 
 def _level(told: Told, level: int) -> Level:

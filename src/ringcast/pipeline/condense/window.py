@@ -34,7 +34,7 @@ from ringcast.pipeline.condense.align import align
 from ringcast.pipeline.condense.columns import Flags, Ints, Rows, Table, table_of
 from ringcast.pipeline.condense.full import Part, limit
 from ringcast.pipeline.condense.origins import Origins, Submissions
-from ringcast.pipeline.condense.pieces import Frames, Piece, Runs, event_rows
+from ringcast.pipeline.condense.pieces import Frames, Piece, Runs
 from ringcast.pipeline.condense.plan import Stay, Window
 from ringcast.pipeline.condense.told import Irregular, Told, delivered, originated
 from ringcast.traces import TraceError
@@ -265,24 +265,29 @@ class _Look:
         window = self.window
         table = table_of(Path(window.folder), "submit", window.run)
         self.submissions = Submissions(table, window.stays, self.origins)
-        sender = self.ref.first("sender")
+        sender, said = self.ref.first("sender"), self._said()
         for stay in window.stays:
             mine = np.flatnonzero((sender == stay.node) & ~self.odd[:-1])
             events = self.origin[mine]
             doubtful = self.submissions.doubtful(stay, events, window.reads >= Reads.PASTS)
             self.shown[mine[doubtful]] = True
-            self.submissions.show(stay, self._said(stay.node))
+            self.submissions.show(stay, said[1][said[0] == stay.node])
 
-    def _said(self, sender: NodeId) -> Ints:
-        """The numbers of this sender in what members delivered that is odd: the last ones."""
-        found = []
+    def _said(self) -> tuple[Ints, Ints]:
+        """Sender and last number of deliveries that name what was not originated so."""
+        assert self.origins is not None
+        senders, numbers = [], []
         for node, told in self.told.items():
-            matched = self.at[node][~self.odd[:-1]]
-            odd = np.ones(len(told), np.bool_)
-            odd[matched[matched >= 0]] = False
-            mine = np.flatnonzero(odd & (told.first("sender") == sender))
-            found.append(told.first("sequence")[mine] + told.sizes[mine] - 1)
-        return np.concatenate(found)
+            sender, last = told.first("sender"), told.first("sequence") + told.sizes - 1
+            both = np.flatnonzero((self.at[node] >= 0) & (self.origin >= 0))
+            at, its = self.at[node][both], self.origin[both]
+            right = self.origins.sender[its] == sender[at]
+            right &= self.origins.number[its] + self.origins.size[its] - 1 == last[at]
+            wrong = np.ones(len(told), np.bool_)
+            wrong[at[right]] = False
+            senders.append(sender[wrong])
+            numbers.append(last[wrong])
+        return np.concatenate(senders), np.concatenate(numbers)
 
     # what else is shown
 
@@ -324,13 +329,12 @@ class _Look:
     def _show(self, runs: Runs) -> Found:
         """The stretches, and the events of all the rest."""
         parts = [
-            Part(gap, delivered, node, event_rows(told, first, last))
+            self._part(gap, told, first, last)
             for node, told in self.told.items()
             for gap, first, last in runs.between(node)
         ]
         parts += (
-            Part(gap, originated, told.node, event_rows(told, first, last))
-            for told, gap, first, last in runs.originated()
+            Part(gap, originated, told, first, last) for told, gap, first, last in runs.originated()
         )
         if self.window.last:
             parts += self._after(len(runs))
@@ -360,10 +364,17 @@ class _Look:
             found.covered = self.submissions.covered()
         return found
 
+    def _part(self, gap: int, told: Told, first: int, last: int) -> Part:
+        """Deliveries of a member; if only places were read, the rest is read for these."""
+        if self._full:
+            return Part(gap, delivered, told, first, last)
+        rows = told.rows.part(int(told.starts[first]), int(told.starts[last]))
+        return Part.of(gap, delivered, told.node, rows)
+
     def _after(self, gap: int) -> Iterator[Part]:
         """What the members did after they left the ring and before the next one."""
         for stay in self.window.stays:
             ends = (stay.node, stay.end_n, stay.next_n)
-            yield Part(gap, delivered, stay.node, self._deliver.between(*ends))
+            yield Part.of(gap, delivered, stay.node, self._deliver.between(*ends))
             if self._originate is not None:
-                yield Part(gap, originated, stay.node, self._originate.between(*ends))
+                yield Part.of(gap, originated, stay.node, self._originate.between(*ends))
