@@ -13,6 +13,7 @@ from pathlib import Path
 import broken_membership
 import broken_order
 import broken_recovery
+import broken_token_fd
 import msgspec
 from abandoned import abandoned
 from broken_off import broken_off
@@ -23,7 +24,14 @@ from ringcast.sim.run import RunSpec
 from ringcast.sim.runfile import load
 from ringcast.sim.swarm import draw
 
-__all__ = ["FAMILIES", "MUTANTS", "broken_membership", "broken_order", "broken_recovery"]
+__all__ = [
+    "FAMILIES",
+    "MUTANTS",
+    "broken_membership",
+    "broken_order",
+    "broken_recovery",
+    "broken_token_fd",
+]
 
 KILLERS = Path(__file__).with_name("killers.json")
 PAGE = Path(__file__).parents[2] / "docs" / "mutants.md"
@@ -42,16 +50,18 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "broken off": (broken_off, tuple(range(500))),
     "abandoned": (abandoned, tuple(range(20))),
     "regression": (SAVED.__getitem__, tuple(SAVED)),
+    "token-fd": (lambda seed: draw(seed, "token-fd"), tuple(range(300))),
 }
 """Where to look for a run that catches a mutant: how to make it, and the seeds to try."""
 
 HEAD = """# Mutants
 
-Totem, broken on purpose in one rule at a time, and the run in which a check notices. The same run
-of the protocol as it is breaks nothing. `tests/mutants/` has the patches and the families of runs:
-`swarm` draws anything, `harsh` interrupts recoveries at random, `broken off` aims at one moment of
-them, `abandoned` gives the second stage less time than a token loss takes, `regression` is a saved
-run that once showed a bug. `progress` and `no-crash` are checks of the simulator itself, the others
+Protocols, broken on purpose in one rule at a time, and the run in which a check notices. The same
+run of the protocol as it is breaks nothing. `tests/mutants/` has the patches and the families of
+runs: `token-fd` draws anything for that protocol, the others are Totem's. `swarm` draws anything,
+`harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
+the second stage less time than a token loss takes, `regression` is a saved run that once showed a
+bug. `progress` and `no-crash` are checks of the simulator itself, the others
 are the properties of the protocol. When a change of the protocol makes a run take another course,
 `python tests/mutants/catalogue.py` looks for a new one and writes this page.
 
@@ -106,6 +116,8 @@ def killer_of(mutant: Mutant, known: Killer | None) -> Killer | None:
         return killer
     crash: Killer | None = None
     for family, (_, seeds) in FAMILIES.items():
+        if (family == "token-fd") != mutant.rules.startswith("TF-"):
+            continue
         for seed in seeds:
             killer = catches(mutant, family, seed)
             if killer is not None and killer.breaks[0] != "no-crash":
