@@ -26,6 +26,7 @@ from ringcast.sim.faults import (
     Pause,
     Restart,
     Resume,
+    Stall,
     StorageFail,
     Torn,
     inflict,
@@ -53,6 +54,7 @@ EVERY: list[tuple[Fault, str, set[int]]] = [
     (Leave(0, 1), "leave", {1}),
     (Pause(0, 1), "pause", {1}),
     (Resume(0, 2), "resume", {2}),
+    (Stall(0, 500, 1), "pause", {1}),
     (Expire(0, "beat", 1), "expire", {1}),
     (Drift(0, 1, 50), "drift", {1}),
     (Link(0, 1, 2, LinkModel(loss=0.5)), "link", {1, 2}),
@@ -106,6 +108,19 @@ def test_a_timer_that_is_set_runs_out_early_and_no_other() -> None:
     assert cluster.expire(1, "beat")
     cluster.run_until(13_001)
     assert cluster.machine(1).log == [(3_000, "beat"), (13_000, "beat")]  # type: ignore[attr-defined]
+
+
+def test_a_stall_ends_by_itself_and_recurs() -> None:
+    cluster = group()
+    inflict(Stall(0, 400, 1, 1_000), cluster)
+    cluster.run_until(399)
+    assert cluster.nodes[1].paused
+    cluster.run_until(400)
+    assert not cluster.nodes[1].paused
+    cluster.run_until(100_000)
+    made = cluster.counts.faults
+    assert 40 < made["pause"] < 100, "some fall into one another"
+    assert made["resume"] in (made["pause"], made["pause"] - 1)
 
 
 def test_mistakes_recur_until_the_network_is_calm() -> None:

@@ -7,7 +7,7 @@ a fault plan meaningful whatever faults are taken out of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -163,22 +163,35 @@ class Cluster:
         """Crash a processor inside its next effect list that holds such an effect."""
         return self._tell(self.nodes[node].tear(TEARS[within]), "tear", node, within)
 
+    def stall(self, node: NodeId, for_us: int, every_us: int = 0) -> bool:
+        """Let a processor stand still for a while; with ``every_us``, as for ``expire``."""
+        one = self._again(node, every_us, lambda: self.stall(node, for_us, every_us))
+        self.scheduler.at(self.now_us + for_us, self._resume, one)
+        return self.pause(one)
+
+    def _resume(self, node: NodeId) -> None:
+        self.resume(node)
+
     def expire(self, node: NodeId, timer: str, every_us: int = 0) -> bool:
         """Let a timer run out early; with ``every_us`` again and again, so often on average.
 
         Node 0 is any of them, another one each time.
         """
-        if every_us:
-            later_us = self.now_us + int(self._chance.expovariate(1 / every_us)) + 1
-            again = (node, timer, every_us, self._calm)
-            self.scheduler.at(later_us, self._expire_again, again)
-        one = node or self._chance.choice(self.ids)
+        one = self._again(node, every_us, lambda: self.expire(node, timer, every_us))
         return self._tell(self.nodes[one].expire(timer), "expire", one, timer)
 
-    def _expire_again(self, again: tuple[NodeId, str, int, int]) -> None:
-        node, timer, every_us, calm = again
-        if calm == self._calm:
-            self.expire(node, timer, every_us)
+    def _again(self, node: NodeId, every_us: int, act: Callable[[], object]) -> NodeId:
+        """Who is meant now; if it recurs, put ``act`` on the agenda until the network is calm."""
+        if every_us:
+            calm = self._calm
+
+            def again(_: None) -> None:
+                if calm == self._calm:
+                    act()
+
+            later_us = self.now_us + int(self._chance.expovariate(1 / every_us)) + 1
+            self.scheduler.at(later_us, again)
+        return node or self._chance.choice(self.ids)
 
     # The network.
 

@@ -92,6 +92,15 @@ class Resume(_Fault, frozen=True, tag="resume"):
     node: NodeId
 
 
+class Stall(_Fault, frozen=True, tag="stall"):
+    """A processor (0: any, drawn) stands still for ``for_us``; if long, it is taken for dead
+    by mistake. With ``every_us`` so often, on average, from then on."""
+
+    for_us: Annotated[int, msgspec.Meta(gt=0)]
+    node: Annotated[int, msgspec.Meta(ge=0)] = 0
+    every_us: Micros = 0
+
+
 class Expire(_Fault, frozen=True, tag="expire"):
     """A timer that is set runs out early, at ``node`` (0: at any, drawn): what a detector takes for
     a silence, for instance, is a mistake. With ``every_us`` so often, on average, from then on."""
@@ -152,6 +161,7 @@ Fault: TypeAlias = (
     | Leave
     | Pause
     | Resume
+    | Stall
     | Expire
     | Drift
     | Link
@@ -195,6 +205,8 @@ def inflict(fault: Fault, cluster: Cluster) -> None:
             cluster.pause(node)
         case Resume(node=node):
             cluster.resume(node)
+        case Stall():
+            cluster.stall(fault.node, fault.for_us, fault.every_us)
         case Expire():
             cluster.expire(fault.node, fault.timer, fault.every_us)
         case Drift(node=node, ppm=ppm):
@@ -220,7 +232,7 @@ def named(fault: Fault) -> set[NodeId]:
             return {fault.src, fault.dst} - {0}
         case Heal() | Loss() | Burst():
             return set()
-        case Expire():
+        case Expire() | Stall():
             return {fault.node} - {0}
         case _:
             return {fault.node}
