@@ -213,14 +213,40 @@ def test_traces_are_kept_on_demand(tmp_path: Path, ran: Any) -> None:
 def test_a_disk_that_is_full_is_no_result(
     tmp_path: Path, ran: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Folder, row: results.Row) -> None:
+    def full(self: Path, contents: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Folder, "write_row", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(PipelineError, match=r"cannot write to .* \(No space left on device\)"):
         sweeping.sweep(tiny(), tmp_path)
     with pytest.raises(PipelineError, match="holds no finished sweep"):
         load(tmp_path)
+    monkeypatch.undo()
+
+    def full_for_traces(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full_for_traces)
+    orders = simulations.Orders(
+        str(tmp_path),
+        simulations.code_digest(),
+        (simulations.packed(tiny().job(Point(0, 0))),),
+        True,
+    )
+    with pytest.raises(PipelineError, match=r"cannot write to .* \(No space left on device\)"):
+        list(simulations.simulate_all(orders, [Point(0, 0)]))
+    assert not list((tmp_path / "staging").iterdir()), "half a trace is left behind"
+
+
+def test_what_goes_wrong_with_spark_is_not_blamed_on_the_folder(
+    tmp_path: Path, ran: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*args: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(sweeping, "tasks", refused)
+    with pytest.raises(ConnectionRefusedError):
+        sweeping.sweep(tiny(), tmp_path)
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, ran: list[Point]) -> None:

@@ -12,7 +12,8 @@ Everything but the timing is a function of the study and of the code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from hashlib import sha256
 from importlib.metadata import version
@@ -115,10 +116,11 @@ class Folder(msgspec.Struct, frozen=True):
 
     def write(self, file: Path, contents: bytes) -> None:
         """Let ``file`` have these contents, all at once."""
-        staged = self.staging / uuid4().hex
-        staged.write_bytes(contents)
-        file.parent.mkdir(exist_ok=True)
-        staged.replace(file)
+        with writing(self.path):
+            staged = self.staging / uuid4().hex
+            staged.write_bytes(contents)
+            file.parent.mkdir(exist_ok=True)
+            staged.replace(file)
 
     def write_row(self, row: Row) -> None:
         """Keep the row of a finished run."""
@@ -132,6 +134,18 @@ class Folder(msgspec.Struct, frozen=True):
         except (OSError, pa.ArrowException):
             return None
         return rows[0] if len(rows) == 1 and rows[0].keys() == set(ROW.names) else None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A disk that is full, or not there, is the user's to mend."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise PipelineError(
+            f"cannot write to {path} ({why}); it needs room, and all of Spark's executors need it"
+        ) from error
 
 
 def parquet(table: pa.Table) -> bytes:

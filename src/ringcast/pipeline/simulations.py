@@ -20,7 +20,7 @@ from uuid import uuid4
 import msgspec
 
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.results import Folder, Row, Status, row_of, run_number
+from ringcast.pipeline.results import Folder, Row, Status, row_of, run_number, writing
 from ringcast.pipeline.study import Point
 from ringcast.sim.batch import Job
 from ringcast.sim.run import RunResult, RunSpec, claims_of, run
@@ -102,37 +102,32 @@ def simulated(folder: Folder, job: Job, key: str, traces: bool) -> Row:
     began_s, began_cpu_s = perf_counter(), thread_time()
     nodes = None
     try:
-        try:
-            spec = job.make()
-            nodes = spec.nodes
-            row = row_of(key, nodes, traced(folder, spec, key) if traces else run(spec))
-        except OSError:
-            raise
-        except Exception as error:
-            row = {"key": key, "nodes": nodes, "status": Status.ERROR, "explanation": told(error)}
-        row |= {"cpu_s": thread_time() - began_cpu_s, "wall_s": perf_counter() - began_s}
-        folder.write_row(row)
-    except OSError as error:
-        raise PipelineError(
-            f"cannot write to {folder.path} ({error.strerror}); every executor needs this folder, "
-            "with room in it"
-        ) from error
+        spec = job.make()
+        nodes = spec.nodes
+        row = row_of(key, nodes, traced(folder, spec, key) if traces else run(spec))
+    except PipelineError:
+        raise
+    except Exception as error:
+        row = {"key": key, "nodes": nodes, "status": Status.ERROR, "explanation": told(error)}
+    row |= {"cpu_s": thread_time() - began_cpu_s, "wall_s": perf_counter() - began_s}
+    folder.write_row(row)
     return row
 
 
 def traced(folder: Folder, spec: RunSpec, key: str) -> RunResult:
     """Run ``spec`` and keep its trace."""
     staged = folder.staging / uuid4().hex
-    try:
-        with TraceWriter(staged, run_number(key), claims_of(spec)) as writer:
-            result = run(spec, [writer])
-        # The table by which a trace is found comes last.
-        for file in sorted(staged.glob("*/*"), key=lambda file: file.parent.name == "fault"):
-            target = folder.traces / file.relative_to(staged)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            file.replace(target)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
+    with writing(folder.path):
+        try:
+            with TraceWriter(staged, run_number(key), claims_of(spec)) as writer:
+                result = run(spec, [writer])
+            # The table by which a trace is found comes last.
+            for file in sorted(staged.glob("*/*"), key=lambda file: file.parent.name == "fault"):
+                target = folder.traces / file.relative_to(staged)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                file.replace(target)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
     return result
 
 

@@ -11,7 +11,7 @@ import heapq
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.progress import watch
-from ringcast.pipeline.results import Folder, Row, Status, publish, table_of
+from ringcast.pipeline.results import Folder, Row, Status, publish, table_of, writing
 from ringcast.pipeline.session import Where, open_session
 from ringcast.pipeline.simulations import (
     Orders,
@@ -135,21 +135,20 @@ def command_for(row: Row, path: Path) -> str:
 def claimed(path: Path) -> Iterator[Folder]:
     """The folder for one sweep at a time, with what a killed one left half-written removed."""
     folder = Folder(path.absolute())
-    try:
-        if path.is_dir() and any(path.iterdir()) and not folder.rows.is_dir():
-            raise PipelineError(f"{path} holds something else than a sweep; name another folder")
-        folder.rows.mkdir(parents=True, exist_ok=True)
-        with (folder.path / "lock").open("w") as lock:
+    with ExitStack() as held:
+        with writing(path):
+            if path.is_dir() and any(path.iterdir()) and not folder.rows.is_dir():
+                raise PipelineError(f"{path} holds something else than a sweep; name another")
+            folder.rows.mkdir(parents=True, exist_ok=True)
+            lock = held.enter_context((folder.path / "lock").open("w"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise PipelineError(f"another sweep is at work in {path}") from None
             shutil.rmtree(folder.staging, ignore_errors=True)
             folder.staging.mkdir(exist_ok=True)
-            yield folder
-            shutil.rmtree(folder.staging, ignore_errors=True)
-    except OSError as error:
-        raise PipelineError(f"cannot write to {path} ({error.strerror})") from error
+        yield folder
+        shutil.rmtree(folder.staging, ignore_errors=True)
 
 
 def run_missing(
