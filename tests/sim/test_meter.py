@@ -67,8 +67,9 @@ def test_a_frame_of_two_messages() -> None:
     )
     assert (found.messages, found.bytes, found.views) == (2, 150, 2)
     assert (found.messages_per_s, found.bytes_per_s) == (4, 300)
-    assert found.agreed == Latency(2, 4_000 + 3_000, 5_000 + 4_000)
+    assert found.agreed == Latency(2, 4_000 + 3_000, 5_000 + 4_000, 3_000 + 2_000)
     assert (found.agreed.mean_ms, found.agreed.last_ms) == (3.5, 4.5)
+    assert found.agreed.first_ms == 2.5
     assert found.safe == Latency()
     assert found.safe.mean_ms == found.safe.last_ms == 0
 
@@ -82,7 +83,7 @@ def test_the_last_receiver_is_the_latest_not_the_one_told_of_last() -> None:
         delivered(2, 9_000, 1, 1, level=SAFE),
         delivered(1, 5_000, 1, 1, level=SAFE),
     )
-    assert found.safe == Latency(1, 7_000, 9_000)
+    assert found.safe == Latency(1, 7_000, 9_000, 5_000)
 
 
 def test_only_what_is_submitted_and_done_within_the_time_counts() -> None:
@@ -104,7 +105,7 @@ def test_only_what_is_submitted_and_done_within_the_time_counts() -> None:
         until_us=200,
     )
     assert (found.messages, found.bytes, found.views) == (3, 60, 0)
-    assert found.agreed == Latency(1, 70, 70)
+    assert found.agreed == Latency(1, 70, 70, 70)
 
 
 def test_what_not_all_members_deliver_has_no_latency() -> None:
@@ -128,7 +129,7 @@ def test_a_place_may_be_known_elsewhere_before_the_sender_knows_it() -> None:
         delivered(2, 5_000, 1, 1),
     )
     assert (found.messages, found.bytes) == (1, 100)
-    assert found.agreed == Latency(1, 3_000, 4_000)
+    assert found.agreed == Latency(1, 3_000, 4_000, 2_000)
 
 
 def test_who_is_down_is_not_waited_for() -> None:
@@ -136,7 +137,7 @@ def test_who_is_down_is_not_waited_for() -> None:
     events = [*together(1, 2, 3), submit(1, 10, 1, 8), originated(1, 10, 1, 1)]
     told = [delivered(1, 20, 1, 1), delivered(2, 30, 1, 1)]
     assert measured(*events, *told).agreed == Latency()
-    assert measured(*events, crashed, *told).agreed == Latency(1, 15, 20)
+    assert measured(*events, crashed, *told).agreed == Latency(1, 15, 20, 10)
     back = Restarted(3, 0, 6, 2)
     assert measured(*events, crashed, back, *told).agreed == Latency()
 
@@ -152,7 +153,7 @@ def test_another_incarnation_counts_anew() -> None:
         delivered(1, 1_200, 1, 1),
     )
     assert found.bytes == 30
-    assert found.agreed == Latency(1, 200, 200)
+    assert found.agreed == Latency(1, 200, 200, 200)
 
 
 def test_what_is_never_delivered_by_all_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,9 +172,9 @@ def test_what_is_never_delivered_by_all_is_forgotten(monkeypatch: pytest.MonkeyP
 
 
 def test_runs_add_up() -> None:
-    one = Measures(1_000_000, 10, 100, 3, Latency(2, 10.0, 30), Latency(1, 5.0, 5))
-    both = one + Measures(3_000_000, 30, 500, 1, Latency(3, 20.0, 70), Latency())
-    assert both == Measures(4_000_000, 40, 600, 4, Latency(5, 30.0, 100), Latency(1, 5.0, 5))
+    one = Measures(1_000_000, 10, 100, 3, Latency(2, 10.0, 30, 8), Latency(1, 5.0, 5))
+    both = one + Measures(3_000_000, 30, 500, 1, Latency(3, 20.0, 70, 9), Latency())
+    assert both == Measures(4_000_000, 40, 600, 4, Latency(5, 30.0, 100, 17), Latency(1, 5.0, 5))
     assert both.messages_per_s == 10
     assert Measures().messages_per_s == Measures().bytes_per_s == 0
 
@@ -233,6 +234,7 @@ def test_against_the_arithmetic_that_keeps_everything(
         assert latency.messages == len(whole) > 0
         assert latency.mean_ms == pytest.approx(fmean(map(fmean, whole)) / 1e3)
         assert latency.last_ms == pytest.approx(fmean(map(max, whole)) / 1e3)
+        assert latency.first_ms == pytest.approx(fmean(map(min, whole)) / 1e3)
 
 
 def test_a_run_is_measured_only_if_asked() -> None:

@@ -58,6 +58,14 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
             "From submission to safe delivery at the last receiver of a message.",
             lambda m: _some(m.safe, m.safe.last_ms),
         ),
+        "agreed_first_ms": _timed(
+            "From submission to agreed delivery at the first receiver of a message.",
+            lambda m: _some(m.agreed, m.agreed.first_ms),
+        ),
+        "safe_first_ms": _timed(
+            "From submission to safe delivery at the first receiver of a message.",
+            lambda m: _some(m.safe, m.safe.first_ms),
+        ),
         "simulated_s": Measure("How long the run was.", lambda r: r.simulated_us / 1e6),
         "events": _counted("Events of its trace.", lambda r: r.events),
         "submitted": _counted("Messages taken from the application.", lambda r: r.submitted),

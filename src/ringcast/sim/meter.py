@@ -40,6 +40,8 @@ class Latency(msgspec.Struct, frozen=True):
     """Averaged over the receivers of a message, its sender among them."""
     last_us: int = 0
     """To the last receiver."""
+    first_us: int = 0
+    """To the first."""
 
     @property
     def mean_ms(self) -> float:
@@ -51,11 +53,17 @@ class Latency(msgspec.Struct, frozen=True):
         """Of a message, to its last receiver; without messages, 0."""
         return self.last_us / self.messages / 1e3 if self.messages else 0.0
 
+    @property
+    def first_ms(self) -> float:
+        """Of a message, to its first receiver; without messages, 0."""
+        return self.first_us / self.messages / 1e3 if self.messages else 0.0
+
     def __add__(self, other: Latency) -> Latency:
         return Latency(
             self.messages + other.messages,
             self.each_us + other.each_us,
             self.last_us + other.last_us,
+            self.first_us + other.first_us,
         )
 
 
@@ -107,15 +115,23 @@ class Measures(msgspec.Struct, frozen=True):
 class _Frame:
     """Messages that got their place together, on their way to the receivers."""
 
-    __slots__ = ("awaited", "delivered_us", "last_us", "messages", "receivers", "submitted_us")
+    __slots__ = (
+        "awaited",
+        "delivered_us",
+        "first_us",
+        "last_us",
+        "messages",
+        "receivers",
+        "submitted_us",
+    )
 
     def __init__(self, messages: int, submitted_us: int) -> None:
         self.messages = messages
         self.submitted_us = submitted_us
         """Of all its messages, summed."""
         self.receivers = self.awaited = 0
-        self.delivered_us = self.last_us = 0
-        """By its receivers so far: summed, and the latest."""
+        self.delivered_us = self.last_us = self.first_us = 0
+        """By its receivers so far: summed, the latest and the earliest."""
 
 
 class Meter:
@@ -125,7 +141,8 @@ class Meter:
         self._from_us = from_us
         self._until_us = until_us
         self._messages = self._bytes = self._views = 0
-        self._count, self._each_us, self._last_us = [0, 0], [0.0, 0.0], [0, 0]
+        self._count, self._each_us = [0, 0], [0.0, 0.0]
+        self._last_us, self._first_us = [0, 0], [0, 0]
         """Sums of a ``Latency``, by level."""
         self._queues: defaultdict[NodeId, dict[int, tuple[int, int]]] = defaultdict(dict)
         """When each message that has no place yet was submitted, and its size: by sender and
@@ -154,7 +171,7 @@ class Meter:
 
     def read(self) -> Measures:
         """What was measured."""
-        sums = zip(self._count, self._each_us, self._last_us, strict=True)
+        sums = zip(self._count, self._each_us, self._last_us, self._first_us, strict=True)
         agreed, safe = [Latency(*each) for each in sums]
         return Measures(
             self._until_us - self._from_us,
@@ -218,16 +235,20 @@ class Meter:
         if not frame.receivers:
             members = self._members.get(event.node, (event.node,))
             frame.receivers = frame.awaited = len(members) - len(self._down.intersection(members))
+            frame.first_us = t_us
         frame.awaited -= 1
         frame.delivered_us += t_us
         if t_us > frame.last_us:
             frame.last_us = t_us
+        elif t_us < frame.first_us:
+            frame.first_us = t_us
         if not frame.awaited:
             del self._open[place]
             level, count, submitted_us = event.level, frame.messages, frame.submitted_us
             self._count[level] += count
             self._each_us[level] += count * frame.delivered_us / frame.receivers - submitted_us
             self._last_us[level] += count * frame.last_us - submitted_us
+            self._first_us[level] += count * frame.first_us - submitted_us
 
     def _installed(self, event: Installed) -> None:
         self._members[event.node] = event.members
