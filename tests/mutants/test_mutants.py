@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from catalogue import FAMILIES, MUTANTS, PAGE, Killer, killer_of, killers, page
+from msgspec.structs import replace
 from mutant import Mutant, run_mutated
 
+from ringcast.core.registry import protocol, register
 from ringcast.sim.run import run
+from ringcast.sim.swarm import draw
 
 KILLERS = killers()
 SURVIVORS = [mutant for mutant in MUTANTS.values() if mutant.survives]
@@ -44,3 +47,23 @@ def test_every_mutant_is_caught_or_a_known_survivor() -> None:
 
 def test_page_shows_the_catalogue() -> None:
     assert PAGE.read_text("utf-8") == page(KILLERS), ANEW
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        ("votes-for-nothing", 209),
+        ("voter-filters-a-proposal", 42),
+        ("decides-with-f-votes", 12),
+        ("votes-across-a-gap", 12),
+    ],
+)
+def test_without_the_check_of_tokens_two_orders_come_of_it(name: str, seed: int) -> None:
+    """token-path stops these runs early; left alone, members really deliver in two orders."""
+    sheet = protocol("token-fd")
+    left = tuple(claim for claim in sheet.claims(sheet.default) if claim != "token-path")
+    register(replace(sheet, name="unwatched", claims=lambda config: left))
+    spec = replace(draw(seed, "token-fd"), protocol="unwatched", swarm=False)
+    (breach,) = run_mutated(MUTANTS[name], spec).violations
+    assert "two orders" in breach.explanation
+    assert not run(spec).violations
