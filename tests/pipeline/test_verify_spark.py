@@ -18,6 +18,8 @@ from ringcast.checks import Verdict
 from ringcast.cli.app import app
 from ringcast.pipeline import verify as verifying
 from ringcast.pipeline.condense import plan
+from ringcast.pipeline.crosscheck import opinion
+from ringcast.pipeline.crosscheck.opinion import CrossResult
 from ringcast.pipeline.judge import Ask, judge
 from ringcast.protocols.totem_single import CLAIMS
 from ringcast.runtime.tracelog import TraceLog
@@ -142,6 +144,25 @@ def test_only_some_properties_and_another_protocols_claims(
     assert list(json.loads(capsys.readouterr().out)["properties"]) == ["M2", "D4"]
     assert ringcast("verify", "t", "--protocol", "totem", "--json") == 1
     assert set(json.loads(capsys.readouterr().out)["properties"]) == set(CLAIMS)
+
+
+def test_a_second_opinion(
+    spark: SparkSession,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    story(here / "t", RIGHT, WRONG)
+    assert ringcast("verify", "t", "--cross-check", "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["cross_check"] == {"properties": told["properties"], "disagreements": []}
+    monkeypatch.setattr(opinion, "cross_check", lambda *_: [CrossResult("D9", 1, "valid")])
+    assert ringcast("verify", "t", "--only", "D9", "--cross-check") == 2
+    printed = capsys.readouterr()
+    assert "by queries" in printed.out
+    (line,) = (text for text in printed.err.splitlines() if not text.endswith(" parts"))
+    wanted = "the cross-check disagrees: run 1, D9: invalid, but valid by queries"
+    assert line == f"ringcast: {wanted}"
 
 
 def test_logs_of_live_members(

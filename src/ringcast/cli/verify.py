@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
-from ringcast.checks import PROPERTIES, suite
+from ringcast.checks import PROPERTIES, Verdict, suite
 from ringcast.cli.options import OK, UNKNOWN, VIOLATED, Master, Remote, fail, one_line_errors
 from ringcast.cli.output import MOST_SHOWN, STYLE, as_json, console, say
 from ringcast.core.registry import protocol as protocol_of
@@ -78,6 +78,10 @@ def command(
         str | None,
         typer.Option(metavar="<tag,...>", help="These properties instead of all claimed ones."),
     ] = None,
+    cross_check: Annotated[
+        bool,
+        typer.Option("--cross-check", help="Have Spark's SQL judge it as well, and compare."),
+    ] = False,
     violations: Annotated[
         Path | None,
         typer.Option(
@@ -105,7 +109,7 @@ def command(
         require_spark()
         from ringcast.pipeline.judge import Ask
         from ringcast.pipeline.verdicts import write_violations
-        from ringcast.pipeline.verify import runs_in, verify
+        from ringcast.pipeline.verify import runs_in, second_opinion, verify
 
         try:
             with as_files(paths, usual) as folders:
@@ -113,6 +117,9 @@ def command(
                     runs_in(folder)  # before anything slow begins
                 with open_session(Where(master, remote)) as spark:
                     report = verify(spark, folders, Ask(tags, usual), quiet=json)
+                    if cross_check:
+                        second = second_opinion(spark, report)
+                        report = msgspec.structs.replace(report, second=second)
         except TraceError as error:
             fail(str(error))
         written = None
@@ -122,11 +129,13 @@ def command(
         as_json(summary(report, written))
     else:
         show(report, written)
-    for line in report.errors:
+    differ = report.second.disagreements if report.second else []
+    for line in (*report.errors, *(f"the cross-check disagrees: {text}" for text in differ)):
         typer.echo(f"ringcast: {line}", err=True)
     answers = report.properties.values()
-    certain = bool(answers) and "unknown" not in answers and not report.errors
-    raise typer.Exit(VIOLATED if report.violations else OK if certain else UNKNOWN)
+    certain = bool(answers) and "unknown" not in answers and not (report.errors or differ)
+    broken = bool(report.violations) and not differ
+    raise typer.Exit(VIOLATED if broken else OK if certain else UNKNOWN)
 
 
 def summary(report: Report, written: Path | None) -> dict[str, Any]:
@@ -143,6 +152,7 @@ def summary(report: Report, written: Path | None) -> dict[str, Any]:
         "unknown": reasons(report),
         "errors": report.errors,
         "violation_table": None if written is None else str(written),
+        "cross_check": report.second,
     }
 
 
@@ -158,16 +168,23 @@ def reasons(report: Report) -> dict[str, list[str]]:
 def show(report: Report, written: Path | None) -> None:
     """A table, then what is broken and what is unknown."""
     several = len(report.runs) > 1
+    names = ["property", "", "verdict", "violations"]
+    names += ["valid in", "unknown in"] if several else []
+    names += ["by queries"] if report.second else []
     grid = Grid(box=SIMPLE_HEAD)
-    for name in ("property", "", "verdict", "violations", *(("valid in", "unknown in") * several)):
+    for name in names:
         right = name in ("violations", "valid in", "unknown in")
         grid.add_column(name, justify="right" if right else "left", no_wrap=bool(name))
     broken = [violation.property for _, violation in report.violations]
     for tag, verdict in report.properties.items():
-        given = [each.verdicts.get(tag) for each in report.runs]
-        counts = [str(given.count(kind)) for kind in ("valid", "unknown")] * several  # type: ignore[arg-type]
         cells = [escape(PROPERTIES[tag].title), f"[{STYLE[verdict]}]{verdict}[/]"]
-        grid.add_row(tag, *cells, str(broken.count(tag) or ""), *counts[: 2 * several])
+        cells.append(str(broken.count(tag) or ""))
+        if several:
+            given = [each.verdicts.get(tag) for each in report.runs]
+            cells += (str(given.count(kind)) for kind in (Verdict.VALID, Verdict.UNKNOWN))
+        if report.second:
+            cells.append(report.second.properties[tag])
+        grid.add_row(tag, *cells)
     console().print(grid)
     runs = f", {len(report.runs)} runs" if several else ""
     rate = report.events / max(report.seconds, 1e-9) / 1e6

@@ -32,11 +32,20 @@ class RunVerdict(msgspec.Struct, frozen=True):
     """Why the run could not be read."""
 
 
+class SecondOpinion(msgspec.Struct, frozen=True):
+    """What the queries of the cross-check say."""
+
+    properties: dict[str, str]
+    """Over all runs; ``not expressible`` if they cannot tell for one."""
+    disagreements: list[str]
+
+
 class Report(msgspec.Struct, frozen=True):
     """What is known of all runs."""
 
     runs: tuple[RunVerdict, ...]
     seconds: float
+    second: SecondOpinion | None = None
 
     @property
     def events(self) -> int:
@@ -51,25 +60,27 @@ class Report(msgspec.Struct, frozen=True):
     @property
     def properties(self) -> dict[str, Verdict]:
         """Over all runs: invalid if one broke it, valid if all of them kept it."""
-        found: dict[str, set[Verdict]] = {}
-        for each in self.runs:
-            for tag, verdict in each.verdicts.items():
-                found.setdefault(tag, set()).add(verdict)
-        unread = bool(self.errors)
-        return {
-            tag: Verdict.INVALID
-            if Verdict.INVALID in found[tag]
-            else Verdict.VALID
-            if found[tag] == {Verdict.VALID} and not unread
-            else Verdict.UNKNOWN
-            for tag in PROPERTIES
-            if tag in found
-        }
+        found = together((tag, v) for each in self.runs for tag, v in each.verdicts.items())
+        if self.errors:
+            valid = [tag for tag, verdict in found.items() if verdict == Verdict.VALID]
+            found |= dict.fromkeys(valid, Verdict.UNKNOWN)
+        return {tag: Verdict(verdict) for tag, verdict in found.items()}
 
     @property
     def violations(self) -> list[tuple[RunVerdict, Violation]]:
         """Every violation, with its run."""
         return [(each, violation) for each in self.runs for violation in each.violations]
+
+
+WORST = (Verdict.INVALID, Verdict.UNKNOWN, "not expressible", Verdict.VALID)
+
+
+def together(answers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """By property, the worst answer of all."""
+    found: dict[str, str] = {}
+    for tag, answer in answers:
+        found[tag] = min(found.get(tag, answer), answer, key=WORST.index)
+    return {tag: found[tag] for tag in PROPERTIES if tag in found}
 
 
 def answers(checks: Suite, cut: str = "") -> tuple[dict[str, Verdict], dict[str, str]]:

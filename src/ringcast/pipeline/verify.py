@@ -21,7 +21,7 @@ from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.judge import Ask, Case, judge
 from ringcast.pipeline.progress import watch
 from ringcast.pipeline.tasks import tasks
-from ringcast.pipeline.verdicts import Report, RunVerdict
+from ringcast.pipeline.verdicts import Report, RunVerdict, SecondOpinion, together
 from ringcast.traces.schema import TABLES
 
 if TYPE_CHECKING:
@@ -95,6 +95,23 @@ def verify(spark: SparkSession, folders: Iterable[Path], ask: Ask, quiet: bool =
         work = []
     done |= {which: case.verdict() for which, case in cases.items()}
     return Report(tuple(done[which] for which in sizes), perf_counter() - began_s)
+
+
+def second_opinion(spark: SparkSession, report: Report) -> SecondOpinion:
+    """Have queries judge the same runs, and hold their answers against ours."""
+    from ringcast.pipeline.crosscheck.opinion import cross_check, disagreements
+
+    said: list[tuple[str, str]] = []
+    lines: list[str] = []
+    for folder in dict.fromkeys(each.folder for each in report.runs):
+        judged = [each for each in report.runs if each.folder == folder and not each.error]
+        tags = together((tag, v) for each in judged for tag, v in each.verdicts.items())
+        cross = cross_check(spark, Path(folder), tags, [each.run for each in judged])
+        claimed = {(each.run, tag) for each in judged for tag in each.verdicts}
+        said += ((c.property, c.verdict) for c in cross if (c.run, c.property) in claimed)
+        for each in judged:
+            lines += disagreements(each.run, each.verdicts, each.violations, cross)
+    return SecondOpinion(together(said), lines)
 
 
 def _size(folder: Path, run: int) -> int:
