@@ -58,7 +58,7 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
     place = p.ring.places[event.src]
     if not p.tokens.offer(place, token):
         if token.hop == p.tokens.seen[place]:
-            env.send(event.src, TokenAck(p.config.group, token.hop))  # TF-39
+            env.send(event.src, TokenAck(p.group, token.hop))  # TF-39
         else:
             env.drop("token-fd TF-40", "an old token")
     elif token.start > p.order.length:

@@ -22,10 +22,10 @@ def send_new(p: Processor, env: Env) -> None:
     if not p.queue or under_way >= config.each_time or must_wait(p, env):
         return
     apart = not config.bodies_in_token and p.ring.n > 1
-    while under_way < config.each_time and (taken := p.queue.take(config.frame_budget)):
+    while under_way < config.each_time and (taken := p.queue.take(p.budget)):
         level, contents, _ = taken
         under_way += 1
-        body = Body(config.group, me, p.have[me] + 1, level, contents)
+        body = Body(p.group, me, p.have[me] + 1, level, contents)
         put(p, body)
         if apart:
             env.broadcast(body)
@@ -36,7 +36,7 @@ def must_wait(p: Processor, env: Env) -> bool:
 
     One that does not move may have crashed: waiting for it would stop the group.
     """
-    lagging = p.order.length - p.config.history // 2
+    lagging = p.order.length - p.history // 2
     if min(p.known) >= lagging:
         return False
     lately_us = env.now_us - p.config.suspect_most_us
@@ -70,7 +70,7 @@ def ahead(p: Processor) -> int:
     Theirs are no further than the window, but this member may be behind; all together they take
     no more room than the history may.
     """
-    return max(2 * p.config.each_time, p.config.history // p.ring.n)
+    return max(2 * p.config.each_time, p.history // p.ring.n)
 
 
 def take(p: Processor, env: Env, body: Body) -> bool:
@@ -136,7 +136,7 @@ def fetch(p: Processor, env: Env) -> None:
         for low, high in stretches(missing):
             asked.setdefault(holder, []).extend((origin, low, high))
     for holder in sorted(asked):
-        env.send(p.ring.ids[holder], Fetch(p.config.group, tuple(asked[holder])))
+        env.send(p.ring.ids[holder], Fetch(p.group, tuple(asked[holder])))
 
 
 def stretches(numbers: list[int]) -> list[tuple[int, int]]:

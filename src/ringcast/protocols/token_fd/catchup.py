@@ -25,7 +25,7 @@ def ask(p: Processor, env: Env, src: NodeId) -> None:
     if p.asked_after == p.order.length:
         return
     p.asked_after = p.order.length
-    env.send(src, LogReq(p.config.group, p.order.length))
+    env.send(src, LogReq(p.group, p.order.length))
     if not p.fetching:
         p.fetching = True
         env.set_timer(Timer.FETCH, p.config.fetch_us)
@@ -37,7 +37,7 @@ def on_log_req(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(request, LogReq)
     base, adeliv = p.order.after(request.length, MOST_RUNS)
     if adeliv or sum(base) > request.length:
-        env.send(event.src, LogRep(p.config.group, base, adeliv, tuple(p.held)))
+        env.send(event.src, LogRep(p.group, base, adeliv, tuple(p.held)))
 
 
 def lost(p: Processor, env: Env, src: NodeId) -> None:

@@ -59,7 +59,7 @@ class TokenFd(Processor):
         elif ring.me >= ring.n - ring.f:
             nothing = (0,) * ring.n
             hop = ring.me - ring.n
-            dummy = Token(config.group, hop, hop, 0, (), nothing, (), nothing, nothing * ring.n)
+            dummy = Token(self.group, hop, hop, 0, (), nothing, (), nothing, nothing * ring.n)
             self.sent = dummy
             if config.copies:  # A2: the destinations of TF-6 from p_1 on
                 self.unheard = set(ring.ids[1 : ring.me + ring.f + 2 - ring.n])
@@ -75,7 +75,7 @@ class TokenFd(Processor):
                 env.stop(f"another processor uses the id {self.me} (token-fd TF-42)")
             return False
         place = self.ring.places.get(src)
-        if place is None or getattr(message, "group", self.config.group) != self.config.group:
+        if place is None or getattr(message, "group", self.group) != self.group:
             env.drop("token-fd TF-11", "a frame of another group")
             return False
         if self.boots.setdefault(src, event.boot) != event.boot:

@@ -45,6 +45,11 @@ class Processor(Machine):
         members = config.members or (me,)
         self.ring = ring = Ring(members, me, config.faults)
         self.view = ViewId(config.epoch, ring.ids[0])
+        # What follows from the settings, worked out once.
+        self.group = config.group
+        self.lag = config.lag
+        self.history = config.history
+        self.budget = config.frame_budget
         self.boot = 0
         self.boots: dict[NodeId, int] = {}
         """TF-42: the incarnation of each member that takes part."""

@@ -166,13 +166,13 @@ def pass_on(p: Processor, env: Env, hop: int, after: int, votes: int, proposed: 
     """TF-6, TF-28, TF-34, TF-37: our token of this hop, to the next member and to whoever asked."""
     order, config, ring = p.order, p.config, p.ring
     all_have = min(p.known)
-    adeliv = order.told_from(all_have, config.lag)
-    kept_from = min(max(all_have, order.length - config.history), order.delivered, sum(order.base))
+    adeliv = order.told_from(all_have, p.lag)
+    kept_from = min(max(all_have, order.length - p.history), order.delivered, sum(order.base))
     for place, first, last in order.forget(kept_from):
         for number in range(first, last + 1):
             p.frames[place].pop(number, None)
     token = Token(
-        config.group,
+        p.group,
         hop,
         after,
         votes,
@@ -241,7 +241,7 @@ def request(p: Processor, env: Env) -> None:
     if p.config.copies or not p.ring.standbys:
         return
     for node in p.ring.standbys:
-        env.send(node, TokenReq(p.config.group, p.tokens.seen[p.ring.places[node]]))
+        env.send(node, TokenReq(p.group, p.tokens.seen[p.ring.places[node]]))
     env.set_timer(Timer.REQUEST, p.config.request_us)
 
 
