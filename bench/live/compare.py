@@ -49,6 +49,13 @@ OURS_100 = {
     "join_us": 5_000,
     "consensus_us": 20_000,
 }
+TOKEN_FD_100 = {
+    "beat_us": 20_000,
+    "suspect_us": TOKEN_MS * 1000,
+    "suspect_most_us": TOKEN_MS * 1000,
+}
+"""token-fd takes as much silence for a crash."""
+
 PSO_TRIES = 5
 SCRIPT = "bench/live/compare.py"
 
@@ -77,6 +84,7 @@ def rows(n: int) -> list[Row]:
             0.85,
         ),
         Row("64 B over PySyncObj, loopback", f"ours loopback {n}", f"PySyncObj {n}", 8, 20),
+        Row("the same, token-fd", f"token-fd loopback {n}", f"PySyncObj {n}", 4, 8),
         Row(
             f"p50 latency at {RATE} messages/s over corosync's",
             f"ours p50 {n}",
@@ -92,6 +100,14 @@ def rows(n: int) -> list[Row]:
             f"corosync gap {n}",
             1.0,
             0.5,
+            less=True,
+        ),
+        Row(
+            "the same, token-fd over Totem",
+            f"token-fd gap {n}",
+            f"ours gap {n}",
+            1.0,
+            0.7,
             less=True,
         ),
         Row("1 KiB with keys over without", f"ours keys {n}", f"ours 1024 {n}", 0.6, 0.85),
@@ -170,6 +186,8 @@ def failover(book: Windows, n: int, network: Bridge) -> None:
     """One member killed under load: the longest silence at the others."""
     trial = book.trial(n, 64, rate=RATE * n, seconds=2.0, kill=True, settings=OURS_100)
     book.note(f"ours gap {n}", run(trial, network).gap_ms)
+    token_fd = replace(trial, protocol="token-fd", settings=TOKEN_FD_100)
+    book.note(f"token-fd gap {n}", run(token_fd, network).gap_ms)
     with Corosync(network, n, COROSYNC_100) as peer:
         book.note(f"corosync gap {n}", peer.run(trial).gap_ms)
 
@@ -178,6 +196,8 @@ def loopback(book: Windows, n: int) -> None:
     """Beside PySyncObj, which uses TCP over loopback."""
     trial = book.trial(n, 64, namespaces=False, multicast=False)
     book.note(f"ours loopback {n}", sound(run(trial)).messages_per_s)
+    token_fd = sound(run(replace(trial, protocol="token-fd")))
+    book.note(f"token-fd loopback {n}", token_fd.messages_per_s)
     for _ in range(PSO_TRIES):  # on a busy machine its leader may be deposed, and nothing moves
         rate = pso.measure(n, 64, 1.0, 2 * book.seconds)["messages_per_s"]
         if rate:
