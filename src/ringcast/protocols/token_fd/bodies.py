@@ -17,9 +17,11 @@ def send_new(p: Processor, env: Env) -> None:
 
     With bodies in the token the next token brings them.
     """
+    if not p.queue:
+        return
     me, config = p.place, p.config
     under_way = p.have[me] - p.order.delivered_of[me]
-    if not p.queue or under_way >= config.each_time or must_wait(p, env):
+    if under_way >= config.each_time or must_wait(p, env):
         return
     apart = not config.bodies_in_token and p.ring.n > 1
     while under_way < config.each_time and (taken := p.queue.take(p.budget)):

@@ -42,7 +42,7 @@ def learn(p: Processor, env: Env, base: tuple[int, ...], adeliv: Flat) -> bool:
         p.order.append(news)
     if p.order.pending:
         bodies.collect(p)
-        bodies.send_new(p, env)
+    bodies.send_new(p, env)
     return True
 
 
