@@ -184,6 +184,30 @@ def test_the_limit_is_told(
     assert "more than 65,536 events differ" in found.reasons["D9"]
 
 
+def test_a_message_of_another_ring_is_not_taken_for_one_of_this(
+    tmp_path: Path, right: list[list[TraceEvent]]
+) -> None:
+    """Even if only the order is asked for, and it has the same place there."""
+    rings = sorted({e.ring for e in right[0] if isinstance(e, Delivered)})
+    own = [e for e in right[0] if isinstance(e, Delivered) and e.node == 2]
+    (early,) = (e for e in own if e.ring == rings[0] and e.seq == 40)
+    (late,) = (e for e in own if e.ring == rings[1] and e.seq == 40)
+    swapped = {id(early): rings[1], id(late): rings[0]}
+    events: list[TraceEvent] = [
+        msgspec.structs.replace(e, ring=swapped[id(e)]) if id(e) in swapped else e for e in right[0]
+    ]
+    ask = Ask(("total-order",), Claims(()))
+    compare(write(tmp_path, events), ask)
+    shown = [
+        (event.node, event.ring, event.seq)
+        for window in Case(tmp_path, 0, ask).windows
+        for gap in judging.look(window).gaps
+        for event in gap
+        if isinstance(event, Delivered) and event.ring != window.ring
+    ]
+    assert {(2, rings[1], 40), (2, rings[0], 40)} <= set(shown)
+
+
 def later(events: list[TraceEvent], node: int) -> list[TraceEvent]:
     """A processor's clock is put back in the middle of its deliveries."""
     own = [at for at, e in enumerate(events) if isinstance(e, Delivered) and e.node == node]

@@ -26,7 +26,7 @@ from ringcast.pipeline.condense.columns import Rows, table_of
 from ringcast.pipeline.condense.full import Make, Part, limit
 from ringcast.pipeline.condense.pieces import Piece
 from ringcast.pipeline.condense.plan import Keep, Moment, Plan, RingPlan, Window, make_plan, moment
-from ringcast.pipeline.condense.told import Irregular, delivered, originated, submitted
+from ringcast.pipeline.condense.told import Irregular, delivered, originated, placed, submitted
 from ringcast.pipeline.condense.window import Found
 
 ROUNDS = 12
@@ -213,9 +213,9 @@ class Course:
         if self.reads is Reads.NOTHING:
             return
         parts: list[Part] = []
-        tables: dict[str, Make] = {"deliver": delivered}
+        tables: dict[str, Make] = {"deliver": placed}
         if self.reads >= Reads.ORIGINS:
-            tables["originate"] = originated
+            tables = {"deliver": delivered, "originate": originated}
         for name, make in tables.items():
             table = table_of(self.folder, name, self.run)
             for node in table.nodes():

@@ -83,6 +83,14 @@ def delivered(told: Told, first: int, last: int) -> Iterator[Delivered]:
         yield Delivered(told.node, n, t_us, view, ring, seq, sender, service, number, digests)
 
 
+def placed(told: Told, first: int, last: int) -> Iterator[Delivered]:
+    """The same as far as only ring, place and time matter; sender and contents are made up."""
+    for row in _firsts(told, first, last, "n", "t_us", "ring_seq", "ring_rep", "seq"):
+        n, t_us, ring_seq, ring_rep, seq = row
+        ring = ViewId(ring_seq, ring_rep)
+        yield Delivered(told.node, n, t_us, ring, ring, seq, told.node, Level.AGREED, 1, (0,))
+
+
 def originated(told: Told, first: int, last: int) -> Iterator[Originated]:
     """The originations ``first .. last - 1``."""
     names = ("n", "t_us", "ring_seq", "ring_rep", "seq", "level", "sequence", "sender")

@@ -36,7 +36,7 @@ from ringcast.pipeline.condense.full import Part, limit
 from ringcast.pipeline.condense.origins import Origins, Submissions
 from ringcast.pipeline.condense.pieces import Frames, Piece, Runs
 from ringcast.pipeline.condense.plan import Stay, Window
-from ringcast.pipeline.condense.told import Irregular, Told, delivered, originated
+from ringcast.pipeline.condense.told import Irregular, Told, delivered, originated, placed
 from ringcast.traces import TraceError
 
 
@@ -139,12 +139,10 @@ class _Look:
         self.odd[:frames] |= at < 0
         if len(matched) < len(told):
             self._unmatched(told, at[matched], matched)
-        if not self._full:
-            return
-        right = told.in_ring(self.window.ring, "ring", "view")
+        right = told.in_ring(self.window.ring, "ring", *(["view"] if self._full else []))
         if right is not None:
             self.odd[matched[~right[at[matched]]]] = True
-        if same:
+        if same or not self._full:
             return
         alike = np.ones(len(matched), np.bool_)
         whole = len(matched) == frames == len(told)
@@ -369,12 +367,13 @@ class _Look:
         if self._full:
             return Part(gap, delivered, told, first, last)
         rows = told.rows.part(int(told.starts[first]), int(told.starts[last]))
-        return Part.of(gap, delivered, told.node, rows)
+        return Part.of(gap, placed, told.node, rows)
 
     def _after(self, gap: int) -> Iterator[Part]:
         """What the members did after they left the ring and before the next one."""
         for stay in self.window.stays:
             ends = (stay.node, stay.end_n, stay.next_n)
-            yield Part.of(gap, delivered, stay.node, self._deliver.between(*ends))
+            make = delivered if self._full else placed
+            yield Part.of(gap, make, stay.node, self._deliver.between(*ends))
             if self._originate is not None:
                 yield Part.of(gap, originated, stay.node, self._originate.between(*ends))
