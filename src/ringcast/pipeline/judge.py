@@ -122,7 +122,7 @@ class Case:
         reasons: dict[str, str] = {}
         fed: list[Suite] = []
         rows, whole, condensed = self._rows(), list(self._whole), list(self._condensed)
-        if self._irregular and rows <= WHOLE_ROWS:
+        if (self._irregular or self._cut()) and rows <= WHOLE_ROWS:
             whole, condensed = whole + condensed, []
         if whole and rows <= WHOLE_ROWS:
             fed.append(self._feed(whole, read_trace(self.folder, self.run)))
@@ -130,7 +130,7 @@ class Case:
             reasons |= dict.fromkeys(whole, "it needs every event, and the run has too many")
         if self._irregular:
             reasons |= dict.fromkeys(condensed, self._irregular)
-        elif self._checks is not None:
+        elif condensed and self._checks is not None:
             fed.append(self._checks)
         verdicts |= dict.fromkeys(reasons, Verdict.UNKNOWN)
         for checks in fed:

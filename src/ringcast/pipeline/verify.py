@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 LARGE_BYTES = 16 << 20
 """The windows of a larger run are tasks of their own."""
 
+TASK_ROWS = 1 << 20
+"""Small windows share a task up to about so many deliveries."""
+
 BATCH_BYTES = 1 << 18
 """Runs that are not large share a task up to about this size."""
 
@@ -43,7 +46,9 @@ class Batch(msgspec.Struct, frozen=True):
     ask: Ask
 
 
-Work: TypeAlias = Batch | Window
+Work: TypeAlias = Batch | tuple[Window, ...]
+"""What a task does: judge runs, or look at windows."""
+
 Which: TypeAlias = tuple[Path, int]
 """A run: its folder and number."""
 
@@ -81,7 +86,7 @@ def verify(spark: SparkSession, folders: Iterable[Path], ask: Ask, quiet: bool =
     done: dict[Which, RunVerdict] = {}
     while True:
         asked = [(case, at) for case in cases.values() for at in case.open_windows()]
-        todo: list[Work] = [*(case.windows[at] for case, at in asked), *work]
+        todo: list[Work] = [*_grouped(case.windows[at] for case, at in asked), *work]
         if not todo:
             break
         with watch(spark, len(todo), "parts", quiet):
@@ -132,11 +137,25 @@ def _batches(sizes: dict[Which, int], ask: Ask) -> Iterator[Batch]:
         yield Batch(tuple(batch), ask)
 
 
+def _grouped(windows: Iterable[Window]) -> Iterator[tuple[Window, ...]]:
+    """Windows in order, small ones together."""
+    group: list[Window] = []
+    rows = 0
+    for window in windows:
+        rows += window.rows
+        if group and rows > TASK_ROWS:
+            yield tuple(group)
+            group, rows = [], window.rows
+        group.append(window)
+    if group:
+        yield tuple(group)
+
+
 def _answer(work: Work) -> Sequence[dict[str, bytes]]:
     """What a task does."""
     found: list[Found | RunVerdict]
-    if isinstance(work, Window):
-        found = [look(work)]
-    else:
+    if isinstance(work, Batch):
         found = [judge(Path(folder), run, work.ask) for folder, run in work.runs]
+    else:
+        found = [look(window) for window in work]
     return [{"answer": zlib.compress(msgspec.msgpack.encode(each), 1)} for each in found]

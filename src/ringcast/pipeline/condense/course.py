@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import msgspec
@@ -49,6 +49,8 @@ class Course:
         self.plan: Plan = make_plan(folder, run, reads, notes)
         self.windows: list[Window] = [w for ring in self.plan.rings for w in ring.windows]
         self.found: list[Found | None] = [None] * len(self.windows)
+        ends = accumulate((len(ring.windows) for ring in self.plan.rings), initial=0)
+        self._numbers = [range(*pair) for pair in pairwise(ends)]  # of each ring's windows
         self.stop_us: int | None = None
         """From here on nothing is shown any more: there is too much of it."""
         self._rounds = 0
@@ -74,7 +76,7 @@ class Course:
         if self._outside is None:
             self._outside = list(self._not_in_windows(found))
         keeps: dict[int, Keep] = {}
-        placed = [each for ring in self.plan.rings for each in self._place(ring, keeps)]
+        placed = list(self._placed(keeps))
         self._repeated(placed, keeps)
         for at, keep in keeps.items():
             self.windows[at] = msgspec.structs.replace(self.windows[at], keep=keep)
@@ -87,12 +89,11 @@ class Course:
     def look_closely(self, times: Iterable[int]) -> bool:
         """Whether there is more to see of the rings in which something was broken then."""
         moments = list(times)
-        for ring in self.plan.rings:
-            at = [at for at, window in enumerate(self.windows) if window.ring == ring.view]
-            found = [each for each in map(self.found.__getitem__, at) if each is not None]
+        for ring, numbers in zip(self.plan.rings, self._numbers, strict=True):
+            found = [self._looked(at) for at in numbers]
             last_us = max((e.t_us for f in found for gap in f.gaps for e in gap), default=0)
             if any(ring.opened[0] <= t_us <= last_us for t_us in moments):
-                for each in at:
+                for each in numbers:
                     window = self.windows[each]
                     if not window.closely:
                         reads = max(window.reads, Reads.ORIGINS)
@@ -143,13 +144,17 @@ class Course:
             elif found.stop_us is not None:
                 stopped.add(window.ring)
 
-    def _place(self, ring: RingPlan, keeps: dict[int, Keep]) -> list[Placed]:
+    def _placed(self, keeps: dict[int, Keep]) -> Iterator[Placed]:
+        """All stretches, those of a ring in order."""
+        for ring, numbers in zip(self.plan.rings, self._numbers, strict=True):
+            yield from self._place(ring, numbers, keeps)
+
+    def _place(self, ring: RingPlan, numbers: range, keeps: dict[int, Keep]) -> list[Placed]:
         """The stretches of a ring, each behind what is shown before it."""
-        first = next(at for at, window in enumerate(self.windows) if window.ring == ring.view)
         placed: list[Placed] = []
         ends: list[tuple[int, Moment]] = []  # after how many stretches: the earliest event shown
         behind, odd_us = ring.opened, -1
-        for at in range(first, first + len(ring.windows)):
+        for at in numbers:
             found = self._looked(at)
             for k, gap in enumerate(found.gaps):
                 if gap:
@@ -162,7 +167,7 @@ class Course:
                     if 0 <= piece.first_us <= odd_us:
                         self._ask(keeps, at, until_us=odd_us)
             odd_us = max(odd_us, found.odd_until_us)
-        next_one, odd_us, window = ring.closed, LIMIT, first + len(ring.windows) - 1
+        next_one, odd_us, window = ring.closed, LIMIT, numbers[-1]
         for k in range(len(placed) - 1, -1, -1):
             piece, at = placed[k].piece, placed[k].window
             for later in range(window, at, -1):
@@ -244,9 +249,8 @@ class Course:
         places: list[tuple[Moment, int, TraceEvent | Stretch]] = [
             (moment(event), isinstance(event, Faulted), event) for event in events
         ]
-        for ring in self.plan.rings:
-            for rank, each in enumerate(self._place(ring, {}), start=2):
-                places.append((each.behind, rank, each.piece.stretch))
+        for rank, each in enumerate(self._placed({}), start=2):
+            places.append((each.behind, rank, each.piece.stretch))
         places.sort(key=lambda place: place[:2])
         for at, _, item in places:
             if self.stop_us is not None and at[0] >= self.stop_us:

@@ -9,6 +9,7 @@ two stays of a processor belongs to the last window of the earlier one and is sh
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -24,7 +25,7 @@ from ringcast.traces import TraceFile
 WINDOW_ROWS = 4 << 20
 """Deliveries of all members together that a window should have."""
 
-LEAST_ROWS = 512
+LEAST_ROWS = 128
 """A ring with fewer deliveries of a member is shown in full."""
 
 Moment: TypeAlias = tuple[int, NodeId, int]
@@ -68,6 +69,8 @@ class Window(msgspec.Struct, frozen=True):
     high: int
     first: bool
     last: bool
+    rows: int
+    """About how many deliveries it has."""
     reads: Reads
     keep: Keep = Keep()
     closely: bool = False
@@ -137,11 +140,13 @@ def make_plan(folder: Path, run: int, reads: Reads, notes: Iterable[str]) -> Pla
     for visits in compared:
         for visit in visits:
             starts.setdefault(visit.installed.node, []).append(visit.installed.n)
+    for found in starts.values():
+        found.sort()
     rings = [
         _ring(folder, run, reads, deliver, visits, starts)
         for visits in sorted(compared, key=lambda visits: visits[0].installed.view)
     ]
-    return Plan(tuple(control), tuple(rings), {node: min(found) for node, found in starts.items()})
+    return Plan(tuple(control), tuple(rings), {node: found[0] for node, found in starts.items()})
 
 
 def _by_ring(control: Iterable[TraceEvent]) -> Iterator[list[_Visit]]:
@@ -195,8 +200,8 @@ def _ring(
     for visit in visits:
         node, start = visit.installed.node, visit.installed.n
         end = LIMIT if visit.left is None else moment(visit.left)[2]
-        later = (n for n in starts[node] if n > start)
-        stays.append(Stay(node, visit.incarnation, start, end, min(later, default=LIMIT)))
+        after = starts[node][bisect_right(starts[node], start) :][:1] or [LIMIT]
+        stays.append(Stay(node, visit.incarnation, start, end, after[0]))
     longest = max((_rows(deliver, visit) for visit in visits), key=len)
     cuts = [0, *_cuts(longest, WINDOW_ROWS // len(visits)), LIMIT]
     view, number = visits[0].installed.view, len(cuts) - 1
@@ -211,6 +216,7 @@ def _ring(
             high=cuts[at + 1],
             first=at == 0,
             last=at == number - 1,
+            rows=len(longest) * len(visits) // number,
             reads=reads,
         )
         for at in range(number)
