@@ -1,0 +1,220 @@
+"""The queries against the checks: many small runs in one folder, judged in one pass by each.
+
+The stories and the broken protocols are those of the checks. Where a property is broken, both must
+name the same processors, messages and time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ringcast.checks import PROPERTIES, Suite, Verdict, Violation, suite
+from ringcast.core.trace import Faulted, TraceEvent
+from ringcast.pipeline.crosscheck import (
+    NOT_EXPRESSIBLE,
+    CrossResult,
+    Culprit,
+    cross_check,
+    disagreements,
+)
+from ringcast.pipeline.crosscheck.opinion import CHECKS, DEFINITIONS
+from ringcast.pipeline.crosscheck.relations import Relations, read_tables
+from ringcast.pipeline.errors import PipelineError
+from ringcast.sim.run import run
+from ringcast.sim.swarm import draw
+from ringcast.traces import Claims, TraceWriter, read_claims, read_trace
+from ringcast.traces.generate import generate
+from ringcast.traces.made import Shape
+from ringcast.traces.spoil import Fault, FaultKind
+from ringcast.traces.text import parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS / "mutants"), str(TESTS / "checks")]
+
+from catalogue import MUTANTS, killers  # noqa: E402
+from test_against_naive import story  # noqa: E402
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+RANDOM_STORIES = 20
+SWARM_SEEDS = 4
+SHAPE = Shape(events=4000, members=4, rings=4, frame=2, burst=3, safe=0.2)
+
+LINGERING = """
+ring(8,1){1,2}
+p1: o1 d1
+p2: d1
+p1: down
+p3: +600 reg(4,3){3}
+p2: +300 commit(12,2){2} tr(10,2){2} reg(12,2){2}
+end{2}
+"""
+"""Processor 2 stays for 600 us in a ring that has ceased."""
+
+BOUND = Claims(tuple(PROPERTIES), bound_us=500)
+
+BEYOND = {"token-path", "D12-graph", "D8", "causal"}
+"""What queries cannot always tell."""
+
+
+class Traces:
+    """A folder of runs, each with a name."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: list[str] = []
+
+    def add(self, name: str, events: Iterable[TraceEvent], claims: Claims | None = None) -> None:
+        with self.writer(name, claims) as write:
+            for event in events:
+                write(event)
+
+    def writer(self, name: str, claims: Claims | None = None) -> TraceWriter:
+        self.names.append(name)
+        return TraceWriter(self.folder, len(self.names) - 1, claims)
+
+    def made(self, name: str, faults: tuple[Fault, ...]) -> None:
+        generate(self.folder, SHAPE, len(self.names), faults)
+        self.names.append(name)
+
+    def checks(self, run: int) -> Suite:
+        """The answer of the checks."""
+        claims = read_claims(self.folder, run)
+        checks = suite(PROPERTIES, claims.bound_us if claims else None)
+        for event in read_trace(self.folder, run):
+            checks.feed(event)
+        return checks
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
+    found = Traces(tmp_path_factory.mktemp("crosscheck"))
+    for path in sorted((TESTS / "golden").glob("*.txt")):
+        found.add(path.stem, parse(path.read_text().partition("----\n")[0]))
+    for seed in range(RANDOM_STORIES):
+        found.add(f"random {seed}", parse(story(Random(f"{seed}/story"), 45)))
+    lingering = list(parse(LINGERING))
+    paused = Faulted(2, 0, lingering[-1].t_us - 800, "pause")
+    found.add("lingering", lingering, BOUND)
+    found.add("lingering in a pause", [*lingering[:-1], paused, lingering[-1]], BOUND)
+    for seed in range(SWARM_SEEDS):
+        with found.writer(f"swarm {seed}") as write:
+            run(draw(seed), [write])
+    seen: set[str] = set()
+    for name, killer in killers().items():
+        if not seen.issuperset(killer.breaks):
+            seen.update(killer.breaks)
+            with found.writer(f"mutant {name}") as write, pytest.MonkeyPatch.context() as patch:
+                MUTANTS[name].patch(patch)
+                run(killer.spec(), [write])
+    found.made("made", ())
+    for kind in FaultKind:
+        found.made(f"made {kind}", (Fault(kind),))
+    return found
+
+
+@pytest.fixture(scope="module")
+def answers(spark: SparkSession, traces: Traces) -> dict[str, dict[str, CrossResult]]:
+    """The answers of the queries, by name of the run and property."""
+    found: dict[str, dict[str, CrossResult]] = {name: {} for name in traces.names}
+    for answer in cross_check(spark, traces.folder, PROPERTIES):
+        found[traces.names[answer.run]][answer.property] = answer
+    return found
+
+
+def test_queries_and_checks_agree(
+    traces: Traces, answers: dict[str, dict[str, CrossResult]]
+) -> None:
+    lines = []
+    for number, name in enumerate(traces.names):
+        checks = traces.checks(number)
+        found = answers[name].values()
+        lines += [
+            f"{name}: {line}"
+            for line in disagreements(number, checks.verdicts(), checks.violations, found)
+        ]
+    assert not lines, "\n".join(lines)
+
+
+def test_the_runs_show_everything(answers: dict[str, dict[str, CrossResult]]) -> None:
+    """Every property is found valid, invalid and unknown somewhere, by the queries."""
+    for tag in CHECKS:
+        seen = {found[tag].verdict for found in answers.values()}
+        assert seen >= set(Verdict), tag
+
+
+def test_little_is_beyond_queries(answers: dict[str, dict[str, CrossResult]]) -> None:
+    for name, found in answers.items():
+        beyond = {tag for tag, answer in found.items() if answer.verdict == NOT_EXPRESSIBLE}
+        if name.startswith(("valid", "swarm")) or name == "made":
+            assert beyond <= {"token-path"}, name
+        assert beyond <= BEYOND, name
+
+
+def test_a_bound_in_time(answers: dict[str, dict[str, CrossResult]]) -> None:
+    lingering = answers["lingering"]["M5"]
+    assert [culprit.nodes for culprit in lingering.culprits] == [(2, 1)]
+    assert answers["lingering in a pause"]["M5"].verdict == Verdict.VALID
+
+
+def test_only_what_is_odd_is_looked_at_closely(spark: SparkSession, tmp_path: Path) -> None:
+    """What comes before a fault in its ring is not, and of other rings only the ends are."""
+    shape = Shape(events=40_000, members=3, rings=2, frame=1)
+    made = generate(tmp_path, shape, 0)
+    generate(tmp_path, shape, 1, [Fault(FaultKind.SWAP, ring=1, seq=2000)])
+    acts = Relations(spark, read_tables(spark, tmp_path, None), DEFINITIONS)["acts"]
+    counts = {row["run"]: row["count"] for row in acts.groupBy("run").count().collect()}
+    assert counts[0] < made.events / 50
+    assert made.events / 10 < counts[1] < made.events / 2
+
+
+def test_some_runs_and_some_properties(spark: SparkSession, traces: Traces) -> None:
+    number = traces.names.index("d9_hole")
+    found = cross_check(spark, traces.folder, ["D9 agreed", "D2"], [number])
+    assert [(answer.property, answer.run, answer.verdict) for answer in found] == [
+        ("D9", number, Verdict.INVALID),
+        ("D2", number, Verdict.VALID),
+    ]
+
+
+def test_what_cannot_be_read_is_told_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
+    generate(tmp_path, SHAPE)
+    path = tmp_path / "deliver" / "0.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(PipelineError, match="cross-check") as error:
+        cross_check(spark, tmp_path, ["D2"])
+    assert "\n" not in str(error.value)
+
+
+def violation(*messages: str, t_us: int = 7) -> Violation:
+    return Violation("D9", "Two orders.", (1, 2), messages, t_us)
+
+
+def test_disagreements_are_told() -> None:
+    culprits = (Culprit((1, 2), ("a", "b"), 7), Culprit((1, 2), ("b", "c"), 7))
+    cross = [
+        CrossResult("D9", 3, Verdict.INVALID, culprits),
+        CrossResult("D2", 3, Verdict.VALID),
+        CrossResult("D8", 3, NOT_EXPRESSIBLE),
+        CrossResult("D2", 4, Verdict.INVALID),
+    ]
+    invalid, valid = Verdict.INVALID, Verdict.VALID
+    same = {"D9": invalid, "D2": valid, "D8": invalid}
+    assert disagreements(3, same, [violation("b", "c")], cross) == []
+    assert disagreements(3, {}, [], cross) == []
+    (other,) = disagreements(3, {"D9": valid}, [], cross)
+    assert other == "run 3, D9: valid, but invalid by queries"
+    (other,) = disagreements(3, {"D2": Verdict.UNKNOWN}, [], cross)
+    assert other == "run 3, D2: unknown, but valid by queries"
+    for wrong in (violation("c", "b"), violation("b", "c", t_us=8)):
+        (line,) = disagreements(3, same, [wrong], cross)
+        assert "Two orders. By queries it is first broken at 7 us" in line
