@@ -27,6 +27,12 @@ pytestmark = pytest.mark.xdist_group("spark")
 SQUARES = pa.schema([("of", pa.int64()), ("square", pa.int64()), ("kind", pa.string())])
 
 
+def test_one_process_runs_all_tests_with_spark(request: pytest.FixtureRequest) -> None:
+    """They are a group; were it not kept, every process would start a Spark and a cluster."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        assert request.node.nodeid.endswith("@spark")
+
+
 def test_rows_come_in_order_of_work(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
