@@ -9,7 +9,7 @@ from ringcast.checks import PROPERTIES, Suite, Verdict, suite
 from ringcast.checks.fifo import QUEUED, Fifo
 from ringcast.checks.history import TRIM_EVERY
 from ringcast.core.ids import Level, ViewId
-from ringcast.core.trace import Delivered, Ended, Faulted, Installed, Submit
+from ringcast.core.trace import Crashed, Delivered, Ended, Faulted, Installed, Submit
 from ringcast.traces.text import parse
 
 
@@ -168,6 +168,24 @@ def test_what_left_the_queue_or_never_leaves_it_is_forgotten(story: str) -> None
     (fifo,) = judge(story, "fifo").properties
     assert isinstance(fifo, Fifo)
     assert len(fifo.queued[1]) == (0 if "o1" in story else QUEUED // 2)
+
+
+def test_a_crash_that_is_not_in_the_trace_ends_what_was_owed() -> None:
+    story = """
+ring(8,1){1,2}
+p1: o1 sub1
+p2: o2
+p1: down up reg(12,1){1} o1 d1
+end{1}
+"""
+    told = judge(story).verdicts()
+    checks = suite(PROPERTIES)
+    for event in parse(story):
+        if not isinstance(event, Crashed):
+            checks.feed(event)
+    assert checks.verdicts() == told
+    assert told["D3"] is Verdict.UNKNOWN and told["validity"] is Verdict.UNKNOWN
+    assert not checks.violations
 
 
 def test_rings_and_configurations_that_are_over_are_forgotten() -> None:

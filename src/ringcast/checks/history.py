@@ -246,9 +246,6 @@ class History:
 
     def _crashed(self, event: Crashed) -> None:
         node = self.node = self.known(event.node)
-        self._down(node)
-
-    def _down(self, node: Node) -> None:
         node.up = False
         node.crashes += 1
         node.current = node.previous = node.left = None
@@ -257,8 +254,6 @@ class History:
 
     def _restarted(self, event: Restarted) -> None:
         node = self.node = self.known(event.node)
-        if node.current is not None:
-            self._down(node)  # the crash itself is not in the trace
         node.up = True
         node.incarnation = event.incarnation
         node.left = None

@@ -137,6 +137,8 @@ class Suite:
     def feed(self, event: TraceEvent | Stretch) -> None:
         """Take the next event; what it breaks is added to ``violations``."""
         history = self.history
+        if type(event) is Restarted and history.known(event.node).current is not None:
+            self.feed(Crashed(event.node, event.n, event.t_us, "not told"))  # it was killed
         history.update(event)
         for handle in self._handlers[type(event)]:
             handle(event)
