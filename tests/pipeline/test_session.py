@@ -111,6 +111,12 @@ def test_a_server_that_is_not_there_is_noticed_at_once() -> None:
                 session.require_answer(url, 15002)
 
 
+def test_a_jvm_has_room_for_the_code_of_many_queries() -> None:
+    """With the first compiler alone it has 48 MB unless told; once they are full, it compiles
+    no more."""
+    assert "-XX:ReservedCodeCacheSize=" in session.JVM
+
+
 def test_a_start_that_fails_names_the_log(tmp_path: Path) -> None:
     """A Java that tells its version and then cannot run stands for all that may go wrong."""
     java = tmp_path / "java" / "bin" / "java"
