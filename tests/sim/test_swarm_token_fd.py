@@ -1,4 +1,4 @@
-"""Swarms of token-fd: nothing breaks, and every fault takes effect."""
+"""Swarms of token-fd: nothing breaks, every fault takes effect, every cell is reached."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ from collections import Counter
 
 import pytest
 
+from ringcast.core.machine import Impossible, name
 from ringcast.core.trace import Ended, TraceEvent
+from ringcast.protocols.token_fd.machine import TokenFd
 from ringcast.sim.faults import Crash, Leave, Torn
 from ringcast.sim.run import RunResult, prepare, run
 from ringcast.sim.swarm import draw
 
 SEEDS = range(30)
 CHUNKS = tuple(SEEDS[i : i + 10] for i in range(0, len(SEEDS), 10))
+
+OTHERS = range(30, 300)
+"""Where to look on when a change of the protocol has made those take another course."""
+
+CELLS = {f"{phase}/{name(key)}": cell for (phase, key), cell in TokenFd.table.cells.items()}
+IMPOSSIBLE = {at for at, cell in CELLS.items() if isinstance(cell, Impossible)}
 
 FAULTS = {
     "black hole", "burst tail", "copy", "crash", "cut", "delay", "drift", "drop", "duplicate",
@@ -54,6 +62,16 @@ def test_every_kind_of_fault_takes_effect() -> None:
     for seed in SEEDS:
         hit.update(once(seed).faults)
     assert not FAULTS - hit.keys()
+
+
+def test_every_cell_is_reached_or_impossible() -> None:
+    visits: Counter[str] = Counter()
+    for seed in (*SEEDS, *OTHERS):
+        visits.update(once(seed).visits)
+        if visits.keys() >= CELLS.keys() - IMPOSSIBLE:
+            break
+    assert visits.keys() == CELLS.keys() - IMPOSSIBLE
+    assert all(len(CELLS[at].reason) > 20 for at in IMPOSSIBLE)
 
 
 def test_a_seed_gives_the_same_trace_twice() -> None:
