@@ -5,4 +5,4 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "blocks"))
 
-import alone  # noqa: E402, F401
+import alone  # noqa: F401
