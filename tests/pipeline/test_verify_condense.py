@@ -134,7 +134,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> list[list[TraceEvent]]:
 sizes = st.tuples(st.sampled_from((16, 64, 300)), st.sampled_from((40, 200, 1000)))
 
 
-@settings(max_examples=70, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.integers(0, 10**9), st.integers(0, 4), st.integers(1, 3), sizes, st.sampled_from((3, 9)))
 def test_spoilt_traces(
     tmp_path_factory: pytest.TempPathFactory,

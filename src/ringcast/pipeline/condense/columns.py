@@ -157,6 +157,11 @@ class Rows:
             self._columns[name] = cells[offset : offset + len(self)]
         return self._columns[name]
 
+    def forget(self, *names: str) -> None:
+        """Let go of columns that were read."""
+        for name in names:
+            self._columns.pop(name, None)
+
     def take(self, name: str, at: Ints) -> Ints:
         """The cells of some of these rows, ascending; cheaper than a whole column."""
         if name in self._columns or len(at) == len(self):

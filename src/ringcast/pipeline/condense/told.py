@@ -33,6 +33,8 @@ class Told:
         self.starts: Ints = np.concatenate(([0], inner, [len(rows)])) if len(rows) else inner
         if not places_only:
             self._regular()
+            if len(self) < len(rows):
+                rows.forget(*columns)  # one value an event is enough
 
     def __len__(self) -> int:
         return max(len(self.starts) - 1, 0)
