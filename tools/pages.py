@@ -7,6 +7,7 @@ from pathlib import Path
 
 import cli_page
 import property_table
+import reproduce_page
 import rules_page
 import simulator_tables
 from tags import ROOT
@@ -25,7 +26,7 @@ def with_block(text: str, name: str, block: str) -> str:
 def generated() -> dict[Path, str]:
     """Each page that holds generated text, as it should be."""
     texts: dict[Path, str] = {}
-    for maker in (rules_page, cli_page, property_table, simulator_tables):
+    for maker in (rules_page, cli_page, property_table, simulator_tables, reproduce_page):
         texts |= maker.pages()
         for (path, name), block in maker.blocks().items():
             texts[path] = with_block(texts.get(path) or path.read_text("utf-8"), name, block)
