@@ -211,6 +211,23 @@ def test_a_message_of_another_ring_is_not_taken_for_one_of_this(
     assert {(2, rings[1], 40), (2, rings[0], 40)} <= set(shown)
 
 
+@pytest.mark.parametrize("stray", ["p3: o{}@(8,1)", "p3: d{}@(8,1)/(8,1)"])
+@pytest.mark.parametrize("seq", [31, 62, 120])
+def test_a_number_that_was_passed_over_and_turns_up_elsewhere(
+    stray: str, seq: int, tmp_path: Path
+) -> None:
+    """It is left out by whoever delivers the next one, wherever in a window that is."""
+    turn = "p1: o{0} d{0}\np2: d{0}\n"
+    lines = ["ring(8,1){1,2}\np3: reg(4,3){3}\n"]
+    for at in range(1, 160):
+        if at == seq - 3:
+            lines.append(stray.format(seq) + "\n")
+        if at != seq:
+            lines.append(turn.format(at))
+    folder = write(tmp_path, list(parse("".join(lines) + "end{1,2}")))
+    assert "D9" in {violation.property for violation in compare(folder).violations}
+
+
 def later(events: list[TraceEvent], node: int) -> list[TraceEvent]:
     """A processor's clock is put back in the middle of its deliveries."""
     own = [at for at, e in enumerate(events) if isinstance(e, Delivered) and e.node == node]

@@ -52,9 +52,9 @@ class Frames(msgspec.Struct):
 class Runs:
     """The runs of frames that need not be shown: frames ``starts[k] .. ends[k] - 1`` each."""
 
-    def __init__(self, frames: Frames, shown: Flags, strays: list[int]) -> None:
+    def __init__(self, frames: Frames, shown: Flags) -> None:
         self.frames = frames
-        self._shown = shown[:-1] | np.isin(frames.seq, strays)
+        self._shown = shown[:-1]
         self.starts: list[int] = []
         self.ends: list[int] = []
         while True:

@@ -125,7 +125,7 @@ class _Look:
             frames.sender, frames.number = self.ref.first("sender"), self.ref.first("sequence")
             frames.size, frames.origins, frames.origin = self.ref.sizes, self.origins, self.origin
             frames.submissions = self.submissions
-        return self._show(Runs(frames, self.odd | self.shown, self.strays))
+        return self._show(Runs(frames, self.odd | self.shown))
 
     # deliveries
 
@@ -183,6 +183,10 @@ class _Look:
         self.odd[falls] = self.odd[falls + 1] = True
         self.odd[:-1] |= (seq < self.window.low) | (seq >= self.window.high)
 
+    def _after_place(self, seqs: Ints) -> Ints:
+        """The first frames that have these places or higher ones."""
+        return np.searchsorted(np.maximum.accumulate(self.seq), seqs)
+
     # originations and submissions
 
     def _originated(self) -> None:
@@ -230,8 +234,7 @@ class _Look:
         events = np.flatnonzero(origins.frame < 0)
         if len(events) == 0:
             return
-        highest = np.maximum.accumulate(self.seq) if self.frames else self.seq
-        place = np.searchsorted(highest, origins.seq[events])
+        place = self._after_place(origins.seq[events])
         next_own = origins.next_matched(events, self.frames)
         again = np.isin(origins.seq[events], self.seq) | (origins.seq[events] < 0)
         self.odd[place[~again]] = self.odd[next_own] = True
@@ -312,9 +315,11 @@ class _Look:
             self.shown[:-1] |= late >= after[::-1][:-1]
 
     def _asked(self) -> None:
-        """Show what others want to see."""
+        """Show what others want to see, and what stands at or after the place of a stray event."""
         keep, seq = self.window.keep, self.seq
-        shown = np.isin(seq, keep.seqs)
+        places = np.array([*self.strays, *keep.seqs], np.int64)
+        shown = np.isin(seq, places)
+        self.shown[self._after_place(places)] = True
         for low, high in keep.ranges:
             shown |= (seq >= low) & (seq <= high)
         if keep.numbers:
