@@ -14,10 +14,12 @@ import broken_membership
 import broken_order
 import broken_recovery
 import broken_token_fd
+import broken_total
 import msgspec
 from abandoned import abandoned
 from broken_off import broken_off
 from harsh import harsh
+from late_total import late, remerged
 from mutant import MUTANTS, Mutant, run_mutated
 
 from ringcast.sim.run import RunSpec
@@ -31,6 +33,7 @@ __all__ = [
     "broken_order",
     "broken_recovery",
     "broken_token_fd",
+    "broken_total",
 ]
 
 KILLERS = Path(__file__).with_name("killers.json")
@@ -51,6 +54,11 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "abandoned": (abandoned, tuple(range(20))),
     "regression": (SAVED.__getitem__, tuple(SAVED)),
     "token-fd": (lambda seed: draw(seed, "token-fd"), tuple(range(300))),
+    "total agreed": (lambda seed: draw(seed, "total", profile="agreed"), tuple(range(100))),
+    "total uniform": (lambda seed: draw(seed, "total", profile="uniform"), tuple(range(100))),
+    "total prefix": (lambda seed: draw(seed, "total", profile="prefix"), tuple(range(100))),
+    "total late": (late, tuple(range(40))),
+    "total remerged": (remerged, tuple(range(40))),
 }
 """Where to look for a run that catches a mutant: how to make it, and the seeds to try."""
 
@@ -58,7 +66,8 @@ HEAD = """# Mutants
 
 Protocols, broken on purpose in one rule at a time, and the run in which a check notices. The same
 run of the protocol as it is breaks nothing. `tests/mutants/` has the patches and the families of
-runs: `token-fd` draws anything for that protocol, the others are Totem's. `swarm` draws anything,
+runs: `token-fd` and `total` with a mode draw anything for those protocols; `total late` and `total
+remerged` aim at the end of a view and at a merge; the others are Totem's. `swarm` draws anything,
 `harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
 the second stage less time than a token loss takes, `regression` is a saved run that once showed a
 bug. `progress` and `no-crash` are checks of the simulator itself, the others
@@ -92,6 +101,15 @@ class Killer(msgspec.Struct, frozen=True):
         return FAMILIES[self.family][0](self.seed)
 
 
+def suits(family: str, mutant: Mutant) -> bool:
+    """Whether runs of the family are of the mutant's protocol, which its rules tell."""
+    others = {"TF-": "token-fd", "TL-": "total", "FL-": "total", "G-": "total"}
+    for kind, protocol in others.items():
+        if mutant.rules.startswith(kind):
+            return family.startswith(protocol)
+    return not family.startswith(tuple(others.values()))
+
+
 def killers() -> dict[str, Killer]:
     """The known run for each mutant that is caught."""
     if not KILLERS.exists():
@@ -116,7 +134,7 @@ def killer_of(mutant: Mutant, known: Killer | None) -> Killer | None:
         return killer
     crash: Killer | None = None
     for family, (_, seeds) in FAMILIES.items():
-        if (family == "token-fd") != mutant.rules.startswith("TF-"):
+        if not suits(family, mutant):
             continue
         for seed in seeds:
             killer = catches(mutant, family, seed)

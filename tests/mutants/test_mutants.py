@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from catalogue import FAMILIES, MUTANTS, PAGE, Killer, killer_of, killers, page
+from catalogue import FAMILIES, MUTANTS, PAGE, Killer, killer_of, killers, page, suits
 from msgspec.structs import replace
 from mutant import Mutant, run_mutated
 
@@ -37,7 +37,7 @@ def test_protocol_passes_the_same_runs(killer: Killer) -> None:
 def test_survivor_still_goes_unnoticed(mutant: Mutant) -> None:
     """A check that learns to see one of these is good news, and the page should tell it."""
     for family, (make, seeds) in FAMILIES.items():
-        for seed in seeds[1:3]:
+        for seed in seeds[1:3] if suits(family, mutant) else ():
             assert not run_mutated(mutant, make(seed)).violations, f"{family} {seed}; {ANEW}"
 
 
