@@ -15,6 +15,9 @@ from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.experiments import PAPERS, Experiment, Source, names, of_table, read
 from ringcast.pipeline.publish import NUMBERS, PICTURES, REPORT, Results, publish
 from ringcast.pipeline.reproduce import Curve, Failure, Finding, Judged, Plot, Verdict, verdict
+from ringcast.sim.faults import Crash
+from ringcast.sim.run import RunSpec
+from ringcast.sim.workload import Poisson
 
 
 def test_experiments_come_in_their_order() -> None:
@@ -111,6 +114,27 @@ def test_the_columns_of_a_probe_are_those_of_what_it_gives() -> None:
     assert pa.schema(probes.row_type(probes.PROBES["outage"])) == pa.schema(
         [("first_ms", pa.float64()), ("turn_ms", pa.float64()), ("views", pa.int64())]
     )
+    assert pa.schema(probes.row_type(probes.PROBES["silence"])) == pa.schema(
+        [("longest_ms", pa.float64()), ("views", pa.int64()), ("members", pa.int64())]
+    )
+
+
+@pytest.mark.parametrize(("protocol", "views"), [("token-fd", 0), ("totem", 4)])
+def test_a_crash_makes_those_who_stay_wait(protocol: str, views: int) -> None:
+    """Until it is noticed, and where there is a membership until that has changed."""
+    spec = RunSpec(
+        protocol=protocol,
+        nodes=3,
+        network="ideal",
+        duration_us=2_000_000,
+        workload=(Poisson(rate=50),),
+        faults=(Crash(1_000_000, 2),),
+    )
+    found = probes.PROBES["silence"](spec)
+    assert 75 < found.longest_ms < 1_000
+    assert (found.views, found.members) == (views, 3)
+    with pytest.raises(ValueError, match="nobody crashed"):
+        probes.PROBES["silence"](msgspec.structs.replace(spec, faults=()))
 
 
 @pytest.mark.parametrize(

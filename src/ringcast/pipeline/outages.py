@@ -1,7 +1,7 @@
 """Outages: how long a group orders nothing, after a token was lost or a member crashed.
 
-Any specification with such a fault will do, of any protocol that has turns. Its load decides what
-there is to order, its fault plan what is lost and when.
+Any specification with such a fault will do, for ``outage`` of any protocol that has turns. Its load
+decides what there is to order, its fault plan what is lost and when.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from ringcast.core.effects import Effect, Send
 from ringcast.core.ids import NodeId
-from ringcast.core.trace import Installed, Originated, TraceEvent
+from ringcast.core.trace import Crashed, Delivered, Installed, Originated, TraceEvent
 from ringcast.sim import workload
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import schedule
@@ -93,3 +93,45 @@ def outage(spec: RunSpec) -> Outage:
         turn_ms=(fmean(turns) - began_us) / 1e3,
         views=witness.views,
     )
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """How long processors waited for messages after the first crash."""
+
+    longest_ms: float
+    """Of those that stay up, the longest time without a delivery."""
+    views: int
+    """Configurations announced, once for each processor."""
+    members: int
+    """Before the crash."""
+
+
+def silence(spec: RunSpec) -> Silence:
+    """Carry ``spec`` out and say what its first crash cost; ValueError if nobody crashes."""
+    setup = prepare(spec)
+    last_us: dict[NodeId, int] = {}
+    longest_us: dict[NodeId, int] = {}
+    crashed: list[Crashed] = []
+    views = 0
+
+    def observe(event: TraceEvent) -> None:
+        nonlocal views
+        if isinstance(event, Crashed):
+            crashed.append(event)
+        elif isinstance(event, Installed):
+            views += bool(crashed)
+        elif isinstance(event, Delivered):
+            node = event.node
+            if crashed and node in last_us:
+                longest_us[node] = max(longest_us.get(node, 0), event.t_us - last_us[node])
+            last_us[node] = event.t_us
+
+    cluster = Cluster(setup.sheet, setup.config, spec.ids, setup.model, spec.seed, [observe])
+    schedule(spec.faults, cluster)
+    cluster.start()
+    workload.start(spec.workload, cluster, spec.seed)
+    cluster.run_until(spec.duration_us)
+    if not crashed:
+        raise ValueError("nobody crashed: there is no silence to speak of")
+    waited_us = [max(longest_us.get(n, 0), spec.duration_us - last_us[n]) for n in cluster.up()]
+    return Silence(max(waited_us) / 1e3, views, spec.nodes)

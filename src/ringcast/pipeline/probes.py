@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ringcast.pipeline.experiments import Source
 from ringcast.pipeline.graphs import failures
-from ringcast.pipeline.outages import outage
+from ringcast.pipeline.outages import outage, silence
 from ringcast.pipeline.polling import poll
 from ringcast.pipeline.progress import watch
 from ringcast.pipeline.results import plain
@@ -32,6 +32,7 @@ PROBES: Mapping[str, Callable[..., Any]] = {
     "failures": failures,
     "outage": outage,
     "poll": poll,
+    "silence": silence,
 }
 """By the name that an experiment uses. Each gives a Struct, or an iterator of them."""
 
