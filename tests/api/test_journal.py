@@ -62,11 +62,13 @@ def test_who_was_away_catches_up(tmp_path: Path) -> None:
                 await eventually(lambda: caught_up([third]))
                 await group.send(b"after", durable=True)
             await groups[0].send(b"last", durable=True)
+            await groups[1].send(b"", durable=True)
+            await eventually(lambda: caught_up(nodes))
 
     run(story)
     wanted = [b"before", *(b"meanwhile %d" % n for n in range(200)), b"after"]
     assert bodies(tmp_path, 3) == wanted
-    assert bodies(tmp_path, 1) == bodies(tmp_path, 2) == [*wanted, b"last"]
+    assert bodies(tmp_path, 1) == bodies(tmp_path, 2) == [*wanted, b"last", b""]
 
 
 def test_a_late_member_gets_the_whole_history(tmp_path: Path) -> None:
