@@ -153,6 +153,18 @@ def test_g_8_the_view_waits_until_all_are_of_one_mind() -> None:
     assert [ends[-1] for ends in group.ends.values()] == [((1, 2, 3), 2)] * 3
 
 
+def test_fl_3_there_is_one_cut_in_an_attempt() -> None:
+    group = Group(3).together()
+    group.supplying = False
+    group.hold(p1=(1, 2), p2=(1, 2), p3=(1,))
+    group.propose(1)
+    group.run()
+    first = group.cuts[2]
+    group.call(1, group[1].post, 2, msgspec.structs.replace(first, cut=9))
+    assert "a cut for another proposal, or a second one" in drops(group.step())
+    assert group.cuts[2] == first
+
+
 def test_fl_4_a_survivor_that_fails_meanwhile_is_left_out_of_the_next_attempt() -> None:
     group = Group(4).together()
     group.supplying = False
@@ -200,7 +212,8 @@ def test_tl_22_each_of_the_views_that_go_together_has_its_own_end() -> None:
 def test_a_cut_of_one_that_did_not_propose_is_dropped() -> None:
     group = Group(3).together()
     forged = Cut(ViewId(100, 1), 1, 5, 0, ())
-    assert drops(group.receive(2, 3, Packet(90, 1, 1, forged))) == ["a cut for another proposal"]
+    reason = "a cut for another proposal, or a second one"
+    assert drops(group.receive(2, 3, Packet(90, 1, 1, forged))) == [reason]
     assert Timer.CHANGE not in group.timers[2]
 
 

@@ -7,7 +7,7 @@ import pytest
 from total import Group, bodies, broadcasts, delivered, drops, sent, unicasts
 
 from ringcast.blocks.packing import Contents
-from ringcast.core.effects import Broadcast, Deliver, Effect, Originate, Up
+from ringcast.core.effects import Broadcast, Deliver, Effect, Originate, Stop, Up
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.inputs import Leaving, Submitted
 from ringcast.protocols.total import member
@@ -127,6 +127,15 @@ def test_tl_14_they_begin_with_the_lowest_that_the_origin_names() -> None:
     group = Group(3).together()
     assert numbers(group.receive(1, group.request(8, lowest=7), 2)) == []
     assert numbers(group.receive(1, group.request(7, lowest=7), 2)) == [(1, 2, 7), (2, 2, 8)]
+
+
+@pytest.mark.parametrize(("asked", "request_number"), [(0, 1), (2, 2)])
+def test_tl_14_a_message_of_mine_out_of_turn_is_a_defect(asked: int, request_number: int) -> None:
+    group = Group(3).together()
+    for _ in range(asked):
+        group.submit(2, b"x")
+    effects = group.receive(2, group.bcast(1, origin=2, request=request_number), 1)
+    assert [e.reason[:16] for e in effects if isinstance(e, Stop)] == ["broken invariant"]
 
 
 def test_tl_14_requests_before_their_turn_are_bounded() -> None:

@@ -220,8 +220,9 @@ class Flush(Machine):
     def _on_cut(self, env: Env, src: NodeId, cut: Cut) -> None:
         """FL-3: the view I am in ends there."""
         proposal = self.membership.proposal
-        if proposal is None or cut.id != proposal.view.id or src != cut.id.rep:
-            env.drop("total FL-3", "a cut for another proposal")
+        known = self._cut is not None or proposal is None or cut.id != proposal.view.id
+        if known or src != cut.id.rep:
+            env.drop("total FL-3", "a cut for another proposal, or a second one")
             return
         self._cut = cut
         self.phase = Phase.FILLING

@@ -45,7 +45,9 @@ def batch_of(bcast: Bcast, level: Level, bodies: tuple[bytes, ...]) -> Batch:
 def own_delivered(p: Processor, env: Env, bcast: Bcast) -> None:
     """TL-15, A19: a request ends with its delivery. TL-30 ext: parts of a large message are kept
     until it is whole, since another view would begin with it anew."""
-    assert p.pending[p.kept].request == bcast.request, "own messages come in the order of requests"
+    if p.kept == len(p.pending) or p.pending[p.kept].request != bcast.request:
+        env.stop("broken invariant: a message of mine comes out of turn (total TL-14)")
+        return
     p.kept += 1
     if bcast.contents.last:
         for _ in range(p.kept):

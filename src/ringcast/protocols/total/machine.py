@@ -12,7 +12,7 @@ from ringcast.blocks.flush import Word
 from ringcast.blocks.views import Announce, Leave
 from ringcast.core.env import Env
 from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired
-from ringcast.core.machine import Cell, Discard, Key, Table
+from ringcast.core.machine import Cell, Discard, Impossible, Key, Table
 from ringcast.core.owned import Heard
 from ringcast.protocols.total import change, member, messages, repair, sequencer
 from ringcast.protocols.total.messages import (
@@ -107,6 +107,7 @@ class Total(Processor):
 
 FROZEN = Discard("total FL-1", "a frame of a view that is ending")
 NOT_NOW = Discard("total FL-1", "a timer of a view that is ending")
+ALONE = Impossible("alone in the view, so nobody else sends a frame of it, and none is awaited")
 
 FLOWING: dict[Key, Cell] = {
     Submitted: member.on_submitted,
@@ -118,7 +119,7 @@ FLOWING: dict[Key, Cell] = {
     CumSeqAck: sequencer.on_cum_seq_ack,
     Resend: repair.on_resend,
     Status: member.on_status,
-    Timer.JOIN: member.on_join_timer,
+    Timer.JOIN: Impossible("the first view change ends the search for others (total TL-8)"),
     Timer.NEW_VIEW: sequencer.on_new_view_timer,
     Timer.STATUS: sequencer.on_status_timer,
     Timer.ACK: member.on_ack_timer,
@@ -128,8 +129,9 @@ FLOWING: dict[Key, Cell] = {
 
 CELLS: dict[tuple[StrEnum, Key], Cell] = {
     **{(Phase.ACTIVE, key): cell for key, cell in FLOWING.items()},
-    **{(Phase.JOINING, key): cell for key, cell in FLOWING.items()},
+    **{(Phase.JOINING, key): ALONE for key in (*messages.MESSAGES, *Timer)},
     (Phase.JOINING, Submitted): member.on_submitted_later,
+    (Phase.JOINING, Timer.JOIN): member.on_join_timer,
     **{(Phase.BLOCKED, key): FROZEN for key in messages.MESSAGES},
     **{(Phase.BLOCKED, key): NOT_NOW for key in Timer},
     (Phase.BLOCKED, Submitted): member.on_submitted_later,
