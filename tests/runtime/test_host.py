@@ -266,6 +266,30 @@ def test_effects_are_carried_out_in_order(stage: Stage, monkeypatch: pytest.Monk
     stage.play(story)
 
 
+def test_broadcasts_of_inputs_that_came_together_leave_together(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        host, _, _ = await stage.pair()
+        await host.start()
+        left: list[int] = []
+        monkeypatch.setattr(host._udp, "broadcast", lambda *frames: left.append(len(frames)))
+        monkeypatch.setattr(host._udp, "unicast", lambda node, frame: left.append(0))
+        host._udp.more = True
+        submit(host, "broadcast a;deliver x")
+        submit(host, "broadcast b")
+        assert left == []
+        submit(host, "broadcast c;send d;broadcast e")  # nothing overtakes them
+        assert left == [3, 0]
+        host._udp.more = False
+        submit(host, "deliver y")
+        assert left == [3, 0, 1]
+        submit(host, ";".join(["send same"] * 9))
+        assert left == [3, 0, 1]  # in a row, as one
+
+    stage.play(story)
+
+
 def test_what_depends_on_a_failed_write_never_happens(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,9 @@ from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.discovery import Hello, PeerBook, Place
 from ringcast.runtime.errors import NodeStopped, RingcastError, StorageError
 from ringcast.runtime.keys import KeyFile
+from ringcast.runtime.letters import BURST, LAST, WITH_FRAMES, Letters, in_runs
 from ringcast.runtime.priority import Priority
+from ringcast.runtime.segments import MOST_IN_RUN
 from ringcast.runtime.shim import Shim
 from ringcast.runtime.store import Store
 from ringcast.runtime.tracelog import TraceLog
@@ -137,6 +139,7 @@ class Host:
         self._housekeeping: asyncio.TimerHandle | None = None
         self._acts: dict[type, Callable[[Any], None]] = {
             Send: self._send,
+            Letters: self._send_letters,
             Broadcast: self._broadcast,
             SetTimer: self._set_timer,
             CancelTimer: self._cancel_timer,
@@ -288,17 +291,19 @@ class Host:
         env = self._env
         try:
             self.machine.handle(env, event)
+            more = self._udp.more
             if env.effects:
                 acts = self._acts
-                for effect in env.take():
+                effects = env.take()
+                for effect in effects if len(effects) < BURST else in_runs(effects):
                     kind = type(effect)
-                    if self._frames and kind is not Broadcast and kind is not Originate:
+                    if self._frames and kind not in WITH_FRAMES and (not more or kind in LAST):
                         self._broadcast_frames()
                     acts[kind](effect)
                     if self.stopped is not None:
                         return  # what follows depends on what failed
-                if self._frames:
-                    self._broadcast_frames()
+            if self._frames and (not more or len(self._frames) >= MOST_IN_RUN):
+                self._broadcast_frames()
         except Exception as error:
             # A defect of ours: this processor must not go on with half a step done.
             self.stopped = f"a defect: {error!r}"
@@ -359,11 +364,17 @@ class Host:
             self._record()
         self._udp.unicast(effect.to, self._codec.encode(effect.message, Lane.UNICAST))
 
+    def _send_letters(self, effect: Letters) -> None:
+        if self._trace:
+            self._record()
+        encode = self._codec.encode
+        self._udp.unicasts(effect.to, [encode(each, Lane.UNICAST) for each in effect.messages])
+
     def _broadcast(self, effect: Broadcast) -> None:
         self._frames.append(self._codec.encode(effect.message, Lane.BROADCAST))
 
     def _broadcast_frames(self) -> None:
-        """Broadcasts in a row leave together: a run costs hardly more than one frame."""
+        """Broadcasts in a row leave together, also those of inputs that came together."""
         if self._trace:
             self._record()
         frames, self._frames = self._frames, []

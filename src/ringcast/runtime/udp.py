@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received
@@ -55,6 +55,8 @@ class Udp:
         """Datagrams not sent because the socket's buffer was full: lost, as on a wire."""
         self.outdated = 0
         """Datagrams thrown away unread because they had waited too long."""
+        self.more = False
+        """Whether other unicast frames of the same wake-up are handled next."""
 
     def _listen(self, bind: Address, receive_buffer: int) -> socket.socket:
         places = resolve(bind)
@@ -147,6 +149,12 @@ class Udp:
             for link in self._fanout:
                 self._send(link, run)
 
+    def unicasts(self, node: NodeId, datagrams: Iterable[bytes]) -> None:
+        """Several datagrams in a row to one processor."""
+        link = self._peers.get(node)
+        for run in runs(datagrams) if link else ():
+            self._send(link, run)  # type: ignore[arg-type]
+
     def unicast(self, node: NodeId, datagram: bytes) -> None:
         """To one processor; one whose address is not known cannot be reached yet."""
         link = self._peers.get(node)
@@ -233,7 +241,12 @@ class Udp:
                     if intake is alone:
                         break
             self.received += count
-            for token in tokens:
+            if len(tokens) > 1:
+                self.more = True
+                for token in tokens[:-1]:
+                    handle(token)
+                self.more = False
+            for token in tokens[-1:]:
                 handle(token)
             after()
 
