@@ -176,7 +176,6 @@ class Keeper:
             return
         finally:
             self._working = False
-        self._pending = None
         self._work()
 
     def _merge(self, folders: list[Path], upto: Place, members: tuple[NodeId, ...]) -> None:
@@ -197,6 +196,7 @@ class Keeper:
         note_sources(self.journal, sources)
         note_companions(self.journal, members)
         self._pending.close()
+        self._pending = None  # here, because whoever waits for this may be cancelled meanwhile
         shutil.rmtree(self.folder / PENDING)
         shutil.rmtree(self.folder / FETCHED, ignore_errors=True)
 
