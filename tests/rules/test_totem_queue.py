@@ -34,7 +34,6 @@ from ringcast.protocols.totem_single.messages import (
     Join,
     Regular,
     Token,
-    Wake,
 )
 from ringcast.protocols.totem_single.state import Ring
 
@@ -334,8 +333,8 @@ def test_r92_ext_who_has_a_message_calls_for_a_token_that_rests() -> None:
     for _ in range(4):
         bench.receive(2, bench.token(2), src=1)
     assert sent(bench.fire(2, Timer.HOLD), Token)
-    (wake,) = sent(bench.submit(2, b"a"), Wake)
-    assert not sent(bench.submit(2, b"b"), Wake), "once is enough"
+    (wake,) = sent(bench.submit(2, b"a"), Announce)
+    assert not sent(bench.submit(2, b"b"), Announce), "once is enough"
     effects = bench.receive(1, wake, src=2)
     assert sent(effects, Token) and "hold" in cancelled(effects)
     for _ in range(3):
@@ -346,15 +345,7 @@ def test_r92_ext_a_token_on_its_way_is_not_called_for() -> None:
     bench = Bench(hold_us=10_000, max_fast_rounds=3).to_ring()
     bench.lose()
     bench.receive(2, bench.token(2), src=1)
-    assert not sent(bench.submit(2, b"a"), Wake)
-
-
-def test_r92_ext_the_call_of_another_ring_or_outside_operational_is_dropped() -> None:
-    bench = resting()
-    assert only_dropped(bench.receive(1, Wake(ViewId(4, 2), 2), src=2))
-    assert only_dropped(bench.receive(1, Wake(bench[1].my_ring_id, 3), src=2)), "malformed"
-    bench.to_gather(1)
-    assert only_dropped(bench.receive(1, Wake(bench[1].my_ring_id, 2), src=2))
+    assert not sent(bench.submit(2, b"a"), Announce)
 
 
 def state_of(machine: TotemSingle) -> dict[str, object]:

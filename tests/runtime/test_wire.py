@@ -23,7 +23,6 @@ from ringcast.protocols.totem_single.messages import (
     Regular,
     RingId,
     Token,
-    Wake,
 )
 from ringcast.runtime import keys
 from ringcast.runtime.discovery import Hello, Place
@@ -41,7 +40,6 @@ SAMPLES: list[msgspec.Struct] = [
     CommitToken(RING, 0, (1, 2), (Entry(RingId(4, 1), 5, 6, False, 7, None),)),
     Announce(RING, 1, (1, 2), (3,), ((3, 1),)),
     Leave(RING, 1),
-    Wake(RING, 1),
     Hello((Place(1, 2**50, "::1", 5405), Place(2, 0, "n2.example", 1)), True),
 ]
 

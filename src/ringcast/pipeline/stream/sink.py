@@ -82,7 +82,8 @@ class Writing:
         staged = [each for each in messages if isinstance(each, Staged)]
         manifest = self._folder / f"{batch:020}.json"
         self._folder.mkdir(parents=True, exist_ok=True)
-        if manifest.exists():
+        done = manifest.with_suffix(".done")
+        if manifest.exists() or done.exists():
             self._remove([each.name for each in staged])  # it was decided before
         else:
             beside = manifest.with_suffix(".new")
@@ -92,10 +93,12 @@ class Writing:
                 os.fsync(file.fileno())
             beside.replace(manifest)
         pause("decided")
-        names = msgspec.json.decode(manifest.read_bytes(), type=list[str])
-        self._publish(names, batch)
-        pause("published")
-        self._remove(names)
+        if not done.exists():
+            names = msgspec.json.decode(manifest.read_bytes(), type=list[str])
+            self._publish(names, batch)
+            pause("published")
+            manifest.replace(done)
+            self._remove(names)
         self._forget(batch)
 
     def _publish(self, names: list[str], batch: int) -> None:
@@ -117,10 +120,7 @@ class Writing:
 
     def _rows(self, names: list[str]) -> Iterator[bytes]:
         for name in names:
-            path = self._folder / name
-            if not path.exists():
-                return  # all of it was published, and clearing up had begun
-            data = path.read_bytes()
+            data = (self._folder / name).read_bytes()
             at = 0
             while at < len(data):
                 length = int.from_bytes(data[at : at + 4], "big")
@@ -134,9 +134,14 @@ class Writing:
 
     def _forget(self, batch: int) -> None:
         """Spark repeats the last batch at most: earlier decisions are not needed any more."""
-        for manifest in self._folder.glob("*.json"):
-            if int(manifest.stem) < batch:
-                manifest.unlink(missing_ok=True)
+        for done in self._folder.glob("*.done"):
+            if int(done.stem) < batch:
+                done.unlink(missing_ok=True)
+
+    def give_up(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
+        """A task or ``commit`` failed, and the batch will come again; what was decided stays."""
+        if not (self._folder / f"{batch:020}.json").exists():
+            self._remove([each.name for each in messages if isinstance(each, Staged)])
 
 
 class RingcastStreamWriter(Writing, DataSourceStreamArrowWriter):
@@ -147,8 +152,8 @@ class RingcastStreamWriter(Writing, DataSourceStreamArrowWriter):
         self.publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """A task failed: the batch will come again."""
-        self._remove([each.name for each in messages if isinstance(each, Staged)])
+        """A task or the commit failed."""
+        self.give_up(messages, batchId)
 
 
 class RingcastWriter(Writing, DataSourceArrowWriter):
@@ -159,8 +164,8 @@ class RingcastWriter(Writing, DataSourceArrowWriter):
         self.publish(messages, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed."""
-        self._remove([each.name for each in messages if isinstance(each, Staged)])
+        """A task or the commit failed."""
+        self.give_up(messages, 0)
 
 
 def pause(point: str) -> None:

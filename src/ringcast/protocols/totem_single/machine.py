@@ -28,16 +28,14 @@ from ringcast.protocols.totem_single.messages import (
     Regular,
     RingId,
     Token,
-    Wake,
     malformed,
 )
 from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Ring, Timer
 
-MESSAGES = (Regular, Encapsulated, Token, Join, CommitToken, Announce, Leave, Wake)
+MESSAGES = (Regular, Encapsulated, Token, Join, CommitToken, Announce, Leave)
 
 OPERATIONAL, GATHER, COMMIT, RECOVER = Phase
 NO_JOIN = Impossible("no Join is sent here, so its timers are not set (totem R27, R53)")
-NO_REST = Discard("totem R92", "a Wake outside Operational")
 NO_HOLD = Impossible("the token rests only in Operational (totem R92, R93)")
 NO_ANNOUNCE = Impossible("only an installed ring announces itself (totem R94)")
 
@@ -96,8 +94,6 @@ CELLS: dict[tuple[StrEnum, Key], Cell] = {
     (RECOVER, Timer.ANNOUNCE): NO_ANNOUNCE,
     **{(phase, Leaving): leave.on_leaving for phase in Phase},
     **{(phase, Leave): leave.on_leave for phase in Phase},
-    **{(phase, Wake): NO_REST for phase in (GATHER, COMMIT, RECOVER)},
-    (OPERATIONAL, Wake): operational.on_wake,
 }
 
 

@@ -165,18 +165,7 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
         return HEADER_BYTES
 
 
-class Wake(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
-    """A member of an idle ring has a message: whoever rests the token shall pass it on (ext)."""
-
-    ring_id: RingId
-    sender_id: NodeId
-
-    def wire_bytes(self) -> int:
-        """Encoded size, to within a few bytes."""
-        return HEADER_BYTES
-
-
-Frame: TypeAlias = Regular | Encapsulated | Token | Join | CommitToken | Announce | Leave | Wake
+Frame: TypeAlias = Regular | Encapsulated | Token | Join | CommitToken | Announce | Leave
 
 HEADER_BYTES = 64
 """Room for the common header and a frame's fixed fields (the longest, Regular's, is 58)."""
@@ -204,7 +193,7 @@ def malformed(frame: msgspec.Struct, src: NodeId) -> str | None:
             bad = bad or max(frame.token_seq, frame.ring_id.seq) > LAST
             bad = bad or any(_bad_entry(entry, frame.ring_id) for entry in frame.entries)
             return "malformed Commit token" if bad else None
-        case Announce() | Leave() | Wake():
+        case Announce() | Leave():
             return "malformed notice" if frame.sender_id != src else None
         case _:
             return None

@@ -15,7 +15,6 @@ from ringcast.protocols.totem_single.messages import (
     Join,
     Regular,
     Token,
-    Wake,
 )
 from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
 
@@ -76,25 +75,14 @@ def release_token(p: Processor, env: Env) -> None:
         visit(p, env, token)
 
 
-def on_wake(p: Processor, env: Env, event: Received) -> None:
-    """R92 ext: somebody on the ring has a message; the token rests nowhere for some rotations."""
-    wake = event.message
-    assert isinstance(wake, Wake)
-    if wake.ring_id != p.my_ring_id:
-        env.drop("totem R92", "another ring's Wake")
-        return
-    p.idle_visits = 0
-    release_token(p, env)
-
-
 # --- messages -------------------------------------------------------------------------------
 
 
 def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
     """R78; R9: alone, a message is numbered and delivered at once; R92: it ends a hold.
 
-    R92 ext: where the token rests with somebody else it is called for, or the message would wait
-    for the holds of all others. Should the call be lost, that is what it does.
+    R92 ext: where the token rests with somebody else it is called for by an Announce, or the
+    message would wait for the holds of all others. Should the call be lost, that is what it does.
     """
     if not sending.queue(p, env, event):
         return
@@ -104,7 +92,7 @@ def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
         release_token(p, env)
     elif p.may_rest:
         p.idle_visits = 0
-        env.broadcast(Wake(p.my_ring_id, p.me))
+        announce(p, env)
 
 
 def on_regular(p: Processor, env: Env, event: Received) -> None:
@@ -163,14 +151,16 @@ def on_other_ring(p: Processor, env: Env, src: NodeId, ring_seq: int) -> None:
 
 
 def on_announce(p: Processor, env: Env, event: Received) -> None:
-    """R28, R94: another ring exists."""
-    announce = event.message
-    assert isinstance(announce, Announce)
-    gather.heed_announce(p, env, announce)
-    if announce.ring_id == p.my_ring_id:
+    """R28, R94: another ring exists; R92 ext: on mine somebody calls for a token that rests."""
+    heard = event.message
+    assert isinstance(heard, Announce)
+    gather.heed_announce(p, env, heard)
+    if heard.ring_id == p.my_ring_id:
         p.ring_seen_alive = True
+        p.idle_visits = 0
+        release_token(p, env)
         return
-    on_other_ring(p, env, event.src, announce.ring_id.seq)
+    on_other_ring(p, env, event.src, heard.ring_id.seq)
 
 
 def on_join(p: Processor, env: Env, event: Received) -> None:
@@ -208,9 +198,13 @@ def on_announce_timer(p: Processor, env: Env, event: TimerFired) -> None:
     """
     apart = p.ears.apart
     if (p.me == p.my_memb[0] and not p.ring_seen_alive) or apart:
-        memb = p.my_memb
-        heard = tuple(node for node in p.ears.lately if node not in memb)
-        env.broadcast(Announce(p.my_ring_id, p.me, memb, heard, apart))
+        announce(p, env)
     p.ring_seen_alive = False
     p.ears.turn()
     env.set_timer(Timer.ANNOUNCE, p.config.announce_us)
+
+
+def announce(p: Processor, env: Env) -> None:
+    """R94: my ring exists, and this is what I know of links."""
+    heard = tuple(node for node in p.ears.lately if node not in p.my_memb)
+    env.broadcast(Announce(p.my_ring_id, p.me, p.my_memb, heard, p.ears.apart))
