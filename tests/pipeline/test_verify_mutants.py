@@ -48,5 +48,3 @@ def test_mutant_is_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     }
     broken = {tag for tag, verdict in found.verdicts.items() if verdict is Verdict.INVALID}
     assert broken == set(killer.breaks) - OWN
-    if broken:  # the run ended there, and a trace without its end proves nothing
-        assert Verdict.VALID not in found.verdicts.values()
