@@ -9,7 +9,7 @@ from ringcast.blocks.channel import Arrived, Packet
 from ringcast.blocks.detector import Heartbeat
 from ringcast.blocks.flush import Report
 from ringcast.core.effects import Deliver, Effect, InstallView, Uncertain, Up
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import LIMIT, Level, ViewId
 from ringcast.protocols.total import SHEET, Config
 from ringcast.protocols.total.messages import Bcast, CumSeqAck, NewViewAck, Request
 from ringcast.protocols.total.state import Phase, Timer
@@ -154,6 +154,16 @@ def test_fl_3_a_message_of_another_view_does_not_fill_a_hole() -> None:
     group.run(lambda: group[3].phase is Phase.BLOCKED)
     group[3].hear(group.envs[3], _arrived(group.bcast(1, view=ViewId(4, 1))))
     assert drops(group.envs[3].take()) == ["a message of a view that is over"]
+
+
+def test_fl_3_nor_does_one_that_no_member_can_have_made() -> None:
+    """Its number would be seen, and none would be left for the views to come (A2, TL-4)."""
+    group = Group(3).together()
+    group.gone(1)
+    group.run(lambda: group[3].phase is Phase.BLOCKED)
+    group[3].hear(group.envs[3], _arrived(group.bcast(LIMIT)))
+    assert drops(group.envs[3].take()) == ["malformed frame"]
+    assert group[3].numbers.top == 0
 
 
 def _arrived(bcast: Bcast) -> Up:

@@ -33,7 +33,9 @@ def test_a_seed_gives_the_same_trace_twice_and_another_one_in_another_mode() -> 
     assert once("uniform", 5).digest != once("agreed", 5).digest
 
 
-@pytest.mark.parametrize(("mode", "broken"), [("prefix", True), ("agreed", False)])
+@pytest.mark.parametrize(
+    ("mode", "broken"), [("prefix", True), ("agreed", False), ("uniform", False)]
+)
 def test_without_a_flush_a_view_ends_differently_for_its_members(mode: str, broken: bool) -> None:
     same_set = suite(["D6"])
     run(draw(17, "total", profile=mode), [same_set.feed])

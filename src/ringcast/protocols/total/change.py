@@ -17,7 +17,7 @@ from ringcast.core.owned import Heard
 from ringcast.core.seqset import SeqSet
 from ringcast.protocols.total import delivery, member, sequencer
 from ringcast.protocols.total.config import Mode
-from ringcast.protocols.total.messages import Bcast
+from ringcast.protocols.total.messages import Bcast, malformed
 from ringcast.protocols.total.state import Asked, Numbers, Phase, Processor, Timer
 
 OF_A_VIEW = (Timer.NEW_VIEW, Timer.STATUS, Timer.ACK, Timer.RESEND, Timer.REQUEST)
@@ -78,6 +78,9 @@ def supply(p: Processor, env: Env, cut: Cut) -> None:
 
 def fill(p: Processor, env: Env, bcast: Bcast) -> None:
     """FL-3: a number I lacked, from a member that holds it."""
+    if malformed(bcast):
+        env.drop("total A2", "malformed frame")
+        return
     if p.phase is not Phase.BLOCKED or bcast.view != p.view:
         env.drop("total FL-3", "a message of a view that is over")
         return

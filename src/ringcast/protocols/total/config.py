@@ -13,6 +13,10 @@ from ringcast.protocols.total.messages import HEADER_BYTES
 MS = 1_000
 MIB = 2**20
 
+MOST_WINDOW = 4096
+"""Largest window: a flush may have to send as much to one member, and once more if it starts over,
+so the channel's queue holds twice that."""
+
 
 class Mode(StrEnum):
     """How much a view's end promises (dossier 1.1); the same at all members."""
@@ -107,7 +111,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             ("resend_us", 0 < self.resend_us <= self.resend_max_us, "must be within the most"),
             ("request_us", 0 < self.request_us <= self.request_max_us, "must be within the most"),
             ("away_us", 0 < self.away_us <= self.away_max_us, "must be within away_max_us"),
-            ("window_size", 1 <= self.window_size <= 2**15, "must be within 1..32768"),
+            (
+                "window_size",
+                1 <= self.window_size <= MOST_WINDOW,
+                f"must be within 1..{MOST_WINDOW}",
+            ),
             ("request_window", self.request_window >= 1, "must be at least 1"),
             ("queue_size", 1 <= self.queue_size <= 2**15, "must be within 1..32768"),
             ("ack_every", self.ack_every >= 1, "must be at least 1"),
@@ -153,7 +161,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 suspect_us=self.suspect_us,
                 suspect_max_us=self.suspect_max_us,
             ),
-            channel=channel.Settings(resend_us=self.retry_us, resend_max_us=self.retry_max_us),
+            channel=channel.Settings(
+                resend_us=self.retry_us, resend_max_us=self.retry_max_us, queue=2 * MOST_WINDOW
+            ),
             change_us=self.change_us,
             announce_us=self.announce_us,
             merge_us=self.merge_us,
