@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +13,9 @@ from loopback import collect, eventually, joined, messages, ring, run
 
 from ringcast.api.envelope import Known, Once
 from ringcast.api.events import Message
+from ringcast.api.node import Node
 from ringcast.api.streams import MOST, Streams
-from ringcast.core.ids import ViewId
+from ringcast.core.ids import NodeId, ViewId
 
 RING = ViewId(8, 1)
 
@@ -106,3 +108,50 @@ def test_it_is_remembered_over_the_end_of_all(tmp_path: Path) -> None:
         run(lambda upto=upto: once(upto))  # type: ignore[misc]
     wanted = [b"%d/%d" % (number, row) for number in range(8) for row in range(20)]
     assert bodies(tmp_path, 1) == bodies(tmp_path, 2) == wanted
+
+
+def test_rows_that_only_a_dead_node_had_are_taken_when_they_are_repeated(tmp_path: Path) -> None:
+    """The node that publishes dies with what nobody else received."""
+    settings = with_journals(tmp_path, 3, journal_patience_s=1.0)
+
+    async def story() -> None:
+        async with opened(settings[1:]) as others:
+            (first,) = (Node.open(each) for each in settings[:1])
+            await first.start()
+            await joined([first, *others])
+            await eventually(lambda: caught_up([first, *others]))
+            lost = dumb_from(first, b"only here")
+            publishing = asyncio.ensure_future(first.publish("g", "s", 0, 0, (b"only here",)))
+            await lost.wait()
+            assert first._host is not None and first._recorder is not None
+            first._host.close("killed")
+            await first._recorder.close()
+            await asyncio.gather(publishing, return_exceptions=True)
+            async with opened(settings[:1]) as again:
+                await eventually(lambda: caught_up(again))
+                await others[0].publish("g", "s", 0, 0, (b"only here",))
+                await others[1].publish("g", "s", 1, 0, (b"and more",))
+
+    run(story)
+    assert bodies(tmp_path, 2) == bodies(tmp_path, 3) == [b"only here", b"and more"]
+
+
+def dumb_from(node: Node, word: bytes) -> asyncio.Event:
+    """Nothing that a node sends arrives any more, from the first frame that has ``word``; when
+    that was."""
+    assert node._host is not None
+    udp, dumb = node._host._udp, asyncio.Event()
+    send, unicast = udp._send, udp.unicast
+
+    def some(link: Any, frames: list[bytes]) -> None:
+        if any(word in frame for frame in frames):
+            dumb.set()
+        if not dumb.is_set():
+            send(link, frames)
+
+    def token(to: NodeId, frame: bytes) -> None:
+        if not dumb.is_set():
+            unicast(to, frame)
+
+    udp._send, udp.unicast = some, token  # type: ignore[method-assign]
+    return dumb

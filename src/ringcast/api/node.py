@@ -174,7 +174,10 @@ class Node:
         self, group: str, stream: str, batch: int, first: int, bodies: tuple[bytes, ...]
     ) -> Position:
         """Broadcast rows of a writer's batch in a group, unless they were before; a position at
-        or behind them, once they are delivered and, with a journal, on disk here."""
+        or behind them, once they are delivered and, with a journal, on disk here.
+
+        They are safe: what this node remembers as delivered, nobody who lives on can lack.
+        """
         while True:
             await self.outgoing.room()
             while not self._directory.open or self._ring is None:
@@ -183,7 +186,7 @@ class Node:
             ring = self._ring.view
             word = Once(ring, group, stream, batch, first, bodies)
             done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
-            self.outgoing.put(Item(group, Level.AGREED, (), done, word))
+            self.outgoing.put(Item(group, Level.SAFE, (), done, word))
             position = await done
             if position.ring == ring:  # otherwise the ring changed, and nobody took them
                 if self._recorder:

@@ -115,12 +115,12 @@ class Outgoing:
             return
         while self._items and self._host.ready:
             if (word := self._items[0].word) is not None:
-                done = self._items.popleft().done
-                if done is not None:
-                    self._waiters[self._submitted + 1] = [(0, done)]
+                item = self._items.popleft()
+                if item.done is not None:
+                    self._waiters[self._submitted + 1] = [(0, item.done)]
                 if isinstance(word, Enter | Exit):
                     self._words[self._submitted + 1] = word
-                self._submit([word], Level.AGREED)
+                self._submit([word], item.level)
             else:
                 self._flush_some()
         if not self.full:
