@@ -6,7 +6,7 @@ from driver import set_timers, stops
 from fd import Group, bodies_sent, tokens, told
 
 from ringcast.core.effects import Effect, Send
-from ringcast.protocols.token_fd.messages import LogRep, LogReq, malformed
+from ringcast.protocols.token_fd.messages import Fetch, LogRep, LogReq, malformed
 from ringcast.protocols.token_fd.order import Order
 from ringcast.protocols.token_fd.state import Timer
 
@@ -141,6 +141,29 @@ def test_tf_38_whoever_lags_beyond_what_is_kept_stops_and_says_why() -> None:
     assert not stops(group.receive(3, answer, src=2)), "one may be wrong"
     (reason,) = stops(group.receive(3, answer, src=1))
     assert reason.startswith("fell behind: the others no longer keep what comes after position 0")
+
+
+def test_tf_38_whoever_knows_the_order_and_asks_for_its_bodies_too_late_stops_as_well() -> None:
+    """Or else it would ask for ever, deliver nothing, and not say why."""
+    group = Group(3, each_time=1, lag_limit=3, history_bytes=1460 * 4).up(2, 3)
+    decided(group, 2, *[(0, 1)] * 10)
+    group.receive(3, group.body(0, 1), src=1)
+    group.receive(3, group.token(1, adeliv=(0, 10)), src=2)
+    assert (group[3].order.length, group[3].order.delivered) == (10, 1)
+    wanted = Fetch(group.config.group, (0, 2, 2))
+    (refusal,) = answers(group.receive(2, wanted, src=3))
+    assert (refusal.base, refusal.adeliv) == ((6, 0, 0), ())
+    assert not answers(group.receive(2, Fetch(group.config.group, (0, 7, 7)), src=3)), "it is kept"
+    assert not stops(group.receive(3, refusal, src=2)), "one may be wrong"
+    (reason,) = stops(group.receive(3, refusal, src=1))
+    assert reason.startswith("fell behind: the others no longer keep what comes after position 1,")
+
+
+def test_tf_38_a_refusal_that_comes_when_the_bodies_have_come_changes_nothing() -> None:
+    group = Group(3).up(3)
+    decided(group, 3, (0, 3))
+    late = LogRep(group.config.group, (3, 0, 0), (), (3, 0, 0) * 3)
+    assert not stops(group.receive(3, late, src=2) + group.receive(3, late, src=1))
 
 
 def far_behind() -> Group:

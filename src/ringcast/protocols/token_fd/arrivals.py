@@ -71,7 +71,7 @@ def on_log_rep(p: Processor, env: Env, event: Received) -> None:
     reply = event.message
     assert isinstance(reply, LogRep)
     length = p.order.length
-    if sum(reply.base) > length:
+    if catchup.too_late(p, reply):
         catchup.lost(p, env, event.src)
         return
     p.held = list(map(max, p.held, reply.held))

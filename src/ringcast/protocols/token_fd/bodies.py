@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from operator import le
+
 from ringcast.core.effects import Batch, Deliver, Originate
 from ringcast.core.env import Env
 from ringcast.core.inputs import Received
+from ringcast.protocols.token_fd import catchup
 from ringcast.protocols.token_fd.messages import Body, Fetch
 from ringcast.protocols.token_fd.state import Processor, Timer
 
@@ -153,9 +156,12 @@ def stretches(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 def on_fetch(p: Processor, env: Env, event: Received) -> None:
-    """TF-41: send what is asked for and here, as much as may be under way."""
+    """TF-41: send what is asked for and here, as much as may be under way; TF-38: or say that it
+    was too long ago."""
     request = event.message
     assert isinstance(request, Fetch)
+    if any(map(le, request.wanted[1::3], (p.order.old_base[at] for at in request.wanted[::3]))):
+        catchup.refuse(p, env, event.src)
     left, wanted = p.ring.n * p.config.each_time, iter(request.wanted)
     for place, first, last in zip(wanted, wanted, wanted, strict=True):
         frames = p.frames[place]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import lt
+
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received
@@ -40,6 +42,19 @@ def on_log_req(p: Processor, env: Env, event: Received) -> None:
         env.send(event.src, LogRep(p.group, base, adeliv, tuple(p.held)))
 
 
+def refuse(p: Processor, env: Env, src: NodeId) -> None:
+    """TF-38: bodies that ``src`` asks for are no longer kept: an answer that tells no order, only
+    where it begins here."""
+    env.send(src, LogRep(p.group, tuple(p.order.old_base), (), tuple(p.held)))
+
+
+def too_late(p: Processor, reply: LogRep) -> bool:
+    """TF-38: whether what comes next for us, in the order or of its bodies, is not kept there."""
+    if sum(reply.base) > p.order.length:
+        return True
+    return not reply.adeliv and any(map(lt, p.have, reply.base))
+
+
 def lost(p: Processor, env: Env, src: NodeId) -> None:
     """TF-38: ``src`` no longer keeps what we lack.
 
@@ -48,6 +63,6 @@ def lost(p: Processor, env: Env, src: NodeId) -> None:
     p.gone.add(src)
     if len(p.gone) > p.ring.f:
         env.stop(
-            f"fell behind: the others no longer keep what comes after position {p.order.length}, "
-            "more than history_bytes ago (token-fd TF-38)"
+            f"fell behind: the others no longer keep what comes after position "
+            f"{p.order.delivered}, more than history_bytes ago (token-fd TF-38)"
         )
