@@ -9,7 +9,7 @@ from mutant import mutant
 from pytest import MonkeyPatch
 
 from ringcast.blocks import ring_detector
-from ringcast.blocks.circulation import Circulation
+from ringcast.blocks.circulation import Circulation, Ring
 from ringcast.core.effects import SetTimer
 from ringcast.core.env import Env
 from ringcast.core.inputs import Received, Started
@@ -92,6 +92,17 @@ def voter_sorts_a_proposal(patch: MonkeyPatch) -> None:
     patch.setattr(tokens, "visit", visit)
 
 
+@mutant("TF-24 A8", "token-path", "total-order", "no-crash", "D9")
+def learns_in_an_order_of_its_own(patch: MonkeyPatch) -> None:
+    """Puts what it learns to be decided in the order of places."""
+    whole = Order.append
+
+    def append(order: Order, runs: Flat) -> None:
+        whole(order, tuple(number for run in sorted(pairs(runs)) for number in run))
+
+    patch.setattr(Order, "append", append)
+
+
 @mutant("TF-23 A3", "token-path", "progress")
 def first_turn_not_counted(patch: MonkeyPatch) -> None:
     """The first member's first token is not a turn: it sends another one for the same hop."""
@@ -118,6 +129,40 @@ def goes_back_a_round(patch: MonkeyPatch) -> None:
         return True
 
     patch.setattr(Circulation, "offer", offer)
+
+
+@mutant("TF-7 TF-8", "token-path")
+def takes_a_token_from_anywhere(patch: MonkeyPatch) -> None:
+    """While it suspects its predecessor, asks everybody, and takes the token of any of them."""
+
+    def others(ring: Ring) -> tuple[int, ...]:
+        return tuple(ring.after(steps) for steps in range(1, ring.n))
+
+    def offer(circulation: Circulation[Any], src: int, token: Any) -> bool:
+        if token.hop <= circulation.seen[src]:
+            return False
+        circulation.seen[src] = token.hop
+        if token.hop + circulation.ring.distance(src) > circulation.last_hop:
+            circulation._waiting[src] = token
+        return True
+
+    patch.setattr(Ring, "successors", property(others))
+    patch.setattr(Ring, "standbys", property(others))
+    patch.setattr(Circulation, "offer", offer)
+
+
+@mutant("TF-24 TF-28 A9", "token-path", "progress")
+def proposes_what_is_decided(patch: MonkeyPatch) -> None:
+    """Proposes all that it has not handed up, decided or not."""
+    whole = tokens.proposal
+
+    def proposal(p: Processor) -> Flat:
+        counts, p.order.counts = p.order.counts, p.order.delivered_of
+        proposed = whole(p)
+        p.order.counts = counts
+        return proposed
+
+    patch.setattr(tokens, "proposal", proposal)
 
 
 @mutant("TF-29", "progress", "agreement", "uniform-agreement", "token-path")

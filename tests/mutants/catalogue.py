@@ -78,6 +78,21 @@ are the properties of the protocol. When a change of the protocol makes a run ta
 | --- | --- | --- | --- | --- |
 """
 
+BLOCKS = """
+## Blocks that have tests of their own
+
+No protocol here is built on these two, so no swarm reaches them; a test breaks them in the place
+that is named.
+
+| mutant | breaks | what it does | what comes of it | test |
+| --- | --- | --- | --- | --- |
+| naive consensus | TF-10 TF-16 | Votes for whatever the token brings, also across a gap. | two \
+members decide differently, for any number of votes | `tests/blocks/test_token_consensus.py` |
+| the choice of ◇S2 as printed | TF-4 A1 | Does not ask whether the chosen member is thought \
+correct. | a crashed member is trusted for ever, in 49 of 99 final states of seven members | \
+`tests/blocks/test_trusted_pair.py` |
+"""
+
 SURVIVORS = """
 ## Not caught
 
@@ -154,7 +169,7 @@ def page(known: dict[str, Killer]) -> str:
         run = f"{killer.family} {killer.seed}"
         breaks = ", ".join(killer.breaks)
         text += f"| {name} | {mutant.rules} | {mutant.what} | {breaks} | {run} |\n"
-    text += SURVIVORS
+    text += BLOCKS + SURVIVORS
     for mutant in MUTANTS.values():
         if mutant.survives:
             text += f"| {mutant.name} | {mutant.rules} | {mutant.what} | {mutant.survives} |\n"

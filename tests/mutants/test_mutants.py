@@ -50,6 +50,25 @@ def test_page_shows_the_catalogue() -> None:
 
 
 @pytest.mark.parametrize(
+    ("invariant", "name", "seed"),
+    [
+        ("I1", "first-turn-not-counted", 14),
+        ("I2", "takes-a-token-from-anywhere", 1),
+        ("I3", "token-not-learned-before-it-is-taken", 36),
+        ("I4", "votes-for-nothing", 0),
+        ("I5", "proposes-what-is-decided", 0),
+        ("I6", "learns-in-an-order-of-its-own", 0),
+        ("the decision after", "decides-with-f-votes", 0),
+    ],
+)
+def test_every_invariant_of_tokens_is_broken_by_a_mutant(
+    invariant: str, name: str, seed: int
+) -> None:
+    breach, *_ = run_mutated(MUTANTS[name], draw(seed, "token-fd")).violations
+    assert (breach.property, invariant in breach.explanation) == ("token-path", True)
+
+
+@pytest.mark.parametrize(
     ("name", "seed"),
     [
         ("votes-for-nothing", 209),
