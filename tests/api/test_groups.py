@@ -356,7 +356,45 @@ def test_a_reader_that_stops_in_the_middle_goes_on_where_it_was(tmp_path: Path) 
     run(story)
 
 
+def test_a_reader_whose_timeout_ran_out_reads_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ring(tmp_path, 1) as nodes:
+            (a,) = await joined(nodes)
+            events, batches = aiter(a), aiter(a.batches())
+            assert isinstance(await anext(events), View)
+            for reader in (events, batches):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(reader), 0.01)  # type: ignore[arg-type]
+            await a.send(b"x")
+            assert gist(await anext(events)) == b"x"
+            await a.send(b"y")
+            assert [m.body for m in (await anext(batches))[0]] == [b"y"]  # type: ignore[union-attr]
+
+    run(story)
+
+
 # --- cancelling and ending -----------------------------------------------------------------
+
+
+def test_a_send_that_waits_while_its_group_is_left_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with ring(tmp_path, 2) as nodes:
+            a, b = await joined(nodes)
+            with monkeypatch.context() as narrow:
+                narrow.setattr(outgoing, "MOST_MESSAGES", 0)
+                late = asyncio.ensure_future(a.send(b"late"))
+                await asyncio.sleep(0)
+                await a.leave()
+            async with nodes[0].join("other"):  # there is room again
+                with pytest.raises(NotJoined):
+                    await late
+            await b.send(b"end")
+            events = await collect(b, lambda seen: gist(seen[-1]) == b"end")
+            assert b"late" not in map(gist, events)
+
+    run(story)
 
 
 def test_a_cancelled_send_leaves_order_and_counting_intact(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringcast.api import envelope
-from ringcast.api.envelope import Data, Enter, Envelope
+from ringcast.api.envelope import Data, Enter, Envelope, Exit
 from ringcast.api.events import Position
 from ringcast.api.outgoing import ENVELOPE_BYTES, Item, Outgoing
 from ringcast.core.ids import Level, ViewId
@@ -116,5 +116,25 @@ def test_who_waits_for_what_is_uncertain_is_told_and_joins_are_said_again() -> N
             outgoing.delivered(number, Position(ViewId(8, 1), number))
         assert kept.result().seq == 4
         assert outgoing.idle
+
+    asyncio.run(main())
+
+
+def test_nothing_is_submitted_while_uncertainty_is_told_and_no_leave_overtakes_its_join() -> None:
+    async def main() -> None:
+        machine = Machine()
+        outgoing = Outgoing(machine, 1_372)  # type: ignore[arg-type]
+        for word in (Enter("a"), Enter("b"), Exit("a")):  # the last one waits here
+            outgoing.put(Item(word.group, Level.AGREED, (), word=word))
+            if word == Enter("b"):
+                outgoing.flush()
+                machine.ready = False
+        outgoing.flush()
+        machine.ready = True
+        outgoing.uncertain([1, 2])
+        assert len(machine.taken) == 2  # the host is carrying out effects now
+        await asyncio.sleep(0)
+        again = [word for word, _ in machine.taken[2:]]
+        assert again == [Enter("a"), Enter("b"), Exit("a")]
 
     asyncio.run(main())

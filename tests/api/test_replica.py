@@ -279,6 +279,30 @@ def test_a_fresh_member_never_wins_over_a_working_group() -> None:
     asyncio.run(main())
 
 
+def test_a_submission_does_not_slip_in_between_two_rounds() -> None:
+    async def story() -> None:
+        """A state is agreed upon, and in the same breath events are lost: who waited waits on."""
+        world = World("between")
+        await world.start(1)
+        group, replica, _ = world.live[1]
+        component = world.components()[0]
+        group.read(1)  # the view: a round begins
+        await world.settle()
+        world.submit(1)
+        await world.settle()
+        component.order_one()  # the only word of the round
+        group.events.append(EventsLost(1))
+        group.read(2)
+        await world.settle()
+        assert not replica._live.is_set()
+        await world.finish()
+        async with asyncio.timeout(1):
+            assert await world.submitted[0] == 1
+        await replica.__aexit__(None, None, None)
+
+    asyncio.run(story())
+
+
 # --- over a real ring ----------------------------------------------------------------------
 
 

@@ -60,6 +60,7 @@ def test_the_example_is_fine_and_needs_no_more() -> None:
             {"protocol": "token-fd", "peers": [], "seeds": ["seed:1"]},
             "peers: the members of token-fd are fixed, so list them all",
         ),
+        ({"settings": {"max_message": 65536}}, "max_message = 65536 leaves no room for a group's"),
         ({"settings": {"max_packet": 65500}}, "max_packet = 65500 does not fit a UDP datagram"),
     ],
 )

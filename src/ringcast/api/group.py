@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,6 +32,21 @@ class NotJoined(RingcastError):
 
 class MessageTooLarge(RingcastError):
     """A body is larger than the ring's ``max_message``."""
+
+
+class Batches:
+    """Lists of events, for ``async for``; goes on after a cancellation, as the group itself."""
+
+    def __init__(self, take: Callable[[], Awaitable[list[Batch | View | EventsLost]]]) -> None:
+        self._take = take
+
+    def __aiter__(self) -> Batches:
+        return self
+
+    async def __anext__(self) -> list[Batch | View | EventsLost]:
+        if events := await self._take():
+            return events
+        raise StopAsyncIteration
 
 
 class Group:
@@ -117,6 +132,7 @@ class Group:
         if durable:
             self._node.check_durable()
         await self._node.outgoing.room()
+        self._check_joined()  # the group may have been left while this waited
         done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         self._node.outgoing.put(Item(self.name, served_as, taken, done))
         position = await done
@@ -133,9 +149,12 @@ class Group:
             raise WouldBlock(f"too much is queued for {self.name!r}; await group.send() instead")
         self._node.outgoing.put(Item(self.name, served_as, taken))
 
-    def _check(self, bodies: tuple[bytes, ...]) -> None:
+    def _check_joined(self) -> None:
         if not self._joined:
             raise NotJoined(f"not a member of {self.name!r}: use 'async with node.join(...)'")
+
+    def _check(self, bodies: tuple[bytes, ...]) -> None:
+        self._check_joined()
         if not bodies:
             raise ValueError("nothing to send")
         largest = max(map(len, bodies))
@@ -147,31 +166,36 @@ class Group:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self.events()
+    def __aiter__(self) -> Group:
+        return self
 
-    async def events(self) -> AsyncIterator[Event]:
-        """Messages and views, one by one, until the group is left or the node ends."""
-        while True:
-            while self._ready:
-                yield self._ready.popleft()
+    async def __anext__(self) -> Event:
+        """The next message or view; the end when the group is left or the node ends.
+
+        No generator, which would end for good when a timeout or a cancellation meets it.
+        """
+        while not self._ready:
             events = await self._inbox.take()
             if not events:
-                return
+                raise StopAsyncIteration
             for event in events:
                 if type(event) is Batch:
                     self._ready.extend(event)
                 else:
                     self._ready.append(event)  # type: ignore[arg-type]
+        return self._ready.popleft()
 
-    async def batches(self) -> AsyncIterator[list[Batch | View | EventsLost]]:
+    def batches(self) -> Batches:
         """All that has arrived, at once: the fast way to read."""
+        return Batches(self._take)
+
+    async def _take(self) -> list[Batch | View | EventsLost]:
+        """Everything not yet read, at least one event; empty when there will be no more."""
         if self._ready:
             rest = [alone(event) for event in self._ready]
             self._ready.clear()
-            yield rest
-        while events := await self._inbox.take():
-            yield events
+            return rest
+        return await self._inbox.take()
 
     # --- for the node ----------------------------------------------------------------------
 

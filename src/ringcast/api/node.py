@@ -19,8 +19,8 @@ from ringcast.api.recorder import Recorder
 from ringcast.core.effects import Batch, InstallView
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.journal.layout import JournalError, Place, Source
-from ringcast.runtime.config import NodeConfig, load
-from ringcast.runtime.errors import ConfigError, NodeStopped, RingcastError
+from ringcast.runtime.config import ENVELOPE_ROOM, NodeConfig, load
+from ringcast.runtime.errors import ConfigError, NodeStopped, RingcastError, StorageError
 from ringcast.runtime.host import Host
 from ringcast.runtime.wire import UNREADABLE
 
@@ -80,20 +80,21 @@ class Node:
         self._host = host = Host(self.config, self)
         settings = self.config.protocol_config
         self.outgoing = Outgoing(host, settings.frame_budget)
-        if self.config.journal:
-            self._recorder = Recorder(
-                self.config, host.keys, host.addresses, host.fail, self.publish
-            )
-            self._directory.remember(self._recorder.known())
-        self.max_message = settings.max_message - 2**16  # room for the envelope
+        self.max_message = settings.max_message - ENVELOPE_ROOM
         try:
-            if self._recorder:
+            if self.config.journal:
+                self._recorder = Recorder(
+                    self.config, host.keys, host.addresses, host.fail, self.publish
+                )
+                self._directory.remember(self._recorder.known())
                 await self._recorder.start()
             await host.start()
-        except BaseException:
+        except BaseException as error:
             host.close("it could not start")
             if self._recorder:
                 await self._recorder.close()
+            if isinstance(error, JournalError):
+                raise StorageError(str(error)) from None
             raise
 
     async def close(self) -> None:
@@ -117,8 +118,11 @@ class Node:
 
         ``soft`` and ``hard`` bound how many messages its reader may be behind.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"a group's name is text, not {type(name).__name__}")
         if not 1 <= len(name) <= 64:
             raise ValueError("a group's name has 1 to 64 characters")
+        name.encode()  # what cannot be written on the wire is refused here (a ValueError)
         if not 1 <= soft < hard:
             raise ValueError(f"soft {soft}, hard {hard}: soft is 1 or more, and hard is larger")
         return Group(self, name, soft, hard)

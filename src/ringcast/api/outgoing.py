@@ -183,16 +183,19 @@ class Outgoing:
 
     def uncertain(self, numbers: Iterable[int]) -> None:
         """These will not be delivered here. Who waits is told; joins and leaves, which may be
-        said twice, are said again."""
+        said twice, are said again, ahead of what waits: a leave must not overtake its join."""
         error = DeliveryUncertain("the ring changed before the message was delivered; others may "
                                   "have delivered it")  # fmt: skip
+        again: list[Item] = []
         for number in numbers:
             self._delivered = max(self._delivered, number)
             for _, done in self._waiters.pop(number, ()):
                 if not done.done():
                     done.set_exception(error)
             if (word := self._words.pop(number, None)) is not None:
-                self.put(Item("", Level.AGREED, (), word=word))
+                again.append(Item("", Level.AGREED, (), word=word))
+        for item in reversed(again):
+            self.put_first(item)
 
     def fail(self, error: Exception) -> None:
         """The node has ended: nobody waits any longer."""

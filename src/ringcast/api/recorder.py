@@ -65,6 +65,7 @@ class Recorder:
         self._tasks: set[asyncio.Task[None]] = set()
         self._view: InstallView | None = None
         self._changed = asyncio.Event()
+        self._closed = False
 
     async def start(self) -> None:
         """Listen, and begin to catch up."""
@@ -200,7 +201,10 @@ class Recorder:
             await self._keeper.trim()
 
     async def close(self) -> None:
-        """End the conversations, write what has come, and end."""
+        """End the conversations, write what has come, and end; once is enough."""
+        if self._closed:
+            return
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -189,7 +189,8 @@ class Replica(Generic[R]):
         await asyncio.shield(self._reader)
 
     async def _ready(self) -> None:
-        await self._live.wait()
+        while not self._live.is_set():  # it may be over again before the waiting task runs
+            await self._live.wait()
         if self._error is not None:
             raise self._error
 

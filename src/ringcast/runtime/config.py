@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
-from ringcast.core.ids import NodeId
+from ringcast.core.ids import LIMIT, NodeId
 from ringcast.core.registry import Sheet, protocol
 from ringcast.journal.log import LIMITS, Limits
 from ringcast.runtime import address
@@ -17,6 +17,9 @@ from ringcast.runtime.errors import ConfigError
 from ringcast.runtime.wire import OVERHEAD
 
 RECEIVE_BUFFER = 8 * 2**20
+
+ENVELOPE_ROOM = 2**16
+"""What a message of a group may take besides its body; small bodies share this much, too."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,6 +131,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError(
                 f"bind = {self.bind!r} is not loopback and there is no key_file; make one with "
                 "'ringcast keygen group.key', or say insecure = true if you mean it"
+            )
+        most = getattr(self.protocol_config, "max_message", LIMIT)
+        if most <= ENVELOPE_ROOM:
+            raise ConfigError(
+                f"settings: max_message = {most} leaves no room for a group's messages; give "
+                f"more than {ENVELOPE_ROOM}"
             )
         packet = getattr(self.protocol_config, "max_packet", 0)
         if packet + OVERHEAD > 65507:

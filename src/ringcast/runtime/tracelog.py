@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ringcast.core.trace import TraceEvent
+from ringcast.runtime.errors import StorageError
 
 FLUSH_BYTES = 1 << 16
 
@@ -20,9 +21,12 @@ class TraceLog:
     """An observer that appends every event to ``<directory>/<node>-<boot>.trace``."""
 
     def __init__(self, directory: Path, node: int, boot: int) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{node}-{boot}.trace"
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise StorageError(f"cannot write to the trace_dir {directory}: {error}") from None
         self._encode = msgspec.msgpack.Encoder().encode
         self._buffer = bytearray()
         self.failed = ""
