@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from journals import bodies, caught_up, folder, opened, rows, with_journals
 from loopback import configs, eventually, joined, run
 
 from ringcast.api.node import Node
-from ringcast.journal.layout import Place
+from ringcast.api.recorder import Recorder
+from ringcast.core.ids import Level, ViewId
+from ringcast.journal.layout import MESSAGE, START, Entry, JournalError, Place, from_bytes
 from ringcast.journal.log import Journal, segment_names
+from ringcast.journal.reading import Shelf
 from ringcast.journal.segment import SegmentFile
+from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.errors import ConfigError, NodeStopped
+from ringcast.runtime.exchange import Ask, Records, token
 
 
 def test_journals_of_the_same_configurations_are_identical(tmp_path: Path) -> None:
@@ -177,3 +185,86 @@ def test_a_full_disk_stops_the_node_and_loses_nothing_acknowledged(
     assert acknowledged
     Journal(folder(tmp_path, 1)).close()
     assert bodies(tmp_path, 1)[: len(acknowledged)] == acknowledged
+
+
+def message(seq: int) -> Entry:
+    return Entry(Place(8, 1, seq, 0), ViewId(8, 1), MESSAGE, 1, Level.AGREED, "g", (),
+                 (b"%d" % seq,), seq)  # fmt: skip
+
+
+async def told(recorder: Recorder, upto: Place, waiting: bool) -> list[bytes]:
+    """What a node answers to somebody who asks for all it has up to a place."""
+    found: list[bytes] = []
+    async for answer in recorder._serve(Ask(token(), START, upto, 1000, waiting)):
+        if isinstance(answer, Records):
+            found += from_bytes(answer.batch).column("body").to_pylist()
+    return found
+
+
+@contextlib.asynccontextmanager
+async def recording(tmp_path: Path) -> AsyncIterator[Recorder]:
+    """A recorder without a node."""
+    (settings,) = with_journals(tmp_path, 1)
+    config = msgspec.convert(settings, NodeConfig)
+    recorder = Recorder(config, None, dict, lambda why: None, lambda *what: asyncio.sleep(0))  # type: ignore[arg-type]
+    yield recorder
+    await recorder.close()
+
+
+def test_who_is_asked_tells_what_it_is_just_putting_into_its_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two nodes catch up at the same time, and one has what the other lacks."""
+
+    async def story() -> None:
+        async with recording(tmp_path) as recorder:
+            keeper, end = recorder._keeper, Place(8, 1, 5, 0)
+            for seq in range(1, 6):
+                keeper.add(message(seq))
+            await keeper.until(end)
+            refresh = Shelf.refresh
+
+            def meanwhile(shelf: Shelf) -> None:
+                """It is put there when nothing but the first place has been looked at."""
+                refresh(shelf)
+                monkeypatch.setattr(Shelf, "refresh", refresh)
+                keeper._merge([], START, ())
+
+            def half(folder: Path, **_: object) -> None:
+                for path in segment_names(folder) if folder.is_dir() else ():
+                    path.unlink()
+
+            monkeypatch.setattr("ringcast.runtime.journal.shutil.rmtree", half)
+            monkeypatch.setattr(Shelf, "refresh", meanwhile)
+            assert await told(recorder, end, waiting=True) == [b"%d" % n for n in range(1, 6)]
+
+    run(story)
+
+
+def test_who_is_asked_waits_until_it_has_delivered_and_written_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with recording(tmp_path) as recorder:
+            recorder._keeper.add(message(1))
+            answer = asyncio.ensure_future(told(recorder, Place(8, 1, 3, 0), waiting=True))
+            await asyncio.sleep(0.1)
+            recorder._keeper.add(message(2))
+            recorder._keeper.add(message(3))
+            assert await answer == [b"1", b"2", b"3"]
+
+    run(story)
+
+
+def test_a_reader_is_not_told_what_is_behind_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringcast.api.recorder.ANSWER_S", 0.1)
+
+    async def story() -> None:
+        async with recording(tmp_path) as recorder:
+            recorder._keeper.add(message(3))
+            await recorder._keeper.until(Place(8, 1, 3, 0))
+            assert await told(recorder, START, waiting=False) == []
+            with pytest.raises(JournalError, match="may still be catching up"):
+                await told(recorder, Place(8, 1, 3, 0), waiting=False)
+
+    run(story)

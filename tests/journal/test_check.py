@@ -12,8 +12,9 @@ from histories import HISTORY, PLACES, SMALL, damage, entry, write
 from typer.testing import CliRunner
 
 from ringcast.cli.app import app
+from ringcast.core.ids import ViewId
 from ringcast.journal import layout
-from ringcast.journal.layout import Place
+from ringcast.journal.layout import Place, view_entry
 from ringcast.journal.log import Journal, commit, segment_names
 from ringcast.journal.segment import HEAD_BYTES, SegmentFile, encode
 
@@ -77,6 +78,16 @@ def test_replicas_are_identical_the_same_or_different(folder: Path, tmp_path: Pa
     found = report(folder, tmp_path / "d")
     assert not found["sound"]
     assert [each["place"] for each in found["differences"]] == [str(other.first)]
+
+
+def test_members_that_parted_differ_in_nothing_they_shared(tmp_path: Path) -> None:
+    end = HISTORY[12]
+    for name, view, members in (("a", ViewId(10, 1), (1,)), ("b", ViewId(10, 2), (2, 3))):
+        parted = view_entry(view, members, True, end.last, 0)
+        last = entry(13, b"both have it")._replace(view=view)
+        write(tmp_path / name, [*HISTORY[:13], parted, last], [5])
+    found = report(tmp_path / "a", tmp_path / "b")
+    assert found["sound"] and not found["identical"]
 
 
 def test_a_torn_end_is_no_damage(folder: Path) -> None:

@@ -40,6 +40,9 @@ from ringcast.runtime.keys import KeyFile
 TRIM_S = 5.0
 """How often old segments are looked for."""
 
+ANSWER_S = 10.0
+"""Longest that somebody who asks waits for what this node does not have yet."""
+
 RETRY_S = 0.5
 """After a member could not tell what it has, until it is asked again."""
 
@@ -64,6 +67,7 @@ class Recorder:
         self._server = Server(config.id, keys, self._serve)
         self._tasks: set[asyncio.Task[None]] = set()
         self._view: InstallView | None = None
+        self._refusals: set[tuple[NodeId, Place]] = set()
         self._changed = asyncio.Event()
         self._closed = False
 
@@ -129,11 +133,9 @@ class Recorder:
                 yield Done(mark, Place(at.ring.seq, at.ring.rep, at.seq, at.index))
 
     async def _tell(self, ask: Ask) -> AsyncIterator[Answer]:
-        """The records asked for, in parts; whoever catches up gets what waits here too."""
-        folders = [self.folder]
-        if not self._keeper.caught_up and (self.folder / PENDING).is_dir():
-            folders.append(self.folder / PENDING)
-        shelves = await asyncio.to_thread(Shelves, folders)
+        """The records asked for, in parts."""
+        await self._until(ask)
+        shelves = await asyncio.to_thread(self._shelves, ask.waiting)
         last = min(shelves.last, self._keeper.durable)
         if ask.rows:
             shelves.check(ask.after)
@@ -148,6 +150,28 @@ class Recorder:
             if not left:
                 break
         yield Told(ask.token, last, shelves.trimmed)
+
+    async def _until(self, ask: Ask) -> None:
+        """Wait for what is asked for: delivered here, and on disk."""
+        keeper = self._keeper
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                while (keeper.added if ask.waiting else keeper.journal.last) < ask.upto:
+                    await asyncio.sleep(0.02)
+                await keeper.until(ask.upto)
+        except TimeoutError:
+            raise JournalError(
+                f"node {self._config.id} has records up to {keeper.journal.last}, but they are "
+                f"asked for up to {ask.upto}; it may still be catching up"
+            ) from None
+
+    def _shelves(self, waiting: bool) -> Shelves:
+        """The journal, and what waits to be put into it. That comes first: if it is put there
+        meanwhile, then the journal, looked at later, has it all."""
+        if waiting:
+            with contextlib.suppress(JournalError):
+                return Shelves([self.folder / PENDING, self.folder])
+        return Shelves([self.folder])
 
     # --- catching up -----------------------------------------------------------------------
 
@@ -172,19 +196,24 @@ class Recorder:
                 await asyncio.sleep(RETRY_S)
 
     async def _fetch(self, peer: NodeId, upto: Place) -> bool:
-        """Whether a member has told all it has; one without a journal has nothing to tell."""
+        """Whether a member has told all it has; one without a journal has nothing to tell.
+
+        So it seems of a member that has just died, too: it must refuse twice on one ring.
+        """
         address = self._addresses().get(peer)
         if address is None:
             return False
         try:
             line = await call(address, self._config.id, self._keys)
         except ConnectionRefusedError:
-            return True
+            again = (peer, upto) in self._refusals
+            self._refusals.add((peer, upto))
+            return again
         except (OSError, TimeoutError):
             return False
         scratch = self._keeper.scratch(peer)
         try:
-            ask = Ask(token(), self._keeper.journal.last, upto, EVERYTHING)
+            ask = Ask(token(), self._keeper.journal.last, upto, EVERYTHING, waiting=True)
             async for answer in answers(line, ask):
                 if isinstance(answer, Records):
                     await asyncio.to_thread(scratch.take, layout.from_bytes(answer.batch))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ringcast.core.ids import ViewId
 from ringcast.journal.layout import START, JournalError, Place, link, record_values
 from ringcast.journal.log import read_trimmed, segment_names
 from ringcast.journal.reading import Range, Shelf
@@ -103,7 +105,11 @@ def disorder(records: Any, before: Place) -> list[Place]:
 
 
 def compare(folders: Sequence[Path]) -> Iterator[Finding]:
-    """Where journals of one group have different records at the same place, the first of each."""
+    """Where journals of one group have different records at the same place, the first of each.
+
+    Members that part deliver the end of their ring in transitional configurations of their own:
+    only records of the same configuration must be the same.
+    """
     first, *others = (Shelf(folder) for folder in folders)
     for other in others:
         upto = min(first.last, other.last)
@@ -121,16 +127,19 @@ def _difference(one: Shelf, other: Shelf, span: Range) -> Place | None:
     if mine == its:
         return None
     known = dict(its)
-    return next((place for place, value in mine if known.get(place, value) != value), None)
+    return next((key[0] for key, value in mine if known.get(key, value) != value), None)
 
 
-def _values(shelf: Shelf, span: Range) -> list[tuple[Place, int]]:
-    """Each record's place, and a number made of all that is in it but the time."""
-    found: list[tuple[Place, int]] = []
+def _values(shelf: Shelf, span: Range) -> list[tuple[tuple[Place, ViewId], int]]:
+    """Each record's place and configuration, and a number made of all in it but the time."""
+    found: list[tuple[tuple[Place, ViewId], int]] = []
     for batch in shelf.batches(span):
-        columns = [each.to_pylist() for each in batch.column("position").flatten()]
-        places = (Place(*each) for each in zip(*columns, strict=True))
-        found.extend(zip(places, record_values(batch).tolist(), strict=True))
+        places, views = (
+            zip(*(each.to_pylist() for each in batch.column(name).flatten()), strict=True)
+            for name in ("position", "view")
+        )
+        keys = zip(starmap(Place, places), starmap(ViewId, views), strict=True)
+        found.extend(zip(keys, record_values(batch).tolist(), strict=True))
     return found
 
 

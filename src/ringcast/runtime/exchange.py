@@ -38,12 +38,18 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern="^[A-Za-
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Which records do you have after ``after``, up to ``upto``? At most ``rows`` of them."""
+    """Which records do you have after ``after``, up to ``upto``? At most ``rows`` of them.
+
+    Nobody answers before it has all that it will ever have up to there.
+    """
 
     token: int
     after: Place
     upto: Place
     rows: int
+    waiting: bool = False
+    """Also those that are not in the journal yet because something before them is still missing:
+    for nodes that catch up, never for readers."""
 
 
 class Records(msgspec.Struct, frozen=True, array_like=True, tag=2):

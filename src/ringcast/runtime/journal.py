@@ -50,8 +50,8 @@ class Keeper:
         self._queued_bytes = 0
         self._working = False
         self._waiting: list[tuple[Place, asyncio.Future[None]]] = []
-        self.durable = self._added = self.last
-        """Everything up to here is on disk."""
+        self.durable = self.added = self.last
+        """Everything up to here is on disk, and was delivered."""
         self.error = ""
         self._closed = False
 
@@ -76,7 +76,7 @@ class Keeper:
         """The next records, in the order of their delivery."""
         if self.error:
             return
-        self._added = entry.last
+        self.added = entry.last
         self._queue.append(entry)
         self._queued_bytes += sum(map(len, entry.bodies))
         self._work()
@@ -85,7 +85,7 @@ class Keeper:
         """Wait until every record up to ``place`` is on disk; at the place itself may be none."""
         if self.error:
             raise JournalError(self.error)
-        place = min(place, self._added)
+        place = min(place, self.added)
         if self.durable < place:
             done = asyncio.get_running_loop().create_future()
             self._waiting.append((place, done))
