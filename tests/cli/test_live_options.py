@@ -134,6 +134,18 @@ def test_a_node_leaves_after_so_many_messages(call: Any) -> None:
     assert " members 1\n" in said
 
 
+def test_a_node_whose_lines_nobody_reads_ends() -> None:
+    """As in ``ringcast node ... --json | head -1``: no view comes that would show it."""
+    Path("node.toml").write_text(NODE)
+    command = [sys.executable, "-m", "ringcast.cli", "node", "-c", "node.toml", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as node:
+        assert node.stdout is not None and node.stderr is not None
+        node.stdout.readline()
+        node.stdout.close()
+        assert node.wait(timeout=30) == 1
+        assert node.stderr.read() == b""
+
+
 def test_why_a_node_cannot_start_is_said_once(call: Any) -> None:
     (port,) = free_ports(1)
     Path("node.toml").write_text(NODE.replace(":0", f":{port}"))

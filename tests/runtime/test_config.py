@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,19 @@ def test_the_example_is_fine_and_needs_no_more() -> None:
         ({"peers": ["2"]}, "peers: '2': write id@host:port"),
         ({"peers": ["2@h"]}, "peers = 'h': write host:port"),
         ({"peers": ["2@h:1", "2@g:1"]}, "peers: an id is listed twice"),
+        ({"peers": ["2@h:1", "3@h:1"]}, "peers: an address is listed twice"),
         ({"peers": []}, "no way to find the others: list them in peers"),
         ({"peers": [], "seeds": ["seed"]}, "seeds = 'seed': write host:port"),
         ({"multicast": "239.1.1.1"}, "multicast = '239.1.1.1': write host:port"),
         ({"advertise": "me"}, "advertise = 'me': write host:port"),
         ({"bind": "10.0.0.1:1"}, "not loopback and there is no key_file; make one with"),
         ({"bind": "10.0.0.1:1"}, "say insecure = true if you mean it"),
+        ({"peers": ["2@10.0.0.2:1"]}, "peers: 10.0.0.2:1 is not loopback and there is no key_file"),
+        ({"seeds": ["ring.example:1"]}, "seeds: ring.example:1 is not loopback and there is no"),
+        ({"multicast": "239.1.1.1:1"}, "interface: any is not loopback and there is no key_file"),
+        ({"multicast": "[ff02::7]:1", "interface": "eth0"}, "interface: eth0 is not loopback"),
         (
-            {"bind": "0.0.0.0:1", "insecure": True, "seeds": ["seed:1"]},
+            {"bind": "0.0.0.0:1", "insecure": True, "seeds": ["seed:1"], "peers": []},
             "says nothing that others could send to; give the address they should use in advert",
         ),
         ({"protocol": "paxos"}, "protocol: no protocol called 'paxos'; known: "),
@@ -76,12 +82,31 @@ def test_fixed_members_are_this_node_and_its_peers() -> None:
     assert (fixed.members, fixed.faults) == ((1, 2, 3), 1)
 
 
+def test_others_find_a_node_where_it_says_or_where_peers_list_it() -> None:
+    anywhere = {"bind": "0.0.0.0:5405", "insecure": True}
+    assert config(**anywhere).check().public_address == ("127.0.0.1", 5405)
+    assert config(**anywhere, advertise="n:1").check().public_address == ("n", 1)
+    assert config(**anywhere, peers=["2@h:1"]).check().public_address.unspecified
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"receive_buffer": 2**31}, {"journal_patience_s": -1.0}, {"journal_patience_s": math.nan}],
+)
+def test_numbers_that_no_system_takes_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        config(**changes)
+
+
 def test_without_keys_only_loopback_unless_said_out_loud() -> None:
     config(bind="[::1]:5405").check()
     config(bind="localhost:5405").check()
     config(bind="0.0.0.0:5405", insecure=True).check()
     config(bind="0.0.0.0:5405", key_file="group.key").check()
     config(bind="0.0.0.0:1", key_file="k", seeds=["s:1"], advertise="n1.example:1").check()
+    config(multicast="239.1.1.1:1", interface="127.0.0.1").check()
+    config(multicast="[ff02::7]:1", interface="lo").check()
+    config(peers=["2@10.0.0.2:1"], seeds=["s:1"], multicast="239.1.1.1:1", key_file="k").check()
 
 
 def test_a_file_and_its_paths(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ class Stage:
         ear = Ear()
         config = NodeConfig(
             id=node,
-            bind="127.0.0.1:0",
+            bind=settings.pop("bind", "127.0.0.1:0"),
             peers=settings.pop("peers", ("9@127.0.0.1:9",)),
             state_dir=str(self.root / f"state{node}"),
             protocol="puppet",
@@ -458,6 +458,22 @@ def test_seeds_lead_to_everybody(stage: Stage) -> None:
     stage.play(story)
 
 
+def test_a_node_without_an_address_to_tell_does_not_answer_who_looks_for_it(stage: Stage) -> None:
+    """It would hear a newcomer that cannot hear it; its metrics say what is missing."""
+
+    async def story(stage: Stage) -> None:
+        seed, ear, _ = stage.host(3, bind="0.0.0.0:0", insecure=True)
+        await seed.start()
+        where = f"127.0.0.1:{seed._udp.address.port}"
+        one, _, _ = stage.host(1, peers=(), seeds=(where,))
+        await one.start()
+        await ear.until(lambda: "set advertise" in str(seed.metrics()["frames_refused"]))
+        assert one.metrics()["peers"] == {}
+        assert "1" not in seed.metrics()["peers"]  # type: ignore[operator]
+
+    stage.play(story)
+
+
 def test_multicast_alone_is_enough_to_be_found(stage: Stage) -> None:
     async def story(stage: Stage) -> None:
         together = {"peers": (), "multicast": "239.255.77.2:5477", "interface": "127.0.0.1"}
@@ -531,7 +547,8 @@ def test_nothing_stays_open_when_opening_fails(stage: Stage, tmp_path: Path) -> 
             Host(base, ear)
         free = msgspec.structs.replace(base, bind="127.0.0.1:0")
         with pytest.raises(TransportError, match="cannot use multicast"):
-            Host(msgspec.structs.replace(free, multicast="127.0.0.1:1"), ear)
+            wrong = {"multicast": "127.0.0.1:1", "interface": "127.0.0.1"}
+            Host(msgspec.structs.replace(free, **wrong), ear)
         with pytest.raises(KeyFileError):
             Host(msgspec.structs.replace(free, key_file=str(tmp_path / "none")), ear)
         Host(free, ear).close()  # the state directory is free again

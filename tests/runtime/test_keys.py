@@ -90,6 +90,25 @@ def test_a_change_is_picked_up_and_a_bad_one_leaves_the_keys_alone(path: Path) -
     assert list(file.keys) == [1, 2]
 
 
+def test_a_change_is_seen_whatever_time_it_bears(path: Path) -> None:
+    """Copying may keep the time of modification, to the second."""
+    file = KeyFile(path)
+    before = path.stat()
+    keys.write(path, keys.promote(keys.add(file.keys)))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert file.reload()
+    assert file.sealing == 2
+    assert not file.reload()
+
+
+def test_what_lay_in_the_way_does_not_open_a_key_to_others(path: Path) -> None:
+    beside = path.with_name(path.name + ".new")
+    beside.touch()
+    beside.chmod(0o666)
+    keys.write(path, keys.add({}))
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_rotation_is_three_steps() -> None:
     one = {1: KEY}
     two = keys.add(one)

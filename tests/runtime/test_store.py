@@ -26,6 +26,18 @@ def test_values_survive_reopening(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_new_directory_is_on_disk_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}"))
+    )
+    Store(tmp_path / "a" / "b").close()
+    assert {str(tmp_path), str(tmp_path / "a")} <= set(synced)
+    synced.clear()
+    Store(tmp_path / "a" / "b").close()
+    assert not synced
+
+
 def test_a_directory_has_one_user(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(StorageError, match="another node uses the state directory"):

@@ -126,6 +126,40 @@ def test_a_peer_that_moves_gets_a_new_socket() -> None:
     asyncio.run(main())
 
 
+def test_a_seed_of_the_other_family_is_reached() -> None:
+    async def main() -> None:
+        one, two = Station(1, "::1"), Station(2).start()
+        seed = Address("127.0.0.1", two.udp.address.port)
+        one.udp.send_to(seed, one.codec.encode(word(1), Lane.BROADCAST))
+        await two.until(lambda: word(1) in two.log)
+        one.udp.close()
+        two.udp.close()
+
+    asyncio.run(main())
+
+
+def test_too_many_open_files_are_a_loss_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        one, two = Station(1), Station(2).start()
+        frame = one.codec.encode(word(1), Lane.BROADCAST)
+        with monkeypatch.context() as exhausted:
+
+            def refuse(*_: object) -> None:
+                raise OSError(errno.EMFILE, "Too many open files")
+
+            exhausted.setattr("socket.socket", refuse)
+            one.udp.connect({2: two.udp.address})
+            one.udp.send_to(two.udp.address, frame)
+        assert one.udp.send_failures == 2
+        one.udp.connect({2: two.udp.address})
+        one.udp.broadcast(frame)
+        await two.until(lambda: word(1) in two.log)
+        one.udp.close()
+        two.udp.close()
+
+    asyncio.run(main())
+
+
 def test_names_are_reached_too() -> None:
     async def main() -> None:
         one, two = Station(1), Station(2).start()

@@ -265,11 +265,15 @@ async def serve(
         member = Member(node, tell)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, member.rest)
-        tasks = [asyncio.create_task(member.report(group))]
-        if load is not None:
-            tasks.append(member.drive(group, load))
+        work = [
+            asyncio.create_task(member.read(group, limit)),
+            asyncio.create_task(member.report(group)),
+        ]
+        tasks = work if load is None else [*work, member.drive(group, load)]
         try:
-            await member.read(group, limit)
+            done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
             for task in tasks:
                 task.cancel()

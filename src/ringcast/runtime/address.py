@@ -33,6 +33,11 @@ class Address(NamedTuple):
         """Whether the host is this machine's loopback interface."""
         return self.host == "localhost" if self.ip is None else self.ip.is_loopback
 
+    @property
+    def unspecified(self) -> bool:
+        """Whether it stands for all addresses of a machine, so that nobody can send to it."""
+        return self.ip is not None and self.ip.is_unspecified
+
 
 def parse(text: str, setting: str, least_port: int = 1) -> Address:
     """``host:port`` or ``[v6]:port``; the error names the setting."""

@@ -30,7 +30,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     bind: str
     """Where to listen: ``host:port``."""
     advertise: str = ""
-    """The address others should use, where it differs from ``bind`` (NAT, containers)."""
+    """The address others should use, where it differs from ``bind`` (NAT, containers) and from
+    what ``peers`` says of this node."""
     peers: tuple[str, ...] = ()
     """The others, as ``id@host:port``; this node itself may be listed too."""
     seeds: tuple[str, ...] = ()
@@ -51,11 +52,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A folder for the ordered log of everything delivered here; empty: none is kept."""
     journal_limits: Limits = LIMITS
     """When its segments end and when they go."""
-    journal_patience_s: float = 10.0
+    journal_patience_s: Annotated[float, msgspec.Meta(ge=0)] = 10.0
     """After a start, how long to look for others who know what was delivered meanwhile."""
     fault_file: str = ""
     """For tests: a file that says which frames to lose."""
-    receive_buffer: Annotated[int, msgspec.Meta(ge=0)] = RECEIVE_BUFFER
+    receive_buffer: Annotated[int, msgspec.Meta(ge=0, le=2**30)] = RECEIVE_BUFFER
     """Socket receive buffer in bytes (the system may grant less)."""
     realtime: bool = False
     """Run ahead of all ordinary processes, as cluster daemons do. Needs the right to (root,
@@ -96,20 +97,32 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return address.parse(self.bind, "bind", least_port=0)
 
     @property
+    def listed(self) -> dict[NodeId, Address]:
+        """Everybody in ``peers``."""
+        return dict(address.parse_peer(text, "peers") for text in self.peers)
+
+    @property
     def peer_addresses(self) -> dict[NodeId, Address]:
         """The others that are listed."""
-        listed = dict(address.parse_peer(text, "peers") for text in self.peers)
-        listed.pop(self.id, None)
-        return listed
+        return {node: place for node, place in self.listed.items() if node != self.id}
+
+    @property
+    def public_address(self) -> Address:
+        """Where others find this node, as far as it is known before a socket is open."""
+        bind = self.bind_address
+        if self.advertise:
+            return address.parse(self.advertise, "advertise")
+        return self.listed.get(self.id, bind)
 
     def check(self) -> NodeConfig:
         """Everything that can be wrong without opening a socket; returns self."""
-        bind = self.bind_address
+        public = self.public_address
         if not self.state_dir:
             raise ConfigError("state_dir: name a directory of this node's own")
-        listed = [address.parse_peer(text, "peers")[0] for text in self.peers]
-        if len(set(listed)) != len(listed):
+        if len(self.listed) != len(self.peers):
             raise ConfigError("peers: an id is listed twice")
+        if len(set(self.listed.values())) != len(self.listed):
+            raise ConfigError("peers: an address is listed twice; each node has its own")
         for text in self.seeds:
             address.parse(text, "seeds")
         if not self.peers and not self.seeds and not self.multicast:
@@ -120,18 +133,13 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError(f"peers: the members of {self.protocol} are fixed, so list them all")
         if self.multicast:
             address.parse(self.multicast, "multicast")
-        if self.advertise:
-            address.parse(self.advertise, "advertise")
-        elif (self.seeds or self.multicast) and bind.ip is not None and bind.ip.is_unspecified:
+        if (self.seeds or self.multicast) and public.unspecified:
             raise ConfigError(
                 f"bind = {self.bind!r} says nothing that others could send to; give the address "
                 "they should use in advertise"
             )
-        if not self.key_file and not self.insecure and not bind.loopback:
-            raise ConfigError(
-                f"bind = {self.bind!r} is not loopback and there is no key_file; make one with "
-                "'ringcast keygen group.key', or say insecure = true if you mean it"
-            )
+        if not self.key_file and not self.insecure:
+            self._check_closed()
         most = getattr(self.protocol_config, "max_message", LIMIT)
         if most <= ENVELOPE_ROOM:
             raise ConfigError(
@@ -142,6 +150,19 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if packet + OVERHEAD > 65507:
             raise ConfigError(f"settings: max_packet = {packet} does not fit a UDP datagram")
         return self
+
+    def _check_closed(self) -> None:
+        """Without keys no frame may leave this machine, and none come in."""
+        places = [("bind", self.bind_address), *(("peers", at) for at in self.listed.values())]
+        places += [("seeds", address.parse(text, "seeds")) for text in self.seeds]
+        outside = [f"{setting}: {place}" for setting, place in places if not place.loopback]
+        if self.multicast and self.interface != "lo" and not Address(self.interface, 0).loopback:
+            outside.append(f"interface: {self.interface or 'any'}")
+        if outside:
+            raise ConfigError(
+                f"{outside[0]} is not loopback and there is no key_file; make one with "
+                "'ringcast keygen group.key', or say insecure = true if you mean it"
+            )
 
 
 def load(path: str | Path) -> NodeConfig:

@@ -127,8 +127,8 @@ class Host:
         self._env = Env(config.id, Random(f"{config.id}/{self.boot}"))
         messages: tuple[type[msgspec.Struct], ...] = (*config.sheet.messages, Hello)
         self._codec = Codec(messages, config.id, self.boot, self.keys)
-        public = address.parse(config.advertise, "advertise") if config.advertise else None
-        host, port = public or self._udp.address
+        public = config.public_address
+        host, port = self._udp.address if public == config.bind_address else public
         mine = Place(config.id, self.boot, host, port)
         self._book = PeerBook(mine, config.peer_addresses)
         self._frames: list[bytes] = []
@@ -273,6 +273,11 @@ class Host:
         return True
 
     def _on_hello(self, hello: Hello) -> None:
+        if self.config.public_address.unspecified:
+            # Known to others by no address, we would hear a newcomer that cannot hear us.
+            self._codec.refuse("somebody looks for this node, but bind names no address: "
+                               "set advertise")  # fmt: skip
+            return
         if self._book.learn(hello):
             self._udp.connect(self._book.addresses())
         if hello.wants:

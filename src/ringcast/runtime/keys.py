@@ -52,7 +52,7 @@ class KeyFile:
                 "pip install 'ringcast[live]'"
             )
         self.path = path
-        self._stamp = 0
+        self._stamp = (0, 0, 0)
         self.keys: dict[int, bytes] = {}
         self.reload()
 
@@ -65,7 +65,9 @@ class KeyFile:
         """Read the file if it changed; whether it did."""
         try:
             status = self.path.stat()
-            if status.st_mtime_ns == self._stamp:
+            # Not the time of modification, which copying may keep to the second.
+            stamp = status.st_ino, status.st_ctime_ns, status.st_size
+            if stamp == self._stamp:
                 return False
             if status.st_mode & 0o077:
                 raise KeyFileError(f"{self.path} can be read by others; run: chmod 600 {self.path}")
@@ -75,7 +77,7 @@ class KeyFile:
                 f"cannot read the key file {self.path}: {error}; make one with: "
                 f"ringcast keygen {self.path}"
             ) from None
-        self.keys, self._stamp = keys, status.st_mtime_ns
+        self.keys, self._stamp = keys, stamp
         return True
 
 
@@ -105,7 +107,8 @@ def write(path: Path, keys: dict[int, bytes]) -> None:
     lines = ["# ringcast group keys: all are accepted, the first one seals"]
     lines += [f"{key_id} {base64.b64encode(key).decode()}" for key_id, key in keys.items()]
     beside = path.with_name(path.name + ".new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    beside.unlink(missing_ok=True)  # others may hold what is there open, or be allowed to read it
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write("\n".join(lines) + "\n")
         file.flush()

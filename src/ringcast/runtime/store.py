@@ -17,7 +17,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self._path = directory / "stable.json"
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make(directory)
             self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StorageError(f"cannot use the state directory {directory}: {error}") from None
@@ -53,11 +53,7 @@ class Store:
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(self._path)
-            directory = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            sync(self._path.parent)
         except OSError as error:
             raise StorageError(f"cannot write {self._path}: {error}") from None
         self.values = values
@@ -65,3 +61,20 @@ class Store:
     def close(self) -> None:
         """Let another process use the directory."""
         os.close(self._lock)
+
+
+def make(directory: Path) -> None:
+    """A directory that is there after a crash, too: its entry is on disk."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync(each.parent)
+
+
+def sync(directory: Path) -> None:
+    """The entries of a directory are on disk when this returns."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

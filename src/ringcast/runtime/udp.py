@@ -9,7 +9,6 @@ it speaks of.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import struct
 from collections.abc import Callable, Iterable
@@ -126,13 +125,9 @@ class Udp:
             if not places or (known and known.socket.getpeername()[:2] in [at for _, at in places]):
                 continue
             family, place = next((each for each in places if each[0] == mine), places[0])
-            fresh = socket.socket(family, socket.SOCK_DGRAM)
-            fresh.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-            fresh.setblocking(False)
             try:
-                fresh.connect(place)
-            except OSError:  # no route there now; the next call tries again
-                fresh.close()
+                fresh = connected(family, place)
+            except OSError:  # no route there now, or too many files; the next call tries again
                 self.send_failures += 1
                 continue
             if known:
@@ -180,11 +175,13 @@ class Udp:
             self.send_failures += frames
 
     def send_to(self, address: Address, datagram: bytes) -> None:
-        """To an address nobody is known at yet (a seed)."""
+        """To an address nobody is known at yet (a seed), whatever family it is of."""
         for family, place in self._names.resolve(address):
-            if family == self._socket.family:
-                with contextlib.suppress(OSError):
-                    self._socket.sendto(datagram, place)
+            try:
+                with connected(family, place) as once:
+                    once.send(datagram)
+            except OSError:
+                self.send_failures += 1
 
     # --- receiving -------------------------------------------------------------------------
 
@@ -291,6 +288,19 @@ class Udp:
             link.socket.close()
         if self._multicast is not None:
             self._multicast.socket.close()
+
+
+def connected(family: int, place: Address) -> socket.socket:
+    """A socket to send to one place."""
+    fresh = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        fresh.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        fresh.setblocking(False)
+        fresh.connect(place)
+    except OSError:
+        fresh.close()
+        raise
+    return fresh
 
 
 def enlarge(receiving: socket.socket, size: int) -> None:
