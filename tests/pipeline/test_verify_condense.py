@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -247,6 +250,72 @@ def test_a_clock_that_goes_back_in_a_large_trace(
     found = judge(write(tmp_path, later(right[0], 2)), 0, ASK)
     assert set(found.verdicts.values()) == {Verdict.UNKNOWN}
     assert "processor 2's event" in found.reasons["D9"]
+
+
+def changed(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
+    """Write a file anew, with other rows in groups of as many."""
+    table, size = pq.read_table(path), pq.read_metadata(path).row_group(0).num_rows
+    rows = table.to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), path, row_group_size=size)
+
+
+@pytest.mark.parametrize("name", ["seq", "sender", "level", "sequence", "view_seq", "ring_rep"])
+def test_what_a_later_row_of_an_event_says_counts_too(
+    name: str, tmp_path: Path, right: list[list[TraceEvent]]
+) -> None:
+    """Frames are compared by their first rows; the others must say the same."""
+
+    def contradict(rows: list[dict[str, Any]]) -> None:
+        row = next(row for row in rows[len(rows) // 2 :] if row["index"] == 1)
+        row[name] += 1
+
+    for table in ("deliver", "originate"):
+        if table == "deliver" or name != "view_seq":
+            folder = write(tmp_path / table, right[0])
+            changed(folder / table / "0.parquet", contradict)
+            found = judge(folder, 0, ASK)
+            assert f"{table}/0.parquet: event " in found.error and not found.verdicts
+            assert found.error.endswith(f"its rows contradict each other in {name}")
+
+
+def test_an_event_with_rows_in_two_groups(
+    tmp_path: Path, right: list[list[TraceEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in files that somebody has written anew: ours have whole events in a group."""
+    set_sizes(monkeypatch, group=64, window=40, run=3)
+    write(tmp_path, right[2])
+    for path in tmp_path.glob("*/0.parquet"):
+        pq.write_table(pq.read_table(path), path, row_group_size=16)
+    assert not compare(tmp_path).violations
+
+
+def test_no_row_is_lost_between_windows(
+    tmp_path: Path, right: list[list[TraceEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delivery numbered like a configuration is neither before nor behind it."""
+    folder = write(tmp_path, right[0])
+    views = pq.read_table(folder / "view" / "0.parquet").to_pylist()
+    conf = [row for row in views if row["node"] == 2 and not row["transitional"]][-1]
+
+    def again(rows: list[dict[str, Any]]) -> None:
+        mine = [
+            at
+            for at, row in enumerate(rows)
+            if (row["node"], row["ring_seq"]) == (2, conf["view_seq"])
+        ]
+        number = {"n": conf["n"], "t_us": conf["t_us"]}
+        rows.insert(mine[0], rows[mine[99]] | number | {"index": 0})
+
+    changed(folder / "deliver" / "0.parquet", again)
+    assert (
+        f"processor 2 has an event {conf['n']} behind its {conf['n']}"
+        in judge(folder, 0, ASK).error
+    )
+    monkeypatch.setattr(judging, "WHOLE_ROWS", 100)
+    found = judge(folder, 0, ASK)
+    assert set(found.verdicts.values()) == {Verdict.UNKNOWN}
+    assert "1 messages have the number of a configuration or a crash" in found.reasons["D2"]
 
 
 def columns_read(monkeypatch: pytest.MonkeyPatch, folder: Path, *only: str) -> set[str]:

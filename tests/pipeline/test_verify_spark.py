@@ -181,6 +181,23 @@ def test_logs_of_live_members(
     assert set(told["properties"]) == set(CLAIMS)
 
 
+def test_what_must_not_be_taken_for_valid(
+    spark: SparkSession, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that claims nothing beside one that does; tables in a folder of logs."""
+    story(here / "t", RIGHT)
+    with TraceWriter(here / "t", 1, Claims(())) as writer:
+        for event in parse(WRONG):
+            writer(event)
+    assert ringcast("verify", "t", "--json") == 2
+    printed = capsys.readouterr()
+    assert "t/fault/1.parquet: claims no property; --only or --protocol" in printed.err
+    assert set(json.loads(printed.out)["properties"].values()) == {"unknown"}
+    TraceLog(here / "t", 1, 1).close()
+    assert ringcast("verify", "t") == 2
+    assert "t: holds logs of live members and tables too" in capsys.readouterr().err
+
+
 def cut_off(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
@@ -206,6 +223,25 @@ def renamed(path: Path) -> None:
     path.rename(path.with_name("mine.parquet"))
 
 
+def padded(path: Path) -> None:
+    path.rename(path.with_name("01.parquet"))
+
+
+def of_another_run(path: Path) -> None:
+    path.write_bytes(path.with_name("0.parquet").read_bytes())
+
+
+def contradictory(path: Path) -> None:
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    rows.insert(1, dict(rows[0], digest=1))
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+
+
+def without_statistics(path: Path) -> None:
+    pq.write_table(pq.read_table(path), path, write_statistics=False)
+
+
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
@@ -215,6 +251,10 @@ def renamed(path: Path) -> None:
         (Path.unlink, "no such file; the run is incomplete"),
         (unfinished, "left by a writer that was not finished"),
         (renamed, "is not called <run>.parquet"),
+        (padded, "is not called <run>.parquet"),
+        (of_another_run, "run is 0 in a row"),
+        (contradictory, "its rows contradict each other in "),
+        (without_statistics, "has no statistics of its groups of rows"),
     ],
 )
 @pytest.mark.parametrize("large", [False, True])

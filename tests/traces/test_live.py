@@ -118,6 +118,32 @@ def test_a_killed_process_has_crashed_by_its_next_start(tmp_path: Path) -> None:
     ]
 
 
+def test_lives_and_events_are_counted_on_after_storage_was_lost(tmp_path: Path) -> None:
+    """Otherwise two lives of a processor would be told as one, its events mixed by number."""
+
+    def life(t_us: int, incarnation: int, n: int) -> list[TraceEvent]:
+        return [
+            Restarted(1, n, t_us, incarnation),
+            Submit(1, n + 1, t_us + 1, incarnation, 1, Level.AGREED, (4,), (7,)),
+        ]
+
+    record(tmp_path, 1, 90, life(100, 1, 1))
+    record(tmp_path, 1, 91, life(200, 2, 50))
+    record(tmp_path, 1, 92, life(300, 1, 1))
+    record(tmp_path, 1, 93, life(400, 2, 50))
+    told = list(read_live([tmp_path]))
+    starts = [event for event in told if isinstance(event, Restarted)]
+    assert [(e.t_us, e.incarnation, e.storage_kept) for e in starts] == [
+        (100, 1, True),
+        (200, 2, True),
+        (300, 3, False),
+        (400, 4, True),
+    ]
+    assert [e.incarnation for e in told if isinstance(e, Submit)] == [1, 2, 3, 4]
+    numbers = [event.n for event in told if not isinstance(event, Ended)]
+    assert numbers == sorted(set(numbers))
+
+
 def test_what_comes_after_the_cut_is_left_out(tmp_path: Path) -> None:
     record(tmp_path, 1, 1, [Restarted(1, 1, 100, 1), Crashed(1, 2, 200, "closed")])
     assert list(read_live([tmp_path], (1,), 150)) == [Restarted(1, 1, 100, 1), Ended(150, (1,))]

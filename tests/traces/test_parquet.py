@@ -215,6 +215,61 @@ def test_a_bad_file_is_named(tmp_path: Path, damage: Any, reason: str) -> None:
     assert str(path) in str(caught.value)
 
 
+def changed(path: Path, change: Any) -> None:
+    """Write a file anew, with other rows."""
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+
+
+def in_row(at: int, **cells: Any) -> Any:
+    return lambda rows: rows[at].update(cells)
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "reason"),
+    [
+        *(
+            ("deliver", in_row(1, **{name: 7}), f"contradict each other in {name}")
+            for name in ("seq", "sender", "view_seq", "ring_rep", "sequence", "index", "level")
+        ),
+        ("deliver", lambda rows: rows.pop(1), "contradict each other in sequence"),
+        ("deliver", lambda rows: rows.reverse(), "not sorted by processor"),
+        ("originate", in_row(2, sender=2), "contradict each other in sender"),
+        ("submit", in_row(2, sequence=9), "contradict each other in sequence"),
+        ("view", lambda rows: rows.insert(0, rows[0]), "event 2 of processor 1 is there twice"),
+        ("view", in_row(1, n=1), "processor 1 has an event 1 behind its 2"),
+        ("fault", in_row(1, n=2), "processor 1 has an event 2 behind its 2"),
+        ("view", in_row(2, conf_id_rep=None), "half of conf_id is empty"),
+        ("view", in_row(0, n=LIMIT), f"n is {LIMIT} in a row"),
+        ("view", in_row(0, t_us=-1), "t_us is -1 in a row"),
+        ("view", in_row(0, run=1), "run is 1 in a row"),
+        ("fault", in_row(-1, incarnation=None), "incarnation is empty"),
+        ("fault", in_row(0, settled=None), "settled is empty"),
+        ("fault", lambda rows: rows.append(dict(rows[0])), "not sorted by processor"),
+    ],
+)
+def test_rows_that_make_no_sense_are_named(
+    tmp_path: Path, table: str, change: Any, reason: str
+) -> None:
+    """A message told of in a row that nobody looks at would be a message nobody checks."""
+    write(tmp_path, list(parse(STORY)))
+    path = tmp_path / table / "0.parquet"
+    changed(path, change)
+    with pytest.raises(TraceError, match=reason) as caught:
+        list(read_trace(tmp_path))
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_without_statistics_is_named(tmp_path: Path) -> None:
+    write(tmp_path, list(parse(STORY)))
+    path = tmp_path / "deliver" / "0.parquet"
+    pq.write_table(pq.read_table(path), path, write_statistics=False)
+    with pytest.raises(TraceError, match=r"deliver/0.parquet: has no statistics"):
+        list(read_trace(tmp_path))
+
+
 def test_without_pyarrow_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

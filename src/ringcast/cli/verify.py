@@ -59,6 +59,8 @@ def as_files(paths: list[Path], usual: Claims) -> Iterator[list[Path]]:
         folders = []
         for number, path in enumerate(paths):
             if any(path.glob("*.trace")):
+                if (path / "fault").exists():
+                    fail(f"{path}: holds logs of live members and tables too; part them")
                 folder = Path(scratch, str(number))
                 with TraceWriter(folder, claims=usual) as writer:
                     for event in in_order(read_live([path])):

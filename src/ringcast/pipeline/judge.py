@@ -63,6 +63,9 @@ class Case:
 
     def _begin(self, ask: Ask) -> None:
         claims = ask.claims(self.folder, self.run)
+        if not claims.tags:
+            path = self.folder / "fault" / f"{self.run}.parquet"
+            raise TraceError(f"{path}: claims no property; --only or --protocol says what to judge")
         self._bound_us = claims.bound_us
         self._tables: dict[str, Table] = {n: table_of(self.folder, n, self.run) for n in TABLES}
         kinds = {type(prop).tag: type(prop) for prop in suite(claims.tags).properties}

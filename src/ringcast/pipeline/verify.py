@@ -22,6 +22,7 @@ from ringcast.pipeline.judge import Ask, Case, judge
 from ringcast.pipeline.progress import watch
 from ringcast.pipeline.tasks import tasks
 from ringcast.pipeline.verdicts import Report, RunVerdict, SecondOpinion, together
+from ringcast.traces.parquet import is_number
 from ringcast.traces.schema import TABLES
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def runs_in(folder: Path) -> list[int]:
         for path in sorted((folder / table).glob("*")):
             if path.suffix in (".part", ".spill"):
                 raise PipelineError(f"{path}: left by a writer that was not finished; remove it")
-            if path.suffix != ".parquet" or not path.stem.isdecimal():
+            if path.suffix != ".parquet" or not is_number(path.stem):
                 raise PipelineError(f"{path}: is not called <run>.parquet; move it elsewhere")
             found.setdefault(table, set()).add(int(path.stem))
     every = set().union(*found.values())

@@ -17,7 +17,15 @@ import msgspec
 
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.seqset import SeqSet
-from ringcast.core.trace import Crashed, Delivered, Ended, Originated, Submit, TraceEvent
+from ringcast.core.trace import (
+    Crashed,
+    Delivered,
+    Ended,
+    Originated,
+    Restarted,
+    Submit,
+    TraceEvent,
+)
 from ringcast.traces.parquet import TraceError
 
 LENGTH_BYTES = 4
@@ -94,15 +102,32 @@ def late_clocks(paths: Iterable[Path]) -> dict[Path, int]:
 
 
 def read_node(node: NodeId, paths: list[Path], late: Mapping[Path, int]) -> Iterator[TraceEvent]:
-    """The life of one processor. One that was killed could not write down its crash."""
+    """The life of one processor. One that was killed could not write down its crash, and one that
+    lost its stable storage counts lives and events anew: here they go on."""
     last: TraceEvent | None = None
+    n = incarnation = counted = 0
+    lives = events = 0  # what is added to its own numbers
     for path in paths:
         if last is not None and type(last) is not Crashed:
-            yield Crashed(node, getattr(last, "n", 0) + 1, last.t_us, "killed")
+            n += 1
+            yield Crashed(node, n, last.t_us, "killed")
         late_us = late[path]
         for last in read_log(path):
-            if late_us:
-                last = msgspec.structs.replace(last, t_us=last.t_us + late_us)
+            changes: dict[str, int | bool] = {"t_us": last.t_us + late_us} if late_us else {}
+            if type(last) is Restarted:
+                if last.incarnation <= counted:
+                    lives, events = incarnation + 1 - last.incarnation, max(0, n + 1 - last.n)
+                    changes["storage_kept"] = False
+                counted = last.incarnation
+            if lives and isinstance(last, Restarted | Submit):
+                changes["incarnation"] = last.incarnation + lives
+            if events and not isinstance(last, Ended):
+                changes["n"] = last.n + events
+            if changes:
+                last = msgspec.structs.replace(last, **changes)
+            if type(last) is Restarted:
+                incarnation = last.incarnation
+            n = getattr(last, "n", n)
             yield last
 
 

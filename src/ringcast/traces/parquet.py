@@ -17,12 +17,15 @@ from typing import Any
 
 import msgspec
 
+from ringcast.core.ids import LIMIT
 from ringcast.core.trace import Ended, Faulted, TraceEvent
 from ringcast.traces import schema
 from ringcast.traces.schema import TABLE_OF, TABLES, Kind
 
 BUFFERED = 1 << 16
 """Rows a writer holds in memory, and rows in a group of a file."""
+
+NOT_SORTED = "its rows are not sorted by processor"
 
 Row = dict[str, Any]
 
@@ -198,7 +201,12 @@ class TraceWriter:
 def runs(folder: Path | str) -> list[int]:
     """The runs that ``folder`` holds a trace of."""
     found = (Path(folder) / "fault").glob("*.parquet")
-    return sorted(int(path.stem) for path in found if path.stem.isdigit())
+    return sorted(int(path.stem) for path in found if is_number(path.stem))
+
+
+def is_number(text: str) -> bool:
+    """Whether it is a number as files are called after: without any zero before it."""
+    return text.isdecimal() and text == str(int(text))
 
 
 def read_trace(folder: Path | str, run: int = 0) -> Iterator[TraceEvent]:
@@ -217,8 +225,7 @@ def read_claims(folder: Path | str, run: int = 0) -> Claims | None:
 def _merge(files: list[TraceFile]) -> Iterator[TraceEvent]:
     streams: list[Iterator[TraceEvent]] = []
     for node in sorted({node for file in files for node in file.nodes()}):
-        own = [file.events(node, world=False) for file in files]
-        streams.append(heapq.merge(*own, key=lambda event: event.n))  # type: ignore[union-attr]
+        streams.append(_own(files, node))
         # What the world did is numbered by the world, so it is placed by time alone.
         streams.extend(file.events(node, world=True) for file in files)
     last: list[TraceEvent] = []
@@ -228,6 +235,19 @@ def _merge(files: list[TraceFile]) -> Iterator[TraceEvent]:
         else:
             yield event
     yield from last
+
+
+def _own(files: list[TraceFile], node: int) -> Iterator[TraceEvent]:
+    """A processor's own events by its numbers for them, no two of which are the same."""
+    last = -1
+    own = [file.events(node, world=False) for file in files]
+    for event in heapq.merge(*own, key=lambda event: event.n):  # type: ignore[union-attr]
+        assert not isinstance(event, Ended)
+        if event.n <= last:
+            (path,) = (file.path for file in files if type(event).__name__ in file.kinds)
+            raise TraceError(f"{path}: processor {node} has an event {event.n} behind its {last}")
+        last = event.n
+        yield event
 
 
 def _moment(event: TraceEvent) -> tuple[int, int, int]:
@@ -268,6 +288,15 @@ class TraceFile:
             self.claims = None if told is None else msgspec.json.decode(told, type=Claims)
         except msgspec.DecodeError as error:
             raise TraceError(f"{path}: what it says of claims cannot be read ({error})") from None
+        self._check_numbers(int(path.stem))
+
+    def _check_numbers(self, run: int) -> None:
+        """Rows are of the run that the file is called after, with numbers that leave room."""
+        for name, low, high in (("run", run, run), ("n", 0, LIMIT - 1), ("t_us", 0, LIMIT - 1)):
+            for least, most in self.bounds(name):
+                if not low <= least <= most <= high:
+                    wrong = least if least < low else most
+                    raise TraceError(f"{self.path}: {name} is {wrong} in a row, which cannot be")
 
     def read(self, group: int, names: list[str] | None = None) -> Any:
         """A group of rows as an Arrow table."""
@@ -280,21 +309,31 @@ class TraceFile:
         """The numbers of the groups of rows."""
         return range(self.file.metadata.num_row_groups)
 
+    def bounds(self, name: str) -> list[tuple[int, int]]:
+        """The least and the largest number of a column in each group."""
+        at = self.file.schema_arrow.get_field_index(name)
+        metadata = self.file.metadata
+        found = [metadata.row_group(group).column(at).statistics for group in self.groups()]
+        if any(each is None or not each.has_min_max for each in found):
+            raise TraceError(f"{self.path}: has no statistics of its groups of rows")
+        return [(each.min, each.max) for each in found]
+
     def nodes(self) -> set[int]:
         """The processors in this table."""
-        found: set[int] = set()
+        found: list[int] = []
         for group in self.groups():
-            found.update(self.read(group, ["node"])["node"].unique().to_pylist())
-        return found
+            column = self.read(group, ["node"])["node"].combine_chunks()
+            found += self.pa.compute.run_end_encode(column).values.to_pylist()
+        if found != sorted(found):
+            raise TraceError(f"{self.path}: {NOT_SORTED}")
+        return set(found)
 
     def rows(self, node: int) -> Iterator[Row]:
         """The rows of one processor, in order."""
-        at = self.file.schema_arrow.get_field_index("node")
-        for group in self.groups():
-            found = self.file.metadata.row_group(group).column(at).statistics
-            if found.min <= node <= found.max:
+        for group, (least, most) in enumerate(self.bounds("node")):
+            if least <= node <= most:
                 table = self.read(group)
-                if found.min != found.max:
+                if least != most:
                     table = table.filter(self.pa.compute.equal(table["node"], node))
                 yield from table.to_pylist()
 
@@ -326,4 +365,4 @@ class TraceFile:
         try:
             return schema.event(kind, rows)
         except (KeyError, TypeError, ValueError) as error:
-            raise TraceError(f"{self.path}: a row makes no event ({error!r})") from None
+            raise TraceError(f"{self.path}: a row makes no event ({error})") from None

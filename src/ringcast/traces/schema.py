@@ -146,8 +146,10 @@ def rows(event: TraceEvent, run: int) -> list[dict[str, Any]]:
 
 
 def event(kind: type[msgspec.Struct], found: Sequence[dict[str, Any]]) -> TraceEvent:
-    """The event whose rows are ``found``."""
+    """The event whose rows are ``found``; ValueError says why they make none."""
     row = found[0]
+    if len(found) > 1:
+        _check_alike(found)
     values: dict[str, Any] = {}
     for name in kind.__struct_fields__:
         if name in PER_MESSAGE:
@@ -157,11 +159,29 @@ def event(kind: type[msgspec.Struct], found: Sequence[dict[str, Any]]) -> TraceE
             values[name] = row["sequence"]
         elif f"{name}_seq" in row:
             seq, rep = row[f"{name}_seq"], row[f"{name}_rep"]
+            if (seq is None) != (rep is None):
+                raise ValueError(f"half of {name} is empty")
             values[name] = None if seq is None else ViewId(seq, rep)
         elif name == "level":
             values[name] = Level(row[name])
         elif isinstance(row[name], list):
             values[name] = tuple(row[name])
+        elif row[name] is None:
+            raise ValueError(f"{name} is empty")
         else:
             values[name] = row[name]
     return kind(**values)  # type: ignore[return-value]
+
+
+def _check_alike(found: Sequence[dict[str, Any]]) -> None:
+    """The rows of an event tell of messages in a row, and agree in all the rest."""
+    row, own = found[0], set(PER_MESSAGE.values())
+    if "index" not in row:
+        raise ValueError(f"event {row['n']} of processor {row['node']} is there twice")
+    for at, each in enumerate(found):
+        wanted = row | {"index": at, "sequence": row["sequence"] + at}
+        if differs := [name for name in row if name not in own and each[name] != wanted[name]]:
+            raise ValueError(
+                f"event {row['n']} of processor {row['node']}: its rows contradict each other "
+                f"in {differs[0]}"
+            )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ringcast.core.ids import NodeId
 from ringcast.traces import TraceError, TraceFile
+from ringcast.traces.parquet import NOT_SORTED
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -43,15 +44,8 @@ class Table:
     def bounds(self, name: str) -> tuple[Ints, Ints]:
         """The least and the largest value of a column in each group."""
         if name not in self._bounds:
-            at = self.file.file.schema_arrow.get_field_index(name)
-            metadata = self.file.file.metadata
-            found = [
-                metadata.row_group(group).column(at).statistics for group in self.file.groups()
-            ]
-            if any(each is None or not each.has_min_max for each in found):
-                raise TraceError(f"{self.file.path}: has no statistics of its groups of rows")
-            low, high = ([getattr(each, end) for each in found] for end in ("min", "max"))
-            self._bounds[name] = np.array(low, np.int64), np.array(high, np.int64)
+            found = np.array(self.file.bounds(name), np.int64).reshape(-1, 2)
+            self._bounds[name] = found[:, 0], found[:, 1]
         return self._bounds[name]
 
     def cells(self, group: int, name: str) -> Ints:
@@ -86,11 +80,11 @@ class Table:
             for group, side in zip((groups[0], groups[-1]), sides, strict=True):
                 cells = self.cells(int(group), "node")
                 if np.any(np.diff(cells) < 0):
-                    raise TraceError(f"{self.file.path}: its rows are not sorted by processor")
+                    raise TraceError(f"{self.file.path}: {NOT_SORTED}")
                 ends.append(int(self.starts[group] + np.searchsorted(cells, node, side)))
             inner = groups[1:-1]
             if np.any(np.diff(groups) != 1) or np.any(low[inner] != high[inner]):
-                raise TraceError(f"{self.file.path}: its rows are not sorted by processor")
+                raise TraceError(f"{self.file.path}: {NOT_SORTED}")
             self._nodes[node] = ends[0], ends[1]
         return Rows(self, *self._nodes[node])
 
@@ -195,11 +189,13 @@ class Rows:
         if next_one == 0:
             return 0
         part = self.within(int(groups[next_one - 1]))
-        at = int(np.count_nonzero(part.column("seq") < seq))
-        numbers = part.column("n")
-        while 0 < at < len(part) and numbers[at] == numbers[at - 1]:
+        at = part.first - self.first + int(np.count_nonzero(part.column("seq") < seq))
+        while 0 < at < len(self):  # an event may have rows in two groups
+            one, other = self.part(at - 1, at + 1).column("n")
+            if one != other:
+                break
             at += 1
-        return part.first - self.first + at
+        return at
 
 
 @lru_cache(maxsize=OPEN_FILES)

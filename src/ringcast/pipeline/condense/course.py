@@ -218,14 +218,21 @@ class Course:
         if self.reads is Reads.NOTHING:
             return
         parts: list[Part] = []
+        missed = -sum(each.rows for each in found)
         tables: dict[str, Make] = {"deliver": placed}
         if self.reads >= Reads.ORIGINS:
             tables = {"deliver": delivered, "originate": originated}
         for name, make in tables.items():
             table = table_of(self.folder, name, self.run)
+            missed += len(table)
             for node in table.nodes():
-                end = self.plan.before.get(node, LIMIT)
-                parts.append(Part.of(0, make, node, table.between(node, -1, end)))
+                rows = table.between(node, -1, self.plan.before.get(node, LIMIT))
+                parts.append(Part.of(0, make, node, rows))
+                missed -= len(rows)
+        if missed:
+            raise Irregular(
+                f"run {self.run}: {missed} messages have the number of a configuration or a crash"
+            )
         if self.reads >= Reads.SUBMISSIONS:
             table = table_of(self.folder, "submit", self.run)
             covered = sorted(pair for each in found for pair in each.covered)

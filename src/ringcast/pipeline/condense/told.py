@@ -20,18 +20,22 @@ class Irregular(Exception):
 class Told:
     """Events of one processor and kind. ``starts`` has one more element: the end of the last."""
 
-    def __init__(self, node: NodeId, rows: Rows, places_only: bool = False) -> None:
+    def __init__(self, node: NodeId, rows: Rows, only_places_in: ViewId | None = None) -> None:
+        """With a ring, neighbours that name the same place of the same ring are one event."""
         self.node = node
         self.rows = rows
         self._firsts: dict[str, Ints] = {}
-        columns = ("seq",) if places_only else ("n", "t_us")
+        columns = ["n", "t_us"]
+        if only_places_in is not None:
+            columns = ["seq", *(name for name, _ in self._elsewhere("ring", only_places_in))]
+        self._by = columns
         change = np.zeros(max(len(rows) - 1, 0), np.bool_)
         for name in columns:
             cells = rows.column(name)
             change |= cells[1:] != cells[:-1]
         inner = np.flatnonzero(change) + 1
         self.starts: Ints = np.concatenate(([0], inner, [len(rows)])) if len(rows) else inner
-        if not places_only:
+        if only_places_in is None:
             self._regular()
             if len(self) < len(rows):
                 rows.forget(*columns)  # one value an event is enough
@@ -40,13 +44,27 @@ class Told:
         return max(len(self.starts) - 1, 0)
 
     def first(self, name: str) -> Ints:
-        """A column's cell in the first row of each event, which is what counts."""
+        """A column's cell in the first row of each event, which tells those of the others."""
         if name not in self._firsts:
             single = len(self) == len(self.rows)
-            self._firsts[name] = (
-                self.rows.column(name) if single else self.rows.take(name, self.starts[:-1])
-            )
+            self._firsts[name] = self.rows.column(name) if single else self._agreed(name)
         return self._firsts[name]
+
+    def _agreed(self, name: str) -> Ints:
+        """The same, if an event has several rows: they tell of messages in a row."""
+        if name in self._by:
+            return self.rows.take(name, self.starts[:-1])
+        cells = self.rows.column(name)
+        differs = cells[1:] != (cells[:-1] + 1 if name == "sequence" else cells[:-1])
+        differs[self.starts[1:-1] - 1] = False  # there the next event begins
+        if np.any(differs):
+            event = int(np.searchsorted(self.starts, np.argmax(differs), "right")) - 1
+            raise TraceError(
+                f"{self.rows.table.file.path}: event {self.first('n')[event]} of processor "
+                f"{self.node}: its rows contradict each other in {name}"
+            )
+        self.rows.forget(name)
+        return cells[self.starts[:-1]]
 
     @property
     def sizes(self) -> Ints:
@@ -67,11 +85,16 @@ class Told:
         """Which events name this configuration in all those columns; None: all of them."""
         found: Flags | None = None
         for prefix in prefixes:
-            for name, value in ((f"{prefix}_seq", ring.seq), (f"{prefix}_rep", ring.rep)):
-                if not self.rows.is_all(name, value):
-                    right = self.first(name) == value
-                    found = right if found is None else found & right
+            for name, value in self._elsewhere(prefix, ring):
+                right = self.first(name) == value
+                found = right if found is None else found & right
         return None if found is None or bool(np.all(found)) else found
+
+    def _elsewhere(self, prefix: str, ring: ViewId) -> Iterator[tuple[str, int]]:
+        """The columns of a configuration of which statistics do not show that it is always this."""
+        for name, value in ((f"{prefix}_seq", ring.seq), (f"{prefix}_rep", ring.rep)):
+            if not self.rows.is_all(name, value):
+                yield name, value
 
 
 def delivered(told: Told, first: int, last: int) -> Iterator[Delivered]:

@@ -32,7 +32,7 @@ from ringcast.core.ids import LIMIT, NodeId
 from ringcast.core.trace import Delivered, Originated, Submit
 from ringcast.pipeline.condense.align import align
 from ringcast.pipeline.condense.columns import Flags, Ints, Rows, Table, table_of
-from ringcast.pipeline.condense.full import Part, limit
+from ringcast.pipeline.condense.full import Make, Part, limit
 from ringcast.pipeline.condense.origins import Origins, Submissions
 from ringcast.pipeline.condense.pieces import Frames, Piece, Runs
 from ringcast.pipeline.condense.plan import Stay, Window
@@ -54,6 +54,8 @@ class Found(msgspec.Struct):
     """When the first odd thing began, and when the last one was over."""
     marks: list[tuple[NodeId, int, int]] = []
     """Processor, number and time of some events, to be compared with those of other windows."""
+    rows: int = 0
+    """How many it is about: of deliveries and, if they are read, of originations."""
     stop_us: int | None = None
     """From here on not everything is shown: there is too much of it."""
     irregular: str = ""
@@ -86,8 +88,9 @@ class _Look:
         self._deliver = table_of(folder, "deliver", window.run)
         self._full = window.reads >= Reads.ORIGINS
         self._originate = table_of(folder, "originate", window.run) if self._full else None
+        places = None if self._full else window.ring
         self.told = {
-            stay.node: Told(stay.node, self._rows(self._deliver, stay), not self._full)
+            stay.node: Told(stay.node, self._rows(self._deliver, stay), places)
             for stay in window.stays
         }
         self.ref = max(self.told.values(), key=len)
@@ -339,8 +342,12 @@ class _Look:
         parts += (
             Part(gap, originated, told, first, last) for told, gap, first, last in runs.originated()
         )
+        rows = sum(len(told.rows) for told in self.told.values())
+        rows += sum(len(told.rows) for told in self.origins.tolds) if self.origins else 0
         if self.window.last:
-            parts += self._after(len(runs))
+            for make, stay, left in self._after():
+                parts.append(Part.of(len(runs), make, stay.node, left))
+                rows += len(left)
         stop_us = limit(parts)
         gaps: list[list[Originated | Delivered]] = [[] for _ in range(len(runs) + 1)]
         cut = len(runs)
@@ -353,6 +360,7 @@ class _Look:
             gaps=gaps,
             odd_from_us=int(self.odd_from_us.min()),
             odd_until_us=int(self.odd_until_us[:-1].max(initial=-1)),
+            rows=rows,
             stop_us=stop_us,
         )
         if stop_us is not None:
@@ -374,11 +382,10 @@ class _Look:
         rows = told.rows.part(int(told.starts[first]), int(told.starts[last]))
         return Part.of(gap, placed, told.node, rows)
 
-    def _after(self, gap: int) -> Iterator[Part]:
+    def _after(self) -> Iterator[tuple[Make, Stay, Rows]]:
         """What the members did after they left the ring and before the next one."""
         for stay in self.window.stays:
             ends = (stay.node, stay.end_n, stay.next_n)
-            make = delivered if self._full else placed
-            yield Part.of(gap, make, stay.node, self._deliver.between(*ends))
+            yield delivered if self._full else placed, stay, self._deliver.between(*ends)
             if self._originate is not None:
-                yield Part.of(gap, originated, stay.node, self._originate.between(*ends))
+                yield originated, stay, self._originate.between(*ends)
