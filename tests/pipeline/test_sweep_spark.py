@@ -153,10 +153,6 @@ def test_a_sweep_killed_five_times_ends_with_the_same_table(tmp_path: Path) -> N
     assert not (out / "staging").exists()
 
 
-@pytest.mark.skipif(
-    "RINGCAST_LOSE_WORKERS" not in os.environ,
-    reason="now and then such a job waits for ever (docs/bugs.md); set RINGCAST_LOSE_WORKERS=1",
-)
 @pytest.mark.parametrize("kind", ["master", "remote"])
 def test_a_cluster_that_loses_a_worker_gives_the_same_table(
     kind: str, cluster: Any, tmp_path: Path

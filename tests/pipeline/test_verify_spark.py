@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -312,10 +311,6 @@ def test_a_mistake_is_told_in_one_line(
     assert line.startswith("ringcast: ")
 
 
-@pytest.mark.skipif(
-    "RINGCAST_LOSE_WORKERS" not in os.environ,
-    reason="now and then such a job waits for ever (docs/bugs.md); set RINGCAST_LOSE_WORKERS=1",
-)
 @pytest.mark.parametrize("kind", ["master", "remote"])
 def test_a_cluster_that_loses_a_worker_gives_the_same_answer(
     kind: str, cluster: Any, tmp_path: Path

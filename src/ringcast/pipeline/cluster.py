@@ -135,7 +135,7 @@ def up(folder: Path, workers: int = 2) -> Cluster:
             wait_for(cluster, "master", lambda: registered(cluster) == 0)
             for number in range(1, workers + 1):
                 name = f"worker-{number}"
-                start(cluster, name, worker_command(cluster, name, 2 * cores))
+                start(cluster, name, worker_command(cluster, name, 2 * workers * cores))
             for name in cluster.workers():
                 wait_for(cluster, name, lambda: registered(cluster) >= workers)
             start(cluster, "connect", connect_command(cluster))  # now it gets a share of each
@@ -181,8 +181,9 @@ def lock(folder: Path) -> Iterator[None]:
 def prepare(folder: Path, cores: int) -> Cluster:
     """An empty folder with what all parts need, and a record of addresses that are free.
 
-    ``cores`` are the Connect server's, half of what the workers offer: an application holds its
-    cores for as long as it lives, and a job sent to the master must not wait for that one's end.
+    ``cores`` are those of the Connect server, and as many those of a job sent to the master. An
+    application holds its cores for as long as it lives, so each worker offers enough for both of
+    them: when the other workers are gone, neither must wait for the other's end.
     """
     port, page, remote = free_ports(3)
     java = java_home(os.environ)
@@ -203,6 +204,7 @@ def prepare(folder: Path, cores: int) -> Cluster:
         "spark.connect.grpc.binding.address": LOOPBACK,
         "spark.connect.grpc.binding.port": str(remote),
         "spark.cores.max": str(cores),
+        "spark.deploy.defaultCores": str(cores),
         "spark.driver.extraJavaOptions": cluster.options,
         "spark.executor.extraJavaOptions": cluster.options,
         "spark.ui.enabled": "false",
