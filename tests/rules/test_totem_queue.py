@@ -341,6 +341,17 @@ def test_r92_ext_who_has_a_message_calls_for_a_token_that_rests() -> None:
         assert sent(bench.receive(1, bench.token(1), src=3), Token), "and it does not rest again"
 
 
+def test_r92_ext_an_idle_ring_that_says_it_exists_does_not_wake_itself() -> None:
+    """Nor does it go fast for max_fast_rounds: that was most of what an idle ring cost."""
+    bench = resting()
+    bench.fire(1, Timer.ANNOUNCE)
+    (exists,) = sent(bench.fire(1, Timer.ANNOUNCE), Announce)
+    for _ in range(4):
+        bench.receive(2, bench.token(2), src=1)
+    assert not sent(bench.receive(2, exists, src=1), Token)
+    assert bench[2].may_rest and bench[2].held_token is not None
+
+
 def test_r92_ext_a_token_on_its_way_is_not_called_for() -> None:
     bench = Bench(hold_us=10_000, max_fast_rounds=3).to_ring()
     bench.lose()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import signal
 import sys
 from time import monotonic
 from typing import Any
@@ -30,6 +31,7 @@ SAMPLES = 2000
 """Latencies reported by one member; the values between are left out evenly."""
 
 MOST_LATENCIES = 500_000
+SHORTEST_TICK_S = 0.0005
 DRAIN_S = 10.0
 """Longest wait for what is under way when the sending ends."""
 
@@ -236,14 +238,28 @@ class Sender:
             await self._send(count)
 
     async def _steadily(self, begin_s: float, end_s: float) -> None:
-        """Each message at its time, whether or not the ones before have arrived."""
+        """Each message at its time, whether or not the ones before have arrived.
+
+        A signal keeps the time. The loop's own timers have a grain of a millisecond, so what wakes
+        the loop is nearly always the token, and what is due then is sent just after the token has
+        left: every message would wait for a whole rotation.
+        """
         gap_s = self._task.senders / self._task.rate
         due_s = begin_s + gap_s * self._group.me / self._task.senders
-        async with asyncio.TaskGroup() as under_way:
-            while due_s < end_s:
-                await asyncio.sleep(due_s - monotonic())
-                under_way.create_task(self._send(1))
-                due_s += gap_s
+        tick = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGALRM, tick.set)
+        first_s = max(due_s - monotonic(), SHORTEST_TICK_S)
+        signal.setitimer(signal.ITIMER_REAL, first_s, max(gap_s, SHORTEST_TICK_S))
+        try:
+            async with asyncio.TaskGroup() as under_way:
+                while due_s < end_s:
+                    await tick.wait()
+                    tick.clear()
+                    while due_s < min(monotonic() + gap_s / 2, end_s):
+                        under_way.create_task(self._send(1))
+                        due_s += gap_s
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     async def _send(self, count: int) -> None:
         bodies = self._pool(self.sent, count)

@@ -262,12 +262,12 @@ def prepare(trial: Trial, network: Bridge | None, folder: Path) -> Iterator[Task
 
 def settings(trial: Trial) -> dict[str, Any]:
     """Settings of the protocol for speed: the largest frames that the path takes, and as many a
-    visit as one system call sends, as long as the receivers' buffers hold what all members may
+    visit as two system calls send, as long as the receivers' buffers hold what all members may
     send in a rotation."""
     path = trial.mtu - HEADERS if trial.namespaces else MOST_FRAME
     packet = (trial.frame or min(path, MOST_FRAME)) - TAG_BYTES
     visit_bytes = min(VISIT_BYTES, buffer_granted() // 2 // trial.nodes)
-    visit = max(1, min(MOST_IN_RUN, visit_bytes // packet))
+    visit = max(1, min(2 * MOST_IN_RUN, visit_bytes // packet))
     speed = {"max_packet": packet, "each_time": visit, "window_size": visit * trial.nodes}
     known = protocol(trial.protocol).config.__struct_fields__
     return {name: value for name, value in speed.items() if name in known} | trial.settings

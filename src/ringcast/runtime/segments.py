@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import select
 import socket
 import sys
 from collections.abc import Iterable, Iterator
@@ -79,15 +80,22 @@ class Link:
 class Intake:
     """A socket to receive from, until it is empty."""
 
-    __slots__ = ("_joins", "_view", "socket")
+    __slots__ = ("_joins", "_poll", "_view", "socket")
 
     def __init__(self, listening: socket.socket) -> None:
         self.socket = listening
+        self._poll = select.poll()
+        self._poll.register(listening, select.POLLIN)
         self._view = memoryview(bytearray(LARGEST))
         self._joins = False
         with contextlib.suppress(OSError):
             listening.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
             self._joins = True
+
+    def waits(self) -> bool:
+        """Whether there is something to receive. Asking costs 1 us, and being told by an exception
+        5, which every hop of the token would have to wait for."""
+        return bool(self._poll.poll(0))
 
     def receive(self) -> list[memoryview]:
         """The datagrams of one call, in a buffer that the next call overwrites."""

@@ -210,11 +210,11 @@ class Udp:
             tokens: list[Received] = []
             count = 0
             for intake in intakes:
-                while count < MOST_AT_ONCE:
+                while count < MOST_AT_ONCE and intake.waits():
                     try:
                         datagrams = intake.receive()
                     except BlockingIOError:
-                        break
+                        break  # a frame with a wrong checksum
                     except OSError:
                         count += 1  # an ICMP error of an earlier send; that frame is lost anyway
                         continue

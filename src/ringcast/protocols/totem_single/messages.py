@@ -140,7 +140,8 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
 
     ``heard`` names outsiders heard lately and ``apart`` the links (who does not hear whom) that
     keep others out of this ring: that is how two rings separated by a bad link stay apart in
-    peace, and learn that it is whole again (R43 ext).
+    peace, and learn that it is whole again (R43 ext). ``calls`` asks the members of the ring for a
+    token that rests (R92 ext).
     """
 
     ring_id: RingId
@@ -148,6 +149,7 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     memb: Ids = ()
     heard: Ids = ()
     apart: Annotated[tuple[tuple[NodeId, NodeId], ...], msgspec.Meta(max_length=4096)] = ()
+    calls: bool = False
 
     def wire_bytes(self) -> int:
         """Encoded size, to within a few bytes."""

@@ -92,7 +92,7 @@ def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
         release_token(p, env)
     elif p.may_rest:
         p.idle_visits = 0
-        announce(p, env)
+        announce(p, env, calls=True)
 
 
 def on_regular(p: Processor, env: Env, event: Received) -> None:
@@ -157,8 +157,9 @@ def on_announce(p: Processor, env: Env, event: Received) -> None:
     gather.heed_announce(p, env, heard)
     if heard.ring_id == p.my_ring_id:
         p.ring_seen_alive = True
-        p.idle_visits = 0
-        release_token(p, env)
+        if heard.calls:
+            p.idle_visits = 0
+            release_token(p, env)
         return
     on_other_ring(p, env, event.src, heard.ring_id.seq)
 
@@ -204,7 +205,7 @@ def on_announce_timer(p: Processor, env: Env, event: TimerFired) -> None:
     env.set_timer(Timer.ANNOUNCE, p.config.announce_us)
 
 
-def announce(p: Processor, env: Env) -> None:
+def announce(p: Processor, env: Env, calls: bool = False) -> None:
     """R94: my ring exists, and this is what I know of links."""
     heard = tuple(node for node in p.ears.lately if node not in p.my_memb)
-    env.broadcast(Announce(p.my_ring_id, p.me, p.my_memb, heard, p.ears.apart))
+    env.broadcast(Announce(p.my_ring_id, p.me, p.my_memb, heard, p.ears.apart, calls))
