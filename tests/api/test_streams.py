@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from journals import bodies, caught_up, opened, with_journals
@@ -13,6 +14,7 @@ from loopback import collect, eventually, joined, messages, ring, run
 
 from ringcast.api.envelope import Known, Once
 from ringcast.api.events import Message
+from ringcast.api.group import MessageTooLarge
 from ringcast.api.node import Node
 from ringcast.api.streams import MOST, Streams
 from ringcast.core.ids import NodeId, ViewId
@@ -71,6 +73,23 @@ def test_a_repeated_batch_is_delivered_once_everywhere_also_on_the_next_ring(
                 assert texts == [b"a", b"b", b"c", b"d", b"e", b"f", b"end"]
                 places = [event.position for event in found if isinstance(event, Message)]
                 assert places == sorted(set(places))
+
+    run(story)
+
+
+def test_rows_larger_than_a_message_together_are_published_in_parts(tmp_path: Path) -> None:
+    """And one that is larger by itself is refused; the node goes on as before."""
+
+    async def story() -> None:
+        async with ring(tmp_path, 1, settings={"max_message": 2**18}) as nodes:
+            (group,) = await joined(nodes)
+            rows = tuple(bytes([n]) * 90_000 for n in range(5))
+            await nodes[0].publish("g", "w", 0, 0, rows)
+            await nodes[0].publish("g", "w", 0, 0, rows)
+            with pytest.raises(MessageTooLarge):
+                await nodes[0].publish("g", "w", 1, 0, (b"x", bytes(2**18)))
+            await group.send(b"end")
+            assert [m.body for m in await messages(group, 6)] == [*rows, b"end"]
 
     run(story)
 

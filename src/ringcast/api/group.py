@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 from ringcast.api.events import Batch, Event, EventsLost, Message, Position, View
 from ringcast.api.inbox import Inbox
-from ringcast.api.outgoing import Item
+from ringcast.api.outgoing import PREFIX, Item
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.ids import level as level_of
 from ringcast.runtime.errors import NodeStopped, RingcastError
@@ -157,12 +157,7 @@ class Group:
         self._check_joined()
         if not bodies:
             raise ValueError("nothing to send")
-        largest = max(map(len, bodies))
-        if largest > self._node.max_message:
-            raise MessageTooLarge(
-                f"{largest} bytes, but max_message is {self._node.max_message}; send it in "
-                "pieces or raise the setting on every node"
-            )
+        check_size(max(map(len, bodies)), self._node.max_message)
 
     # --- reading ---------------------------------------------------------------------------
 
@@ -231,6 +226,29 @@ def all_bytes(bodies: Iterable[Bytes]) -> tuple[bytes, ...]:
         if not isinstance(body, bytes | bytearray | memoryview):
             raise TypeError(f"a body is bytes, not {type(body).__name__}: encode it first")
     return tuple(map(bytes, taken))
+
+
+def check_size(size: int, most: int) -> None:
+    """Raise if a body is larger than the ring takes."""
+    if size > most:
+        raise MessageTooLarge(
+            f"{size} bytes, but max_message is {most}; send it in pieces or raise the setting on "
+            "every node"
+        )
+
+
+def portions(bodies: tuple[bytes, ...], most: int) -> Iterator[tuple[bytes, ...]]:
+    """Bodies in their order, as many at a time as one message of the ring holds."""
+    some: list[bytes] = []
+    size = 0
+    for body in bodies:
+        check_size(len(body), most)
+        if some and size + len(body) + PREFIX > most:
+            yield tuple(some)
+            some, size = [], 0
+        some.append(body)
+        size += len(body) + PREFIX
+    yield tuple(some)
 
 
 def alone(event: Event) -> Batch | View | EventsLost:

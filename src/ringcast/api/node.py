@@ -13,7 +13,7 @@ from ringcast.api import envelope
 from ringcast.api.directory import Directory
 from ringcast.api.envelope import Data, Enter, Exit, Once
 from ringcast.api.events import Position
-from ringcast.api.group import Group
+from ringcast.api.group import Group, portions
 from ringcast.api.outgoing import Item, Outgoing
 from ringcast.api.recorder import Recorder
 from ringcast.core.effects import Batch, InstallView
@@ -182,6 +182,15 @@ class Node:
 
         They are safe: what this node remembers as delivered, nobody who lives on can lack.
         """
+        for some in list(portions(bodies, self.max_message)):  # all or, with an error, nothing
+            position = await self._publish(group, stream, batch, first, some)
+            first += len(some)
+        return position
+
+    async def _publish(
+        self, group: str, stream: str, batch: int, first: int, bodies: tuple[bytes, ...]
+    ) -> Position:
+        """As many as fit one message of the ring."""
         while True:
             await self.outgoing.room()
             while not self._directory.open or self._ring is None:

@@ -209,7 +209,7 @@ class Recorder:
             again = (peer, upto) in self._refusals
             self._refusals.add((peer, upto))
             return again
-        except (OSError, TimeoutError):
+        except (RingcastError, OSError, TimeoutError):
             return False
         scratch = self._keeper.scratch(peer)
         try:

@@ -3,7 +3,9 @@
 The node listens on its own port number, on TCP. A conversation is one question at a time, each
 frame sealed with the group's key as on UDP: a connection has an incarnation of its own on both
 sides, so nonces never repeat, and every answer carries the question's token, so an old answer
-is no answer. Without keys the same frames go in the clear, where the node itself may.
+is no answer. The node greets whoever calls with a number that must come back first: a recorded
+conversation is no caller, and who has no key gets no room for a long frame. Without keys the same
+frames go in the clear, where the node itself may.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ GUEST: NodeId = 2**32 - 1
 
 LONGEST = 256 * 2**20
 """Bytes in a frame, at most: a message of the largest size and what goes with it."""
+
+SHORT = 256
+"""Bytes in a greeting, at most."""
 
 PART_BYTES = 4 * 2**20
 """Records that are sent at once, about."""
@@ -104,9 +109,15 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=7):
     why: str
 
 
+class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """The first word of the node, and of whoever calls it: the same number."""
+
+    token: int
+
+
 Question = Ask | Commit | Publish
 Answer = Records | Told | Done | Refused
-MESSAGES = (Ask, Records, Told, Commit, Publish, Done, Refused)
+MESSAGES = (Ask, Records, Told, Commit, Publish, Done, Refused, Greeting)
 
 
 class Line:
@@ -122,6 +133,22 @@ class Line:
         self._reader, self._writer = reader, writer
         boot = 2**63 | secrets.randbits(62)  # never one of a node's own, which count microseconds
         self._codec = Codec(MESSAGES, me, boot, keys)
+        self._other: tuple[NodeId, int] | None = None
+        """Who is at the other end, and in which incarnation: nobody else may cut in."""
+
+    async def greet(self) -> None:
+        """The node's side: only who has the key, now, is heard."""
+        greeting = Greeting(token())
+        await self.send(greeting)
+        if await self.receive(SHORT) != greeting:
+            raise RingcastError("no greeting")
+
+    async def answer(self) -> None:
+        """The caller's side of it."""
+        greeting = await self.receive(SHORT)
+        if not isinstance(greeting, Greeting):
+            raise RingcastError("the other side hung up" if greeting is None else "no greeting")
+        await self.send(greeting)
 
     async def send(self, message: msgspec.Struct) -> None:
         """One frame."""
@@ -130,12 +157,12 @@ class Line:
         self._writer.write(frame)
         await self._writer.drain()
 
-    async def receive(self) -> msgspec.Struct | None:
+    async def receive(self, longest: int = LONGEST) -> msgspec.Struct | None:
         """The next frame; None at the end. Who is not of the group is not answered."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 length = int.from_bytes(await self._reader.readexactly(4), "big")
-                if length > LONGEST:
+                if length > longest:
                     raise RingcastError("a frame that is too long; is the other side ringcast?")
                 frame = await self._reader.readexactly(length)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -146,7 +173,11 @@ class Line:
         if found is None:
             (why,) = self._codec.refused or ("a frame of our own",)
             raise RingcastError(f"the other side's frame was refused: {why}")
-        return found[3]
+        src, boot, _, message = found
+        self._other = self._other or (src, boot)
+        if self._other != (src, boot):
+            raise RingcastError("a frame of another conversation")
+        return message
 
     def close(self) -> None:
         """Hang up."""
@@ -157,7 +188,13 @@ async def call(address: Address, me: NodeId, keys: KeyFile | None) -> Line:
     """A connection to a node's journal; OSError if nobody listens there."""
     async with asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection(address.host, address.port, limit=2**22)
-    return Line(reader, writer, me, keys)
+    line = Line(reader, writer, me, keys)
+    try:
+        await line.answer()
+    except BaseException:
+        line.close()
+        raise
+    return line
 
 
 async def answers(line: Line, question: Question) -> AsyncIterator[Answer]:
@@ -188,12 +225,14 @@ class Server:
     """Listens for questions; each is answered by ``serve``."""
 
     MOST = 64
-    """Conversations at once; more are turned away."""
+    """Conversations at once; more are turned away, strangers first."""
 
     def __init__(self, me: NodeId, keys: KeyFile | None, serve: Serve) -> None:
         self._me, self._keys, self._serve = me, keys, serve
         self._server: asyncio.Server | None = None
         self._talks: set[asyncio.Task[None]] = set()
+        self._strangers: dict[asyncio.Task[None], None] = {}
+        """Those that have not greeted yet, oldest first."""
         self.refused = 0
         """Conversations that ended because the other side was not of the group or made no sense."""
 
@@ -216,17 +255,23 @@ class Server:
         assert task is not None
         line = Line(reader, writer, self._me, self._keys)
         if len(self._talks) >= self.MOST:
-            line.close()
-            return
+            if not self._strangers:
+                line.close()
+                return
+            next(iter(self._strangers)).cancel()
         self._talks.add(task)
+        self._strangers[task] = None
         try:
+            await line.greet()
+            del self._strangers[task]
             await self._converse(line)
         except (RingcastError, OSError, msgspec.MsgspecError):
             self.refused += 1
         except asyncio.CancelledError:
-            pass  # the node ends
+            pass  # the node ends, or somebody else needs the place
         finally:
             self._talks.discard(task)
+            self._strangers.pop(task, None)
             line.close()
 
     async def _converse(self, line: Line) -> None:
