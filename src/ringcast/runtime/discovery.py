@@ -12,6 +12,8 @@ from ringcast.runtime.address import Address
 MOST = 255
 """Addresses a node remembers; only holders of a group key can add any."""
 
+NO_ADDRESS = "somebody looks for this node, but bind names no address: set advertise"
+
 
 class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a processor is to be reached, according to its incarnation ``boot``."""

@@ -34,20 +34,13 @@ from ringcast.core.effects import (
 )
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.core.inputs import (
-    Input,
-    Leaving,
-    Started,
-    Submitted,
-    Timer,
-    TimerFired,
-)
+from ringcast.core.inputs import Input, Leaving, Started, Submitted, Timer, TimerFired
 from ringcast.core.scribe import Scribe
 from ringcast.runtime import address
 from ringcast.runtime.address import Address
 from ringcast.runtime.clock import TICK_US, ActiveClock
 from ringcast.runtime.config import NodeConfig
-from ringcast.runtime.discovery import Hello, PeerBook, Place
+from ringcast.runtime.discovery import NO_ADDRESS, Hello, PeerBook, Place
 from ringcast.runtime.errors import NodeStopped, RingcastError, StorageError
 from ringcast.runtime.keys import KeyFile
 from ringcast.runtime.letters import BURST, LAST, WITH_FRAMES, Letters, in_runs
@@ -128,9 +121,8 @@ class Host:
         messages: tuple[type[msgspec.Struct], ...] = (*config.sheet.messages, Hello)
         self._codec = Codec(messages, config.id, self.boot, self.keys)
         public = config.public_address
-        host, port = self._udp.address if public == config.bind_address else public
-        mine = Place(config.id, self.boot, host, port)
-        self._book = PeerBook(mine, config.peer_addresses)
+        where = self._udp.address if public == config.bind_address else public
+        self._book = PeerBook(Place(config.id, self.boot, *where), config.peer_addresses)
         self._frames: list[bytes] = []
         self._deadlines: dict[Timer, int] = {}
         self._armed_us = 0
@@ -274,9 +266,7 @@ class Host:
 
     def _on_hello(self, hello: Hello) -> None:
         if self.config.public_address.unspecified:
-            # Known to others by no address, we would hear a newcomer that cannot hear us.
-            self._codec.refuse("somebody looks for this node, but bind names no address: "
-                               "set advertise")  # fmt: skip
+            self._codec.refuse(NO_ADDRESS)  # we would hear a newcomer that cannot hear us
             return
         if self._book.learn(hello):
             self._udp.connect(self._book.addresses())
