@@ -34,12 +34,13 @@ class Lock(StateMachine[None]):
             self._change([n for n in self.queue if n != command.sender], command.position)
 
     def on_view(self, view: View) -> None:
-        self._change([n for n in self.queue if n in view.members], view.position)
+        """Who comes from the other side of a partition may have given out larger tokens."""
+        self._change([n for n in self.queue if n in view.members], view.position, anew=True)
 
-    def _change(self, queue: list[int], position: Position) -> None:
+    def _change(self, queue: list[int], position: Position, anew: bool = False) -> None:
         """A new first one gets the lock, with a token larger than all before."""
         changed, self.queue = queue[:1] != self.queue[:1], queue
-        if changed:
+        if changed or (anew and queue):
             self.token = position
             self._show()
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from queue import Empty, Queue
 from random import Random
@@ -15,6 +16,9 @@ from threading import Thread
 from typing import IO
 
 import pytest
+
+from ringcast.api.events import Message, Position, View
+from ringcast.core.ids import Level, ViewId
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ["chat", "replicated_dict", "lock", "leader", "cache_invalidation", "whiteboard"]
@@ -199,6 +203,30 @@ def test_lock(start: Start) -> None:
     others[2].type("release")
     one.expect("free")
     assert [token(line) for line in tokens] == sorted({token(line) for line in tokens})
+
+
+def test_the_token_of_a_lock_is_the_largest_after_a_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise the holder would be refused for a token of the side whose state was given up."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    one, two = (import_module("lock").Lock(me) for me in (1, 2))
+
+    def view(seq: int, *members: int) -> View:
+        ring = ViewId(seq, members[0])
+        return View(members, False, ring, Position(ring, 0))
+
+    for lock in (one, two):
+        lock.apply(Message(1, b"acquire", Position(ViewId(8, 1), 1), Level.AGREED))
+    one.on_view(view(12, 1))
+    two.on_view(view(12, 2))
+    for lock, place in ((one, Position(ViewId(12, 1), 1)), (two, Position(ViewId(12, 2), 1))):
+        lock.apply(Message(lock.me, b"release", place, Level.AGREED))
+        lock.apply(Message(lock.me, b"acquire", place, Level.AGREED))
+    assert two.token > one.token
+    one.on_view(view(16, 1, 2))  # its history was the longer one
+    assert one.queue == [1]
+    assert one.token > two.token
 
 
 def test_leader(start: Start) -> None:
