@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -16,7 +16,7 @@ from loopback import configs, eventually, ring, run
 from ringcast.api.events import Event, EventsLost, Message, Position, View
 from ringcast.api.group import Group, MessageTooLarge, NotJoined
 from ringcast.api.node import Node
-from ringcast.api.replica import Replica, ResultLost, StateMachine
+from ringcast.api.replica import AROUND, Replica, ResultLost, StateMachine
 from ringcast.core.ids import Level, ViewId
 from ringcast.runtime.errors import NodeStopped
 
@@ -77,6 +77,9 @@ class Component:
 class FakeGroup:
     """As much of Group as a replica uses; ``events`` wait until the test lets them be read."""
 
+    max_message = AROUND + 40
+    """So that states travel in pieces."""
+
     def __init__(self, me: int) -> None:
         self.me = me
         self.component: Component | None = None
@@ -96,6 +99,9 @@ class FakeGroup:
         sent: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         self.component.unordered.append((self, body, sent))
         return await sent
+
+    async def send_many(self, bodies: Iterable[bytes]) -> Position:
+        return (await asyncio.gather(*map(self.send, bodies)))[-1]
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:
@@ -336,20 +342,23 @@ def test_joining_crashing_and_coming_back(tmp_path: Path) -> None:
     run(story)
 
 
-def test_a_state_too_large_to_send_is_said(tmp_path: Path) -> None:
+def test_a_state_larger_than_a_message_travels_in_pieces(tmp_path: Path) -> None:
     async def story() -> None:
         async with (
             ring(tmp_path, 2, settings={"max_message": 2**18}) as (one, two),
             Replica(one.join("g"), Log()) as a,
         ):
-            for _ in range(5):
-                await a.submit(b"x" * 50_000)
-            joining = asyncio.ensure_future(Replica(two.join("g"), Log()).__aenter__())
+            for n in range(10):
+                await a.submit(b"%d" % n * 100_000)
+            sending = asyncio.ensure_future(a.submit(b"meanwhile"))
+            async with Replica(two.join("g"), Log()) as b:
+                await b.submit(b"end")
+                await eventually(lambda: len(_words(a)) == len(_words(b)) == 12)
+                assert _words(a) == _words(b)
+                assert await sending
             with pytest.raises(MessageTooLarge):
-                await a.wait()
-            with pytest.raises(MessageTooLarge):
-                await a.submit(b"y")
-            joining.cancel()
+                await a.submit(bytes(2**18))
+            assert await a.submit(b"goes on") == 13
 
     run(story)
 

@@ -104,6 +104,11 @@ class Group:
         return self._node.config.id
 
     @property
+    def max_message(self) -> int:
+        """Largest body that can be sent."""
+        return self._node.max_message
+
+    @property
     def members(self) -> tuple[NodeId, ...]:
         """The members as of the newest event that has arrived."""
         return self._node.members(self.name)
@@ -157,7 +162,7 @@ class Group:
         self._check_joined()
         if not bodies:
             raise ValueError("nothing to send")
-        check_size(max(map(len, bodies)), self._node.max_message)
+        check_size(max(map(len, bodies)), self.max_message)
 
     # --- reading ---------------------------------------------------------------------------
 

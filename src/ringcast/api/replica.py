@@ -87,11 +87,12 @@ class Have(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
 
 
 class State(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
-    """The state at ``at``, for those who have another one."""
+    """A piece of the state at ``at``, for those who have another one."""
 
     at: Position
     version: Version | None
     body: bytes
+    last: bool
 
 
 Word: TypeAlias = Command | Ask | Have | State
@@ -100,6 +101,10 @@ Item: TypeAlias = View | tuple[Message, Command]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Word).decode
+
+
+PIECE, AROUND = 2**18, 2**10
+"""Bytes of a state in one message, at most, and what may go around them."""
 
 
 def later(version: Version | None, position: Position, item: Item) -> Version:
@@ -132,6 +137,8 @@ class Replica(Generic[R]):
         """Not applied yet. Nobody submits during a round and a state travels in the same order,
         so what is under way bounds it."""
         self._awaited: Position | None = None
+        self._pieces: list[bytes] = []
+        """Of the state that is awaited."""
         self._asked = 0
         self._unseen: View | None = None
         self._number = 0
@@ -253,14 +260,17 @@ class Replica(Generic[R]):
                 if self._heard.keys() >= set(self._members):
                     self._decide(message.position)
         elif word.at == self._awaited:
-            self.machine.restore(word.body)
-            self._version = word.version
-            self._go_on()
+            self._pieces.append(word.body)
+            if word.last:
+                self.machine.restore(b"".join(self._pieces))
+                self._version = word.version
+                self._go_on()
 
     def _on_loss(self) -> None:
         """Our state is a beginning of the others' at best: drop what is held and ask."""
         self._live.clear()
-        self._round = self._awaited = None
+        self._round = None
+        self._await(None)
         self._held.clear()
         self._lose(list(self._results), ResultLost("events were lost before the result came"))
         self._number += 1
@@ -272,7 +282,8 @@ class Replica(Generic[R]):
     def _begin(self, round: Position) -> None:
         """Everybody says what it has, as of this place in the order."""
         self._live.clear()
-        self._round, self._awaited = round, None
+        self._round = round
+        self._await(None)
         self._heard = {}
         held: Version | None = None
         for position, item in self._held:
@@ -289,7 +300,7 @@ class Replica(Generic[R]):
         if self.group.me in holders:
             self._go_on()
             if holders[0] == self.group.me and len(holders) < len(self._heard):
-                self._send(State(at, self._version, self.machine.snapshot()))
+                self._send(*self._state(at))
         else:
             mine = [
                 item[1].number
@@ -298,11 +309,26 @@ class Replica(Generic[R]):
             ]
             self._lose(mine, ResultLost("another state was taken over before the result came"))
             self._held.clear()
-            self._awaited = at
+            self._await(at)
+
+    def _await(self, state: Position | None) -> None:
+        """From here on the state of this place is awaited, or none."""
+        self._awaited = state
+        self._pieces.clear()
+
+    def _state(self, at: Position) -> list[Word]:
+        """Our state, in pieces that the group takes, so that it may be of any size."""
+        whole = self.machine.snapshot()
+        size = max(1, min(PIECE, self.group.max_message - AROUND))
+        starts = range(0, len(whole) or 1, size)
+        return [
+            State(at, self._version, whole[start : start + size], start == starts[-1])
+            for start in starts
+        ]
 
     def _go_on(self) -> None:
         """The state is right: apply what was held back and everything that comes."""
-        self._awaited = None
+        self._await(None)
         held, self._held = self._held, []
         for position, item in held:
             self._apply(position, item)
@@ -333,9 +359,9 @@ class Replica(Generic[R]):
                 result.set_exception(error)
                 result.exception()  # a submitter that was cancelled does not ask
 
-    def _send(self, word: Word) -> None:
+    def _send(self, *words: Word) -> None:
         """Send without holding up the reader."""
-        task = asyncio.ensure_future(self.group.send(_encode(word)))
+        task = asyncio.ensure_future(self.group.send_many(map(_encode, words)))
         self._sending.add(task)
         task.add_done_callback(self._sent)
 
@@ -343,6 +369,6 @@ class Replica(Generic[R]):
         self._sending.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, DeliveryUncertain):  # a view asks anew
-            self._error = error  # the state is too large to send, or the node has stopped
+            self._error = error  # the node has stopped
             if self._reader is not None:
                 self._reader.cancel()
