@@ -58,6 +58,16 @@ def test_tl_10_no_more_requests_are_under_way_than_the_window_allows() -> None:
     assert (request.request, request.lowest) == (3, 2)
 
 
+def test_tl_10_requests_that_waited_leave_when_half_of_the_window_is_free() -> None:
+    """One at a time they would cost a system call each."""
+    group = Group(3, request_window=4, packing=False).together()
+    assert len(sent(group.submit(2, *(b"abcdefgh"[i : i + 1] for i in range(8))), Request)) == 4
+    effects = group.receive(2, group.bcast(1, origin=2, request=1), 1)
+    assert unicasts(effects, Request) == []
+    effects = group.receive(2, group.bcast(2, origin=2, request=2), 1)
+    assert [request.request for _, request in unicasts(effects, Request)] == [5, 6]
+
+
 def test_tl_11_a_number_that_is_here_is_discarded() -> None:
     group = Group(3).together()
     assert delivered(group.receive(3, group.bcast(1), 1)) == [1]

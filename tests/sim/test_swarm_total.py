@@ -33,13 +33,18 @@ def test_a_seed_gives_the_same_trace_twice_and_another_one_in_another_mode() -> 
     assert once("uniform", 5).digest != once("agreed", 5).digest
 
 
-@pytest.mark.parametrize(
-    ("mode", "broken"), [("prefix", True), ("agreed", False), ("uniform", False)]
-)
-def test_without_a_flush_a_view_ends_differently_for_its_members(mode: str, broken: bool) -> None:
+def ends_differently(mode: str, seed: int) -> bool:
+    """Whether members that went on together had not delivered the same."""
     same_set = suite(["D6"])
-    run(draw(17, "total", profile=mode), [same_set.feed])
-    assert bool(same_set.violations) is broken
+    run(draw(seed, "total", profile=mode), [same_set.feed])
+    return bool(same_set.violations)
+
+
+def test_without_a_flush_a_view_ends_differently_for_its_members() -> None:
+    """Prefix mode does not promise D6 and breaks it; with a flush the same seed keeps it."""
+    seed = next(seed for seed in SEEDS if ends_differently("prefix", seed))
+    assert not ends_differently("agreed", seed)
+    assert not ends_differently("uniform", seed)
 
 
 def test_in_uniform_mode_all_messages_are_safe_ones() -> None:

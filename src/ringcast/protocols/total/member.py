@@ -55,7 +55,7 @@ def take(p: Processor) -> Asked | None:
     """The next request, if there is something to send and the window allows it."""
     if len(p.pending) - p.kept >= p.config.request_window:
         return None
-    taken = p.outbox.take(p.config.frame_budget)
+    taken = p.outbox.take(p.frame_budget)
     if taken is None:
         return None
     level, contents, _ = taken
@@ -154,8 +154,8 @@ def moved(p: Processor, env: Env) -> None:
     acknowledge(p, env)
     if numbers.top > numbers.got:
         repair.watch(p, env)
-    if p.outbox and p.phase is Phase.ACTIVE:
-        feed(p, env)
+    if p.outbox and 2 * (len(p.pending) - p.kept) <= p.config.request_window:
+        feed(p, env)  # when half of the window is free: requests in a row leave in one call
 
 
 def on_status(p: Processor, env: Env, event: Received) -> None:

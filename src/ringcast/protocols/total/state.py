@@ -201,6 +201,7 @@ class Processor(Machine):
         self.cut: Cut | None = None
         self.highest = 0  # largest number seen in any view (TL-4)
 
+        self.frame_budget = config.frame_budget
         self.outbox = Outbox(
             config.max_queue, config.min_queue, config.max_queue_bytes, config.packing
         )
