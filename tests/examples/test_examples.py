@@ -22,6 +22,8 @@ from ringcast.core.ids import Level, ViewId
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ["chat", "replicated_dict", "lock", "leader", "cache_invalidation", "whiteboard"]
+PIPELINE = {"orders": "shop", "orders_spark": "shop"}
+"""Programs that run to their end, and the word behind their name."""
 DEADLINE_S = 30
 
 
@@ -331,12 +333,27 @@ def run(name: str, env: dict[str, str], stdin: IO[str] | int) -> subprocess.Comp
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.xdist_group("spark")
+def test_orders(tmp_path: Path, env: dict[str, str]) -> None:
+    """The members have the same stock, and Spark has it too."""
+    told = []
+    for name, folder in PIPELINE.items():
+        command = [sys.executable, str(EXAMPLES / f"{name}.py"), folder]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        told += done.stdout.splitlines()
+    *members, spark = (line.partition(": ")[2] for line in told)
+    assert len(members) == 3 and len(set(members)) == 1
+    assert spark.strip().startswith(members[0].replace("(", "[").replace(")", "]"))
+    assert all(f"{item}'" in spark for item in ("apple", "pear", "plum"))
+
+
+@pytest.mark.parametrize("name", [*NAMES, *PIPELINE])
 def test_examples_are_short_and_say_how_to_run_them(name: str) -> None:
     source = (EXAMPLES / f"{name}.py").read_text()
     assert source.count("\n") < 80
-    assert f"python examples/{name}.py 1" in source
+    assert f"python examples/{name}.py {PIPELINE.get(name, 1)}" in source
 
 
 def test_no_example_is_left_out() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*NAMES, "local"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*NAMES, *PIPELINE, "local"}

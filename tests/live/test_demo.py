@@ -10,9 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
+from ringcast.cli.demo_stream import differing
+from ringcast.cli.shop import Order, Shop
 from ringcast.core.registry import protocol
 
 COMMAND = [sys.executable, "-m", "ringcast.cli", "demo"]
@@ -58,6 +61,52 @@ def test_the_demo_ends_well(tmp_path: Path, name: str) -> None:
     assert (tmp_path / "out" / "report.html").read_text("utf-8").count("<svg") == 3
     assert list(work.iterdir()) == []
     assert processes(work) == []
+
+
+IN_SHORT = """
+import sys
+from ringcast.cli import demo_stream
+from ringcast.cli.app import app
+demo_stream.WORK_S = 0.5
+sys.argv = ["ringcast", "demo", "--stream", "--json"]
+app()
+"""
+
+
+@pytest.mark.xdist_group("spark")
+def test_spark_comes_to_the_state_of_the_members(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_SHORT],
+        capture_output=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["ok"] and found["differences"] == []
+    assert found["orders"] >= found["acknowledged"] > 0 and found["spark_starts"] >= 2
+    assert sum(shelf["orders"] for shelf in found["pieces"].values()) == found["orders"]
+    assert list(tmp_path.iterdir()) == []
+    assert processes(tmp_path) == []
+
+
+def test_another_state_is_told_by_name() -> None:
+    one, other = Shop(), Shop()
+    for item, count in (("pear", 3), ("plum", 2)):
+        one.carry_out(msgspec.json.encode(Order(item, count, 8.5)))
+    for item, count in (("pear", 3), ("plum", 1)):
+        other.carry_out(msgspec.json.encode(Order(item, count, 8.5)))
+    assert differing({"member 1": one}, one) == []
+    stock, asked = differing({"member 1": one, "member 2": other}, one)
+    assert stock.startswith("member 2: the stock is") and "left=99" in stock
+    assert asked.startswith("member 2: what was asked for is {'8 pear': 3, '8 plum': 1}")
+    assert len(differing({"member 3": None}, one)) == 2
+
+
+def test_the_stream_has_its_own_story() -> None:
+    for option in (["--simulated"], ["--seed", "3"], ["--protocol", "total"], ["--out", "x"]):
+        done = subprocess.run([*COMMAND, "--stream", *option], capture_output=True, text=True)
+        assert done.returncode == 2 and "cannot be combined with --stream" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

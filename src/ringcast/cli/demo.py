@@ -14,12 +14,13 @@ from rich.table import Table
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import Verdict, Violation
-from ringcast.cli import simulated
+from ringcast.cli import demo_stream, simulated
 from ringcast.cli.members import Band
 from ringcast.cli.node import wall_us
 from ringcast.cli.options import OK, VIOLATED, fail, one_line_errors
 from ringcast.cli.output import STYLE, as_json, console, say
-from ringcast.cli.play import ALL, Late, Play, Screen
+from ringcast.cli.play import ALL, Play, table
+from ringcast.cli.screen import Late, Screen
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet, protocol
 from ringcast.pipeline import report
@@ -83,7 +84,7 @@ def live(sheet: Sheet, out: Path, json: bool) -> NoReturn:
         tempfile.TemporaryDirectory(prefix="ringcast-demo-") as folder,
         Band(len(ALL), Path(folder), traces, f'protocol = "{sheet.name}"\n') as band,
     ):
-        screen = Screen(band, quiet=json)
+        screen = Screen(lambda: table(band), quiet=json)
         play = Play(band, screen, sheet)
         try:
             until_us = play.act()
@@ -171,9 +172,19 @@ def command(
     protocol_name: Annotated[
         str | None, typer.Option("--protocol", help="Of live members [default: totem].")
     ] = None,
+    stream: Annotated[
+        bool,
+        typer.Option("--stream", help="Three members with journals, and Spark that follows them."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Take five members through a crash, a pause and a partition, check it all and report."""
+    if stream:
+        for name, value in (("--out", out), ("--protocol", protocol_name), ("--seed", seed),
+                            ("--simulated", in_simulation or None)):  # fmt: skip
+            if value is not None:
+                fail(f"{name} cannot be combined with --stream, which has its own story")
+        demo_stream.demonstrate(json)
     if in_simulation:
         for name, value in (("--out", out), ("--protocol", protocol_name)):
             if value is not None:

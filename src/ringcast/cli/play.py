@@ -6,14 +6,12 @@ import signal
 import time
 from collections.abc import Callable
 
-from rich.console import Group as Stack
-from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 
 from ringcast.cli.members import Band, Member
 from ringcast.cli.node import wall_us
-from ringcast.cli.output import console, ids, say
+from ringcast.cli.output import ids
+from ringcast.cli.screen import REFRESH_S, Late, Screen
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet
 from ringcast.core.trace import Crashed, Faulted
@@ -30,60 +28,22 @@ PATIENCE = 4
 AFTER_ALL = 2**62
 """Number of an event that comes after all that a member wrote."""
 
-REFRESH_S = 0.2
 
-
-class Screen:
-    """The members and what happens to them: a table on a terminal, else lines."""
-
-    def __init__(self, band: Band, quiet: bool) -> None:
-        self._band = band
-        self._quiet = quiet
-        self._began_s = time.monotonic()
-        self._lines: list[str] = []
-        screen = console()
-        self._live: Live | None = None
-        if screen.is_terminal and not quiet:
-            self._live = Live(console=screen, auto_refresh=False, transient=True)
-            self._live.start()
-
-    def say(self, text: str) -> None:
-        """What happens now."""
-        line = f"{time.monotonic() - self._began_s:5.1f} s  {text}"
-        self._lines.append(line)
-        if self._live is None and not self._quiet:
-            say(escape(line))
-
-    def refresh(self) -> None:
-        """Show the members as they are."""
-        if self._live is not None:
-            self._live.update(Stack(*map(escape, self._lines), self._table()), refresh=True)
-
-    def close(self) -> None:
-        """Leave the lines standing, without the table."""
-        if self._live is not None:
-            self._live.stop()
-            for line in self._lines:
-                say(escape(line))
-
-    def _table(self) -> Table:
-        grid = Table("member", "process", "phase", "with", "messages/s", "delivered")
-        for id, member in self._band.members.items():
-            state = "stopped" if member.frozen else "running" if member.running else "killed"
-            status = member.status
-            grid.add_row(
-                str(id),
-                f"[green]{state}[/]" if state == "running" else f"[red]{state}[/]",
-                status.phase if status and state == "running" else "",
-                ids(member.view.members) if member.view and state == "running" else "",
-                f"{status.messages_per_s:,.0f}" if status and state == "running" else "",
-                f"{status.delivered:,}" if status else "",
-            )
-        return grid
-
-
-class Late(Exception):
-    """Something that had to happen did not, in good time."""
+def table(band: Band) -> Table:
+    """The members as they are."""
+    grid = Table("member", "process", "phase", "with", "messages/s", "delivered")
+    for id, member in band.members.items():
+        state = "stopped" if member.frozen else "running" if member.running else "killed"
+        status = member.status
+        grid.add_row(
+            str(id),
+            f"[green]{state}[/]" if state == "running" else f"[red]{state}[/]",
+            status.phase if status and state == "running" else "",
+            ids(member.view.members) if member.view and state == "running" else "",
+            f"{status.messages_per_s:,.0f}" if status and state == "running" else "",
+            f"{status.delivered:,}" if status else "",
+        )
+    return grid
 
 
 class Play:
