@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,11 +21,12 @@ import corosync
 import pso
 import raw
 from corosync import Corosync
-from promises import PAGE, Book, Row, figure, ratio_table, write_page
+from promises import PAGE, Row, figure, ratio_table, write_page
 from record import RESULTS, table, write
+from windows import Windows, sound
 
 from ringcast.cli import bridge
-from ringcast.cli.bench_run import Figures, Trial, run
+from ringcast.cli.bench_run import run
 from ringcast.cli.bridge import Bridge
 
 SIZES = (64, 1024, 8192, 60_000)
@@ -112,34 +112,6 @@ def rows(n: int) -> list[Row]:
         ),
         Row("1 KiB with keys over without", f"ours keys {n}", f"ours 1024 {n}", 0.6, 0.85),
     ]
-
-
-class Windows(Book):
-    """Everything measured, and how long each window is."""
-
-    def __init__(self, seconds: float, wanted: set[str]) -> None:
-        super().__init__()
-        self.seconds = seconds
-        self.wanted = wanted
-
-    def trial(self, nodes: int, size: int = 1024, **more: Any) -> Trial:
-        """A measurement over the bridge, with multicast."""
-        usual: dict[str, Any] = {
-            "nodes": nodes,
-            "size": size,
-            "seconds": self.seconds,
-            "warm_s": 0.5,
-            "namespaces": True,
-            "multicast": True,
-        }
-        return Trial(**usual | more)
-
-
-def sound(figures: Figures) -> Figures:
-    """A measurement in which the order did not break."""
-    if figures.lost or figures.reordered:
-        raise RuntimeError(f"lost {figures.lost}, out of order {figures.reordered}")
-    return figures
 
 
 def throughput(book: Windows, n: int, network: Bridge, peer: Corosync) -> None:

@@ -101,7 +101,7 @@ class Figures(msgspec.Struct):
     seconds: float
     trial: dict[str, Any]
     members: list[dict[str, Any]]
-    """Frames sent, received and refused, and pauses, of each member."""
+    """Processor time, frames sent, received and refused, and pauses, of each member."""
 
 
 class Failed(Exception):
@@ -310,10 +310,16 @@ def figures(trial: Trial, shares: list[Share]) -> Figures:
         seconds=trial.seconds,
         trial=msgspec.to_builtins(trial),
         members=[
-            {"id": share.id, **{name: share.metrics.get(name) for name in SHOWN}}
+            {"id": share.id, "cpu_s": round(share.cpu_s, 3), **shown(share.metrics)}
             for share in shares
         ],
     )
+
+
+def shown(metrics: dict[str, Any]) -> dict[str, Any]:
+    """What a member's metrics say, and who the sequencer is, if there is one."""
+    found = metrics | metrics.get("machine", {})
+    return {name: found.get(name) for name in SHOWN}
 
 
 SHOWN = (
@@ -324,4 +330,5 @@ SHOWN = (
     "inputs_dropped",
     "pauses",
     "longest_pause_us",
+    "sequencer",
 )
