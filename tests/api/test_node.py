@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import configs, run
+from journals import bodies, caught_up
+from loopback import configs, eventually, run
 
 from ringcast.api.node import Node
-from ringcast.runtime.errors import StorageError
+from ringcast.runtime.errors import NodeStopped, RingcastError, StorageError
 
 
 @pytest.mark.parametrize("setting", ["journal", "trace_dir"])
@@ -37,6 +39,43 @@ def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
         with (tmp_path / "file").open("wb") as file:  # gets a number that the node had
             await node.close()
             file.write(b"x")
+
+    run(story)
+
+
+def test_a_journal_is_served_on_a_port_that_the_system_chose(tmp_path: Path) -> None:
+    """The port number is one for UDP and TCP: who comes later gets the history."""
+
+    async def story() -> None:
+        def settings(id: int, seed: str) -> dict[str, Any]:
+            place = {"bind": "127.0.0.1:0", "seeds": [seed], "state_dir": str(tmp_path / f"s{id}")}
+            return {"id": id, "journal": str(tmp_path / f"journal-{id}"), **place}
+
+        first = {**settings(1, "127.0.0.1:9"), "journal_patience_s": 0.0}
+        async with Node.open(first) as one:
+            async with one.join("g") as group:
+                await group.send(b"before")
+            assert one._host is not None
+            async with Node.open(settings(2, str(one._host.address))) as two:
+                await eventually(lambda: caught_up([one, two]))
+            assert bodies(tmp_path, 2) == [b"before"]
+
+    run(story)
+
+
+def test_who_waits_for_a_ring_is_told_why_there_is_none(tmp_path: Path) -> None:
+    async def story() -> None:
+        (config,) = configs(tmp_path, 1)
+        node = Node.open(config)
+        with pytest.raises(RingcastError, match="not running"):
+            await node.wait_for_ring(1)
+        async with node:
+            waiting = asyncio.ensure_future(node.wait_for_ring(2))
+            await node.wait_for_ring(1)
+            assert node._host is not None
+            node._host.close("the disk is on fire")
+            with pytest.raises(NodeStopped, match="on fire"):
+                await waiting
 
     run(story)
 

@@ -87,7 +87,7 @@ class Node:
                     self.config, host.keys, host.addresses, host.fail, self.publish
                 )
                 self._directory.remember(self._recorder.known())
-                await self._recorder.start()
+                await self._recorder.start(host.address)
             await host.start()
         except BaseException as error:
             host.close("it could not start")
@@ -140,8 +140,10 @@ class Node:
     async def wait_for_ring(self, size: int) -> tuple[NodeId, ...]:
         """Wait until the ring has at least ``size`` members; put a timeout around it."""
         while len(self.ring) < size:
-            if self._host is None or self._host.stopped is not None:
-                raise NodeStopped("the node has stopped")
+            if self._host is None:
+                raise RingcastError("the node is not running: use 'async with Node.open(...)'")
+            if self._host.stopped is not None:
+                raise NodeStopped(f"the node has stopped: {self._host.stopped}")
             self._changed.clear()
             await self._changed.wait()
         return self.ring

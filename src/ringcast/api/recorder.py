@@ -71,9 +71,9 @@ class Recorder:
         self._changed = asyncio.Event()
         self._closed = False
 
-    async def start(self) -> None:
-        """Listen, and begin to catch up."""
-        await self._server.start(self._config.bind_address)
+    async def start(self, at: Address) -> None:
+        """Listen where the node does, and begin to catch up."""
+        await self._server.start(at)
         for work in (self._catch_up(), self._trim()):
             self._tasks.add(asyncio.get_running_loop().create_task(work))
 

@@ -207,6 +207,11 @@ class Host:
             assert self._loop is not None
             self._loop.call_soon(self.close)
 
+    @property
+    def address(self) -> Address:
+        """Where this node listens."""
+        return self._udp.address
+
     def addresses(self) -> dict[NodeId, Address]:
         """Where the others are."""
         return self._book.addresses()
