@@ -75,9 +75,9 @@ class Running:
             busy[:] = [name for name, through in self._python() if through == kind]
             return bool(busy)
 
-        assert standalone.wait_until(found, 120), "no task came to any worker"
+        assert standalone.wait_until(found, 600), "no task came to any worker"
         os.killpg(self.found.parts[busy[0]].pid, signal.SIGKILL)
-        assert standalone.wait_until(lambda: standalone.registered(self.found) == WORKERS - 1, 60)
+        assert standalone.wait_until(lambda: standalone.registered(self.found) == WORKERS - 1, 600)
         return busy[0]
 
     def _python(self) -> Iterator[tuple[str, str]]:
@@ -96,7 +96,7 @@ class Running:
         for name in self.found.workers():
             if not self.found.alive(name):
                 standalone.start(self.found, name, self.found.parts[name].command)
-        assert standalone.wait_until(lambda: standalone.registered(self.found) == WORKERS, 60)
+        assert standalone.wait_until(lambda: standalone.registered(self.found) == WORKERS, 600)
 
 
 @pytest.fixture(scope="session")
