@@ -15,7 +15,8 @@ from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.experiments import PAPERS, Experiment, Source, names, of_table, read
 from ringcast.pipeline.publish import NUMBERS, PICTURES, REPORT, Results, publish
 from ringcast.pipeline.reproduce import Curve, Failure, Finding, Judged, Plot, Verdict, verdict
-from ringcast.sim.faults import Crash
+from ringcast.pipeline.service import Service
+from ringcast.sim.faults import Crash, Stall
 from ringcast.sim.run import RunSpec
 from ringcast.sim.workload import Poisson
 
@@ -28,6 +29,7 @@ def test_experiments_come_in_their_order() -> None:
         "totem-model",
         "totem-outages",
         "network-design",
+        "detector-or-membership",
     ]
 
 
@@ -89,6 +91,21 @@ def test_a_slip_in_a_file_is_an_error() -> None:
         of_table(raw(claims=[{"text": "of what?"}]))
 
 
+def test_what_studies_have_in_common_lies_under_each_of_them() -> None:
+    common = {"seeds": 3, "run": {"nodes": 4, "duration_us": 7}}
+    tables = {
+        "short": {"study": {"name": "short"}},
+        "long": {"study": {"name": "long", "run": {"duration_us": 9}}},
+    }
+    found = of_table(raw(common=common, tables=tables, quick={})).tables
+    shown = {
+        name: (run.seed, run.nodes, run.duration_us)
+        for name, source in found.items()
+        for run in (source.runs().job(point).make() for point in source.runs().points())
+    }
+    assert shown == {"short": (3, 4, 7), "long": (3, 4, 9)}
+
+
 def test_items_are_all_combinations_with_all_seeds() -> None:
     source = Source(
         function="failures",
@@ -135,6 +152,49 @@ def test_a_crash_makes_those_who_stay_wait(protocol: str, views: int) -> None:
     assert (found.views, found.members) == (views, 3)
     with pytest.raises(ValueError, match="nobody crashed"):
         probes.PROBES["silence"](msgspec.structs.replace(spec, faults=()))
+
+
+def served(protocol: str, *faults: Any, **changes: Any) -> Service:
+    spec = RunSpec(
+        protocol=protocol,
+        nodes=3,
+        network="ideal",
+        duration_us=3_000_000,
+        measure_from_us=1_000_000,
+        workload=(Poisson(rate=50, safe=1.0),),
+        faults=faults,
+        **changes,
+    )
+    found = probes.PROBES["service"](spec)
+    assert isinstance(found, Service)
+    return found
+
+
+@pytest.mark.parametrize("protocol", ["token-fd", "totem", "total"])
+def test_a_group_that_is_left_alone_serves_everybody(protocol: str) -> None:
+    found = served(protocol)
+    assert found.messages == pytest.approx(300, rel=0.2)
+    assert found.messages_per_s == found.messages / 2
+    assert 0.1 < found.mean_ms < found.late_ms < 50
+    assert (found.missed, found.views_per_s, found.mistakes_per_s) == (0, 0, 0)
+
+
+def test_who_is_thrown_out_misses_messages_and_with_a_detector_only_waits() -> None:
+    """Two seconds, in which processor 3 stands still for one."""
+    stall = Stall(1_500_000, for_us=1_000_000, node=3)
+    out, waits = served("totem", stall), served("token-fd", stall)
+    assert out.mistakes_per_s == waits.mistakes_per_s == 0.5
+    assert out.views_per_s > 0 == waits.views_per_s
+    assert out.missed > 2 > waits.missed == 0
+    assert out.mean_ms > waits.mean_ms
+
+
+def test_who_crashes_is_not_served_and_what_it_had_submitted_is_not_owed() -> None:
+    found = served("token-fd", Crash(2_000_000, 2))
+    assert found.messages == pytest.approx(200, rel=0.2)
+    assert found.missed == 0
+    with pytest.raises(ValueError, match="no service to speak of"):
+        served("token-fd", *(Crash(500_000, node) for node in (1, 2, 3)))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 ``[tables.NAME]`` is what is measured: a study for the sweep, or a function (``probes.py``) of the
 runs of a study or of a grid of arguments. ``[[claims]]`` and the lines of ``[[pictures]]`` are read
-off these tables by a query in Spark's SQL, in which ``{NAME}`` stands for a table. ``[quick]`` is
-laid over the rest for a short run. So a further experiment is a further file.
+off these tables by a query in Spark's SQL, in which ``{NAME}`` stands for a table. ``[common]`` is
+what all its studies have in common, over which each of them is laid; ``[quick]`` is laid over the
+rest for a short run. So a further experiment is a further file.
 """
 
 from __future__ import annotations
@@ -119,4 +120,7 @@ def of_table(raw: Mapping[str, Any], quick: bool = False) -> Experiment:
     rest = {key: value for key, value in raw.items() if key != "quick"}
     if quick:
         rest = overlay(rest, raw.get("quick", {}))
+    if common := rest.pop("common", None):
+        for table in rest["tables"].values():
+            table["study"] = overlay(common, table["study"])
     return msgspec.convert(rest, Experiment)

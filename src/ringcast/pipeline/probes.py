@@ -22,6 +22,7 @@ from ringcast.pipeline.outages import outage, silence
 from ringcast.pipeline.polling import poll
 from ringcast.pipeline.progress import watch
 from ringcast.pipeline.results import plain
+from ringcast.pipeline.service import service
 from ringcast.pipeline.tasks import tasks
 from ringcast.sim.words import seed_range
 
@@ -32,6 +33,7 @@ PROBES: Mapping[str, Callable[..., Any]] = {
     "failures": failures,
     "outage": outage,
     "poll": poll,
+    "service": service,
     "silence": silence,
 }
 """By the name that an experiment uses. Each gives a Struct, or an iterator of them."""
