@@ -77,6 +77,7 @@ frames = (
     | st.builds(messages.NewView, view_ids, seqs)
     | st.builds(messages.NewViewAck, view_ids)
     | st.builds(messages.CumSeqAck, view_ids, seqs)
+    | st.builds(messages.SeqAck, view_ids, seqs)
     | st.builds(messages.Resend, view_ids, numbers)
     | st.builds(messages.Status, view_ids, seqs, seqs)
     | st.builds(Heartbeat, view_ids)

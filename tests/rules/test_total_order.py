@@ -17,6 +17,7 @@ from ringcast.protocols.total.messages import (
     NewViewAck,
     Request,
     Resend,
+    SeqAck,
     Unicast,
 )
 from ringcast.protocols.total.state import Timer
@@ -125,6 +126,37 @@ def test_tl_13_one_that_all_have_is_done_with() -> None:
     assert sent(effects, Bcast) == []
 
 
+def test_tl_13_a_copy_of_its_own_number_is_acknowledged_by_who_cannot_deliver_it_yet() -> None:
+    """TL-13 ext: number 1 is missing, so CUM_SEQ_ACK could not tell that 2 is there."""
+    group = Group(3).together()
+    group.submit(2, b"a")
+    again = group.bcast(2, origin=2, request=1)
+    assert sent(group.receive(2, again, 1), SeqAck) == []
+    assert unicasts(group.receive(2, again, 1), SeqAck) == [(1, SeqAck(VIEW, 2))]
+    assert sent(group.receive(3, again, 1), SeqAck) == []
+    assert sent(group.receive(3, again, 1), SeqAck) == []  # it asked for nothing
+
+
+@pytest.mark.parametrize("ack", [SeqAck(VIEW, 1), CumSeqAck(VIEW, 1)])
+def test_tl_13_a_request_whose_number_its_origin_has_needs_no_answer(ack: msgspec.Struct) -> None:
+    group = Group(3).together()
+    group.receive(1, group.request(1), 2)
+    group.receive(1, group.request(2), 2)
+    group.receive(1, ack, 2)
+    assert sent(group.receive(1, group.request(1), 2), Bcast) == []
+    assert len(sent(group.receive(1, group.request(2), 2), Bcast)) == 1
+
+
+@pytest.mark.parametrize("seq", [0, 1, 3])
+def test_tl_13_a_seq_ack_tells_something_new_of_a_number_that_exists(seq: int) -> None:
+    group = Group(3).together()
+    for request in (1, 2):
+        group.receive(1, group.request(request), 2)
+    group.receive(1, SeqAck(VIEW, 1), 2)
+    effects = group.receive(1, SeqAck(VIEW, seq), 2)
+    assert drops(effects) == ["a SEQ_ACK that is old, or ahead of the numbers"]
+
+
 def test_tl_14_requests_of_one_origin_are_numbered_in_their_order() -> None:
     group = Group(3).together()
     assert numbers(group.receive(1, group.request(2), 2)) == []
@@ -197,6 +229,7 @@ def test_tl_15_the_oldest_requests_are_repeated() -> None:
         Request(VIEW, 1, 1, Level.AGREED, Contents(1, (b"x",))),
         Resend(VIEW, (1,)),
         CumSeqAck(VIEW, 1),
+        SeqAck(VIEW, 1),
         NewViewAck(VIEW),
     ],
     ids=lambda frame: type(frame).__name__,

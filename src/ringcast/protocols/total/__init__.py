@@ -17,6 +17,7 @@ Files     member.py and sequencer.py work in a view, repair.py gets what was los
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           TL-2  a transitional configuration comes before each view
           TL-8  a processor that starts looks for others before it serves itself
+          TL-13 SEQ_ACK: who gets a number of its own again and has it says so
           TL-22 views go together whole, when what they carried along is done with
           TL-25 the last acknowledgement is repeated until all is known to be stable
           TL-26 STATUS backs off, and answers an acknowledgement that is repeated

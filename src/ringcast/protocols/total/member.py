@@ -11,6 +11,7 @@ from ringcast.protocols.total.messages import (
     NewView,
     NewViewAck,
     Request,
+    SeqAck,
     Status,
     Unicast,
 )
@@ -143,6 +144,8 @@ def on_bcast(p: Processor, env: Env, event: Received) -> None:
         numbers.stable = min(bcast.stable, numbers.got)
     if not fresh:
         env.drop("total TL-11", "a number that is here, or too far ahead")
+        if bcast.origin == p.me and numbers.stable < bcast.seq and bcast.seq in numbers.store:
+            env.send(p.sequencer, SeqAck(p.view, bcast.seq))  # TL-13 ext: my request is answered
     moved(p, env)
 
 

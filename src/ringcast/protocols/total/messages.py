@@ -85,6 +85,13 @@ class CumSeqAck(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
         return 24
 
 
+class SeqAck(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
+    """TOTAL_SEQ_ACK: the sender has number ``seq``, whatever it lacks below (TL-13 ext)."""
+
+    view: ViewId
+    seq: Seq
+
+
 class Resend(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
     """TOTAL_RESEND: please send these numbers again (TL-17)."""
 
@@ -100,7 +107,7 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
     stable: Seq
 
 
-MESSAGES = (Unicast, Bcast, Request, NewView, NewViewAck, CumSeqAck, Resend, Status)
+MESSAGES = (Unicast, Bcast, Request, NewView, NewViewAck, CumSeqAck, SeqAck, Resend, Status)
 
 
 def malformed(frame: msgspec.Struct) -> bool:

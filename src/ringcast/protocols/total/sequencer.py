@@ -13,6 +13,7 @@ from ringcast.protocols.total.messages import (
     NewView,
     NewViewAck,
     Request,
+    SeqAck,
     Status,
 )
 from ringcast.protocols.total.state import Office, Processor, Timer
@@ -90,11 +91,13 @@ def on_request(p: Processor, env: Env, event: Received) -> None:
 
 
 def repeat(p: Processor, env: Env, origin: NodeId, request: Request) -> None:
-    """TL-13: it has its number already; the origin gets the BCAST again, if it may lack it."""
-    numbers = p.numbers
+    """TL-13: it has its number already; the origin gets the BCAST again, if it may lack it.
+    TL-13 ext: it asks because it cannot deliver it yet, so it may well have it, and says so."""
+    office, numbers = p.office, p.numbers
+    assert office is not None
     for bcast in numbers.store.values():
         if bcast.origin == origin and bcast.request == request.request:
-            if bcast.seq > numbers.stable:
+            if bcast.seq > max(numbers.stable, office.acked[origin], office.held.get(origin, 0)):
                 env.send(origin, bcast)
             return
     env.drop("total TL-13", "a REQUEST that is done with, or waits for its number")
@@ -173,6 +176,20 @@ def on_cum_seq_ack(p: Processor, env: Env, event: Received) -> None:
     serve(p, env)
     if waited and office.announced < stable:
         announce(p, env, office)  # a safe message waits for the word at every member
+
+
+def on_seq_ack(p: Processor, env: Env, event: Received) -> None:
+    """TL-13 ext: a member has this number of its own, so it has those before it too or asks for
+    them by RESEND; its repeated requests need no answer up to here."""
+    office = p.office
+    ack = event.message
+    assert isinstance(ack, SeqAck)
+    if office is None:
+        env.drop("total TL-16", "a SEQ_ACK to one that is not the sequencer")
+    elif not office.held.get(event.src, 0) < ack.seq < office.next_assign:
+        env.drop("total TL-13", "a SEQ_ACK that is old, or ahead of the numbers")
+    else:
+        office.held[event.src] = ack.seq
 
 
 def announce(p: Processor, env: Env, office: Office) -> None:

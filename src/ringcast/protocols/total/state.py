@@ -146,6 +146,7 @@ class Office:
         "assembler",
         "early",
         "expected",
+        "held",
         "interval_us",
         "next_assign",
         "status_on",
@@ -157,6 +158,7 @@ class Office:
     def __init__(self, first: int, others: tuple[NodeId, ...], config: Config) -> None:
         self.next_assign = first
         self.acked = dict.fromkeys(others, first - 1)
+        self.held: dict[NodeId, int] = {}  # largest own number that a member said it has (SEQ_ACK)
         self.unaware = set(others)  # whose NEW_VIEW_ACK is missing (TL-9)
         self.expected: dict[NodeId, int] = {}  # by origin, the request to be numbered next (TL-14)
         self.early: dict[NodeId, dict[int, Request]] = {}  # requests before their turn
