@@ -43,6 +43,35 @@ def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
     run(story)
 
 
+@pytest.mark.parametrize("turns", range(7))
+def test_a_start_that_is_cancelled_leaves_nothing_open(tmp_path: Path, turns: int) -> None:
+    async def story() -> None:
+        (config,) = configs(tmp_path, 1, journal=str(tmp_path / "journal"))
+        node = Node.open(config)
+        starting = asyncio.ensure_future(node.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await node.close()
+        async with Node.open(config) as node:
+            await node.wait_for_ring(1)
+
+    run(story)
+
+
+def test_closing_does_not_wait_for_members_that_may_know_what_was_missed(tmp_path: Path) -> None:
+    async def story() -> None:
+        folder = str(tmp_path / "journal")
+        (config,) = configs(tmp_path, 1, journal=folder, journal_patience_s=3600.0)
+        node = Node.open(config)
+        await node.start()
+        await node.wait_for_ring(1)
+        await node.close()
+
+    run(story)
+
+
 def test_a_journal_is_served_on_a_port_that_the_system_chose(tmp_path: Path) -> None:
     """The port number is one for UDP and TCP: who comes later gets the history."""
 

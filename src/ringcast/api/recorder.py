@@ -186,8 +186,9 @@ class Recorder:
             others = [] if view is None else [id for id in view.members if id != self._config.id]
             some_missing = view is None or not others or not companions <= set(view.members)
             if view is None or (some_missing and loop.time() < deadline):
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), RETRY_S)
+                with contextlib.suppress(TimeoutError):  # wait_for may swallow the end, in 3.11
+                    async with asyncio.timeout(RETRY_S):
+                        await self._changed.wait()
                 continue
             upto = Place(view.view.seq, view.view.rep, -1, 0)  # before the ring itself
             if all([await self._fetch(peer, upto) for peer in others]) or loop.time() > deadline:

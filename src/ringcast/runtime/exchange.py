@@ -240,8 +240,9 @@ class Server:
         """Listen; the port, which is another one if 0 was asked for."""
         try:
             self._server = await asyncio.start_server(
-                self._talk, address.host, address.port, limit=2**22
+                self._talk, address.host, address.port, limit=2**22, start_serving=False
             )
+            await self._server.start_serving()  # apart, so that a cancellation here leaks nothing
         except OSError as error:
             raise TransportError(
                 f"cannot serve the journal on TCP port {address.port} of {address.host}: "
