@@ -61,10 +61,10 @@ def ls(folder: Folder, json: Json = False) -> None:
         trimmed = read_trimmed(folder)
         known = readers(folder)
     files: dict[Path, list[Any]] = {}
-    for path, head in shelf.heads:
+    for path, head in shelf.frames():
         files.setdefault(path, []).append(head)
     pending = (folder / "pending").is_dir()
-    segments = [
+    segments: list[dict[str, Any]] = [
         {
             "file": path.name,
             "records": sum(head.rows for head in heads),
@@ -77,7 +77,7 @@ def ls(folder: Folder, json: Json = False) -> None:
     ]
     found = {
         "folder": str(folder),
-        "records": sum(head.rows for _, head in shelf.heads),
+        "records": sum(each["records"] for each in segments),
         "first": str(shelf.first) if shelf.first else None,
         "last": str(shelf.last) if shelf.first else None,
         "trimmed": {"upto": str(trimmed.place), "records": trimmed.number},

@@ -80,7 +80,7 @@ def examine(folder: Path) -> Iterator[Report]:
 
 def _compare_index(report: Report, path: Path, heads: list[Head]) -> None:
     index = read_index(path)
-    if index is not None and index != heads:
+    if index is not None and list(index) != heads:
         _add(report, path.with_suffix(".index"), START, "does not agree with its segment")
 
 
@@ -113,7 +113,7 @@ def compare(folders: Sequence[Path]) -> Iterator[Finding]:
     first, *others = (Shelf(folder) for folder in folders)
     for other in others:
         upto = min(first.last, other.last)
-        for path, head in first.heads:
+        for path, head in first.frames():
             span = Range(head.first._replace(index=head.first.index - 1), min(head.last, upto))
             difference = _difference(first, other, span)
             if difference is not None:
@@ -147,8 +147,8 @@ def identical(folders: Sequence[Path]) -> bool:
     """Whether journals hold the same records, by the chain at their ends."""
     ends = set()
     for folder in folders:
-        heads = [head for _, head in Shelf(folder).heads]
-        if not heads:
+        end = Shelf(folder).end
+        if end is None:
             raise JournalError(f"{folder}: an empty journal is like no other")
-        ends.add((heads[-1].last, heads[-1].chain))
+        ends.add((end.last, end.chain))
     return len(ends) == 1

@@ -59,7 +59,7 @@ class Segment(msgspec.Struct):
     """One file of the journal and the heads of its frames."""
 
     path: Path
-    heads: list[Head]
+    heads: Sequence[Head]
     since_s: float
     """When it was begun."""
 
@@ -101,15 +101,17 @@ class Journal:
     def _recover(self) -> None:
         self.trimmed = read_trimmed(self.folder)
         self.segments: list[Segment] = []
+        self._heads: list[Head] = []
+        """Of the segment that is being written."""
         number, chain = self.trimmed.number, self.trimmed.chain
         names = segment_names(self.folder)
         for path in names:
             if int(path.stem) < number and path != names[-1]:
                 self._remove(path)  # trimmed, but the power failed before it was gone
                 continue
-            heads = read_index(path)
+            heads: Sequence[Head] | None = read_index(path)
             if heads is None:
-                heads = self._look_at(path, last=path == names[-1])
+                heads = self._heads = self._look_at(path, last=path == names[-1])
             if heads and heads[0].number != number:
                 raise JournalError(
                     f"{path}: begins with record {heads[0].number}, but {number} comes next; a "
@@ -170,7 +172,7 @@ class Journal:
         except OSError as error:
             self._take_back(segment)
             raise JournalError(f"cannot write {segment.path}: {error.strerror}") from None
-        segment.heads.append(head)
+        self._heads.append(head)
         self.number, self.chain, self.last = head.after, head.chain, head.last
 
     def _take_back(self, segment: Segment) -> None:
@@ -197,7 +199,8 @@ class Journal:
                 self._disk.sync_folder(self.folder)
             except OSError as error:
                 raise JournalError(f"cannot write {path}: {error.strerror}") from None
-            self.segments.append(Segment(path, [], time.time()))
+            self._heads = []
+            self.segments.append(Segment(path, self._heads, time.time()))
         return self.segments[-1]
 
     def _full(self) -> bool:

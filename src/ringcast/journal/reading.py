@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ringcast.journal.layout import START, JournalError, Place, schema
 from ringcast.journal.log import durable_bytes, read_trimmed, segment_names
-from ringcast.journal.segment import Head, SegmentFile, read_index
-
-KEYS = ("ring_seq", "ring_rep", "seq", "index")
+from ringcast.journal.segment import INDEX, Head, SegmentFile, read_index
 
 
 class Range(NamedTuple):
@@ -25,97 +24,129 @@ class Range(NamedTuple):
     upto: Place
 
 
+class Volume:
+    """One segment of a journal. Sealed or growing, its frames are found without reading them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.number = int(path.stem)
+        """Of its first record."""
+        self._grown: list[Head] = []
+        self.heads: Sequence[Head] = self._grown
+        self._sealed = False
+        self._file: SegmentFile | None = None
+
+    def refresh(self) -> None:
+        """See what was written since. What was seen of a growing segment is not looked at again."""
+        if self._sealed:
+            return
+        index = None if self._grown else read_index(self.path)
+        if index is not None:
+            self.heads, self._sealed = index, True
+            return
+        self._sealed = self.path.with_suffix(INDEX).exists()  # asked first: then this is all of it
+        self._file = file = SegmentFile(self.path)
+        upto = durable_bytes(self.path.parent, self.path, file.size)
+        end = self._grown[-1].end if self._grown else 0
+        self._grown.extend(takewhile(lambda head: head.end <= upto, file.heads(end)))
+
+    def read(self, head: Head, check: bool) -> Any:
+        """The records of a frame."""
+        if self._file is None:
+            self._file = SegmentFile(self.path)
+        return self._file.read(head, check)
+
+    def rows(self, head: Head) -> list[Place]:
+        """The places of the records of a frame."""
+        columns = self.read(head, check=False).column("position").flatten()
+        return [Place(*each) for each in zip(*(c.to_pylist() for c in columns), strict=True)]
+
+
+def last_of(head: Head) -> Place:
+    """Where a frame ends."""
+    return head.last
+
+
 class Shelf:
     """One journal, as its files are when it is opened or refreshed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._sealed: dict[Path, list[Head]] = {}
-        self._files: dict[Path, SegmentFile] = {}
+        self._known: dict[Path, Volume] = {}
         self.refresh()
 
     def refresh(self) -> None:
         """See what was written or trimmed since."""
-        names = segment_names(self.folder)
+        known = {}
+        for path in segment_names(self.folder):
+            volume = self._known.get(path) or Volume(path)
+            try:
+                volume.refresh()
+            except JournalError:
+                if path.exists():
+                    raise
+                continue  # it has just been trimmed
+            known[path] = volume
+        self._known = known
+        self._volumes = [volume for volume in known.values() if volume.heads]
         self.trimmed = read_trimmed(self.folder).place
-        frames: list[tuple[Path, Head]] = []
-        for path in names:
-            if path not in self._sealed:
-                heads = read_index(path)
-                if heads is not None:
-                    self._sealed[path] = heads
-                    self._files.pop(path, None)
-            if path in self._sealed:
-                frames += [(path, head) for head in self._sealed[path]]
-            else:
-                file = self._files[path] = SegmentFile(path)  # it has grown: look anew
-                upto = durable_bytes(self.folder, path, file.size)
-                frames += [(path, head) for head in file.heads() if head.end <= upto]
-        self._frames = frames
-        self._firsts = [head.first for _, head in frames]
-        self._lasts = [head.last for _, head in frames]
+
+    @property
+    def end(self) -> Head | None:
+        """The last frame."""
+        return self._volumes[-1].heads[-1] if self._volumes else None
 
     @property
     def last(self) -> Place:
         """The place of the last record, or of the last one that was trimmed."""
-        return self._lasts[-1] if self._lasts else self.trimmed
+        return self.end.last if self.end else self.trimmed
 
     @property
     def first(self) -> Place | None:
         """The place of the first record that is left."""
-        return self._firsts[0] if self._firsts else None
+        return self._volumes[0].heads[0].first if self._volumes else None
 
-    @property
-    def heads(self) -> list[tuple[Path, Head]]:
-        """All frames, in order."""
-        return self._frames
+    def frames(self, after: Place = START) -> Iterator[tuple[Path, Head]]:
+        """All frames from the one with the first record after ``after`` on."""
+        return ((volume.path, head) for volume, head in self._from(after))
+
+    def _from(self, after: Place) -> Iterator[tuple[Volume, Head]]:
+        start = bisect_right(self._volumes, after, key=lambda each: each.heads[-1].last)
+        for volume in self._volumes[start:]:
+            at = bisect_right(volume.heads, after, key=last_of)
+            for number in range(at, len(volume.heads)):
+                yield volume, volume.heads[number]
 
     def next_after(self, place: Place) -> Place | None:
         """The first record after ``place``; None if there is none yet."""
-        at = bisect_right(self._lasts, place)
-        if at == len(self._frames):
-            return None
-        if self._firsts[at] > place:
-            return self._firsts[at]
-        rows = self._rows(at)
-        return rows[bisect_right(rows, place)]
-
-    def frame_end(self, place: Place) -> Place:
-        """Where the frame with the first record after ``place`` ends."""
-        return self._lasts[bisect_right(self._lasts, place)]
-
-    def frame_bytes(self, place: Place) -> int:
-        """How large that frame is."""
-        return self._frames[bisect_right(self._lasts, place)][1].length
+        for volume, head in self._from(place):
+            if head.first > place:
+                return head.first
+            rows = volume.rows(head)
+            return rows[bisect_right(rows, place)]
+        return None
 
     def count(self, span: Range) -> int:
         """How many records lie in a range."""
         return self._number(span.upto) - self._number(span.after)
 
     def _number(self, place: Place) -> int:
-        """How many records, of those that are left, lie up to ``place``."""
-        at = bisect_right(self._lasts, place)
-        base = self._frames[0][1].number if self._frames else 0
-        if at == len(self._frames):
-            return self._frames[-1][1].after - base if self._frames else 0
-        head = self._frames[at][1]
-        inside = bisect_right(self._rows(at), place) if head.first <= place else 0
-        return head.number - base + inside
+        """How many records came up to ``place``, with those that were trimmed."""
+        for volume, head in self._from(place):
+            return head.number + (
+                bisect_right(volume.rows(head), place) if head.first <= place else 0
+            )
+        return self.end.after if self.end else 0
 
     def after_rows(self, after: Place, rows: int) -> Place:
         """The place so many records after ``after``, or the last one."""
         number = self._number(after) + rows
-        if not self._frames:
-            return after
-        base = self._frames[0][1].number
-        numbers = [head.after - base for _, head in self._frames]
-        at = bisect_left(numbers, number)
-        if at == len(numbers):
+        at = bisect_left(self._volumes, number, key=lambda each: each.heads[-1].after)
+        if at == len(self._volumes):
             return self.last
-        head = self._frames[at][1]
-        if numbers[at] == number:
-            return head.last
-        return self._rows(at)[number - (head.number - base) - 1] if number else after
+        volume = self._volumes[at]
+        head = volume.heads[bisect_left(volume.heads, number, key=lambda each: each.after)]
+        return head.last if head.after == number else volume.rows(head)[number - head.number - 1]
 
     def places(self, span: Range) -> list[Any]:
         """The places of the records of a range, as columns of numbers."""
@@ -127,27 +158,15 @@ class Shelf:
 
     def batches(self, span: Range, check: bool = True) -> Iterator[Any]:
         """The records of a range as Arrow batches that lie in the files."""
-        at = bisect_right(self._lasts, span.after)
-        while at < len(self._frames) and self._firsts[at] <= span.upto:
-            head = self._frames[at][1]
-            batch = self._read(at, check)
+        for volume, head in self._from(span.after):
+            if head.first > span.upto:
+                return
+            batch = volume.read(head, check)
             if head.first <= span.after or head.last > span.upto:
-                rows = self._rows(at)
+                rows = volume.rows(head)
                 start = bisect_right(rows, span.after)
                 batch = batch.slice(start, bisect_right(rows, span.upto) - start)
             yield batch
-            at += 1
-
-    def _read(self, at: int, check: bool = False) -> Any:
-        path, head = self._frames[at]
-        if path not in self._files:
-            self._files[path] = SegmentFile(path)
-        return self._files[path].read(head, check)
-
-    def _rows(self, at: int) -> list[Place]:
-        """The places of all records of a frame."""
-        columns = self._read(at).column("position").flatten()
-        return [Place(*each) for each in zip(*(c.to_pylist() for c in columns), strict=True)]
 
 
 class Shelves:
@@ -183,7 +202,10 @@ class Shelves:
 
     def pieces(self, span: Range) -> Iterator[tuple[Shelf, Range]]:
         """The range cut into pieces, each with the journal that has the next record, up to the
-        end of its frame."""
+        end of its frame: there another one may have records in between."""
+        if len(self.shelves) == 1:
+            yield self.shelves[0], span
+            return
         place = span.after
         while place < span.upto:
             found = [(at, s) for s in self.shelves if (at := s.next_after(place)) is not None]
@@ -191,7 +213,8 @@ class Shelves:
             if not found:
                 return
             _, shelf = min(found, key=lambda each: each[0])
-            end = min(shelf.frame_end(place), span.upto)
+            _, head = next(shelf.frames(place))
+            end = min(head.last, span.upto)
             yield shelf, Range(place, end)
             place = end
 
@@ -212,10 +235,14 @@ class Shelves:
         found: list[Range] = []
         start, held = span.after, 0
         for shelf, piece in self.pieces(span):
-            held += shelf.frame_bytes(piece.after)
-            if held >= size:
-                found.append(Range(start, piece.upto))
-                start, held = piece.upto, 0
+            for _, head in shelf.frames(piece.after):
+                if head.first > piece.upto:
+                    break
+                held += head.length
+                if held >= size:
+                    end = min(head.last, piece.upto)
+                    found.append(Range(start, end))
+                    start, held = end, 0
         if held:
             found.append(Range(start, span.upto))
         return found

@@ -11,9 +11,9 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 from zlib import crc32
 
 from ringcast.journal.layout import JournalError, Place, link, schema
@@ -101,9 +101,8 @@ class SegmentFile:
         except OSError as error:
             raise JournalError(f"{path}: cannot be read ({error.strerror})") from None
 
-    def heads(self) -> Iterator[Head]:
-        """The heads of whole frames from the beginning, as far as they follow each other."""
-        offset = 0
+    def heads(self, offset: int = 0) -> Iterator[Head]:
+        """The heads of whole frames from there on, as far as they follow each other."""
         while (head := unpack(self.data[offset : offset + HEAD_BYTES])) is not None:
             if head.offset != offset or head.end > len(self.data):
                 return
@@ -146,7 +145,7 @@ class SegmentFile:
         return pa.ipc.read_record_batch(body, schema())
 
 
-def write_index(path: Path, heads: list[Head]) -> None:
+def write_index(path: Path, heads: Sequence[Head]) -> None:
     """Seal a segment: its heads beside it, whole or not at all."""
     packed = b"".join(head.pack(head.crc) for head in heads)
     beside = path.with_suffix(".new")
@@ -157,7 +156,30 @@ def write_index(path: Path, heads: list[Head]) -> None:
     beside.replace(path.with_suffix(INDEX))
 
 
-def read_index(path: Path) -> list[Head] | None:
+class Heads(Sequence[Head]):
+    """The heads of a sealed segment, unpacked one by one when they are asked for: there may be a
+    million, and whoever looks for a place needs twenty."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+
+    def __len__(self) -> int:
+        return len(self._packed) // HEAD_BYTES
+
+    @overload
+    def __getitem__(self, at: int) -> Head: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Head]: ...
+    def __getitem__(self, at: int | slice) -> Head | list[Head]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(*at.indices(len(self)))]
+        start = range(len(self))[at] * HEAD_BYTES
+        head = unpack(self._packed[start : start + HEAD_BYTES])
+        assert head is not None, "the checksum of the index was right"
+        return head
+
+
+def read_index(path: Path) -> Heads | None:
     """The heads of a sealed segment; None if it is not sealed."""
     try:
         data = path.with_suffix(INDEX).read_bytes()
@@ -168,6 +190,4 @@ def read_index(path: Path) -> list[Head] | None:
     packed = data[8:]
     if data[:4] != MAGIC or crc32(packed) != int.from_bytes(data[4:8], "little"):
         return None  # it can be made again from the segment
-    cut = (packed[at : at + HEAD_BYTES] for at in range(0, len(packed), HEAD_BYTES))
-    heads = [unpack(each) for each in cut]
-    return None if None in heads else heads  # type: ignore[return-value]
+    return Heads(packed)
