@@ -69,6 +69,9 @@ def live(
     kill: Annotated[
         bool, typer.Option("--kill", help="SIGKILL one member in the middle of the window.")
     ] = False,
+    journal: Annotated[
+        bool, typer.Option("--journal", help="Every member keeps a journal.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Members in processes of their own send, deliver and check; exit code 1 if order broke."""
@@ -101,6 +104,7 @@ def live(
         settings=dict(map(setting, set_ or ())),
         kill=kill,
         flight=flight,
+        journal=journal,
     )
     check(trial)
     try:

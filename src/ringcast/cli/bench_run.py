@@ -74,6 +74,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """Members run ahead of ordinary processes, as corosync does by default."""
     flight: int | None = None
     """Messages of one sender under way; None: by their size."""
+    journal: bool = False
+    """Every member keeps a journal."""
 
 
 class Latency(msgspec.Struct):
@@ -245,6 +247,8 @@ def prepare(trial: Trial, network: Bridge | None, folder: Path) -> Iterator[Task
         }
         if trial.keys:
             node["key_file"] = str(folder / "group.key")
+        if trial.journal:
+            node["journal"] = str(folder / f"journal-{id}")
         if trial.multicast:
             node |= {"multicast": GROUP, "interface": place.rpartition(":")[0]}
         yield Task(

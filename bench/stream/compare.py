@@ -1,0 +1,198 @@
+"""The journal as a table beside Parquet, in one interleaved run; and what it costs a live group.
+
+``compare.py --all`` takes a quarter of an hour and 13 GB of disk, writes
+``bench/results/stream.json`` and the tables of ``docs/performance.md``. ``--quick`` takes three
+minutes and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from lag import latencies_ms
+from made import write_journal
+from promises import Book, Row, ratio_table, write_page
+from record import write
+from tables import Tables
+
+from ringcast.cli.bench_run import Figures, Trial, run
+from ringcast.journal.log import LIMITS
+from ringcast.journal.reading import Shelves
+from ringcast.pipeline.session import Where as Said
+from ringcast.pipeline.session import change_environment, environment_of, place
+from ringcast.runtime.journal import Keeper
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CORES = 2
+SIZES = {1024: 1_000_000, 100: 4_000_000}
+"""Bytes of a body, and how many rows."""
+LARGE_BYTES, LARGE_BODY = 10**10, 1024
+SCRIPT = "bench/stream/compare.py"
+
+
+def rows() -> list[Row]:
+    """What was promised."""
+    found = []
+    for size in SIZES:
+        group = f"bodies of {size} B"
+        found += [
+            Row("batch, thousand rows/s, over spark.read.parquet",
+                f"ours batch {size}", f"parquet batch {size}", 0.75, 0.9, group=group),
+            Row("streaming, over spark.readStream.parquet",
+                f"ours stream {size}", f"parquet stream {size}", 0.6, 0.8, group=group),
+        ]  # fmt: skip
+    return [
+        *found,
+        Row("from send to the row in foreachBatch, ms, p50", "lag p50", "", 300, 200,
+            less=True, group="3 members"),
+        Row("live messages/s of 1 KiB with the journal over without", "live journal", "live plain",
+            0.85, 0.95, group="3 members"),
+        Row("opening a journal for writing, files not in memory, s", "opening", "", 10, 3,
+            less=True, group="10 GB"),
+        Row("the same for reading, s", "opening to read", "", 10, 3, less=True, group="10 GB"),
+    ]  # fmt: skip
+
+
+@contextmanager
+def usual_session() -> Iterator[SparkSession]:
+    """Spark as it is without us: its own settings and both compilers of the JVM."""
+    from pyspark.sql import SparkSession
+
+    at = place(Said(master=f"local[{CORES}]"), {})
+    change_environment(environment_of(at, os.environ))
+    builder = SparkSession.builder.master(str(at.master)).config("spark.ui.enabled", "false")
+    session = builder.config("spark.sql.shuffle.partitions", CORES).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def tables(book: Book, work: Path, repeats: int, share: int) -> None:
+    """Batch and streaming, for each size of bodies."""
+    for size, records in SIZES.items():
+        folder = work / f"tables-{size}"
+        folder.mkdir()
+        with usual_session() as spark:
+            Tables(spark, folder, records // share, size).turns(book, repeats)
+        shutil.rmtree(folder)
+
+
+def latency(book: Book, work: Path, repeats: int) -> None:
+    """One query after the other, each with a group of its own."""
+    with usual_session() as spark:
+        for number in range(repeats):
+            folder = work / f"lag-{number}"
+            folder.mkdir()
+            found = latencies_ms(spark, folder, 20.0)
+            book.note("lag p50", median(found))
+            book.note("lag p99", found[len(found) * 99 // 100])
+            shutil.rmtree(folder)
+
+
+def journal_cost(book: Book, repeats: int, seconds: float) -> None:
+    """Live members with and without a journal, in turn."""
+    for _ in range(repeats):
+        for name in ("plain", "journal"):
+            trial = Trial(size=1024, seconds=seconds, journal=name == "journal")
+            figures = sound(run(trial))
+            book.note(f"live {name}", figures.messages_per_s)
+            book.note(f"live {name}, CPU s", figures.cpu_s)
+
+
+def sound(figures: Figures) -> Figures:
+    """A measurement in which the order did not break."""
+    if figures.lost or figures.reordered:
+        raise RuntimeError(f"lost {figures.lost}, out of order {figures.reordered}")
+    return figures
+
+
+def recovery(book: Book, work: Path, repeats: int, size: int) -> None:
+    """A large journal opened by its node and by a reader, each from the disk."""
+    folder = work / "large"
+    free = shutil.disk_usage(work).free
+    if free < 2 * size:
+        sys.exit(f"compare.py: {work} has only {free / 1e9:.0f} GB free; see --work")
+    write_journal(folder, size // LARGE_BODY, LARGE_BODY)
+    for _ in range(repeats):
+        forget(folder)
+        began_s = time.perf_counter()
+        keeper = Keeper(folder, LIMITS, sys.exit)
+        keeper.sources()
+        book.note("opening", time.perf_counter() - began_s)
+        keeper.close()
+        forget(folder)
+        began_s = time.perf_counter()
+        Shelves([folder])
+        book.note("opening to read", time.perf_counter() - began_s)
+    shutil.rmtree(folder)
+
+
+def forget(folder: Path) -> None:
+    """Let the system drop what it holds of the files in memory."""
+    for path in folder.iterdir():
+        if path.is_file():
+            file = os.open(path, os.O_RDONLY)
+            os.fsync(file)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(file)
+
+
+PARTS = {
+    "tables": "batch and streaming beside Parquet",
+    "latency": "from send to foreachBatch",
+    "journal": "what the journal costs live members",
+    "recovery": "opening a large journal",
+}
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--all", action="store_true", help="everything, and write the results")
+    choice.add_argument("--quick", action="store_true", help="everything, on small tables, once")
+    for name, text in PARTS.items():
+        choice.add_argument(f"--{name}", action="store_true", help=text)
+    parser.add_argument("--repeats", type=int, help="rounds (5; quick: 1)")
+    parser.add_argument("--work", type=Path, help="where journals and tables are kept meanwhile")
+    asked = parser.parse_args()
+    picked = {name for name in PARTS if getattr(asked, name)} or set(PARTS)
+    repeats = asked.repeats or (1 if asked.quick else 5)
+    share = 10 if asked.quick else 1
+    book = Book()
+    with tempfile.TemporaryDirectory(prefix="ringcast-bench-", dir=asked.work) as name:
+        work = Path(name)
+        if "tables" in picked:
+            tables(book, work, repeats, share)
+        if "latency" in picked:
+            latency(book, work, max(1, repeats // 2))
+        if "journal" in picked:
+            journal_cost(book, repeats, 2.0)
+        if "recovery" in picked:
+            recovery(book, work, min(repeats, 3), LARGE_BYTES // share)
+    found = book.judged(rows())
+    print("\n" + ratio_table(found, "of"))
+    if asked.all:
+        file = write("stream", {"ratios": found, "measured": book.spreads()})
+        write_page("stream ratios", SCRIPT, ratio_table(found, "of"))
+        print(f"\nwritten to {file.parent.name}/{file.name} and docs/performance.md")
+
+
+if __name__ == "__main__":
+    main()

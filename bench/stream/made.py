@@ -1,0 +1,81 @@
+"""Journals made up to be read, and the same rows as Parquet."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ringcast.core.ids import Level, ViewId
+from ringcast.journal.export import FILE_BYTES
+from ringcast.journal.layout import MESSAGE, START, Entry, Place, view_entry
+from ringcast.journal.log import Journal
+from ringcast.journal.reading import Range, Shelves
+from ringcast.pipeline.stream.source import HIDDEN
+
+RING = ViewId(8, 1)
+MEMBERS = (1, 2, 3)
+ENVELOPE = 16
+"""Messages that left together."""
+FRAME = 2048
+"""Messages that were written together."""
+EPOCH_US = 1_700_000_000_000_000
+
+
+def bodies(first: int, count: int, size: int) -> tuple[bytes, ...]:
+    """Orders as JSON, each different, each of ``size`` bytes."""
+    start, end = b'{"order":%d,"customer":%d,"amount":%d,"note":"', b'"}'
+    pad = NOTES[: size + 4096]
+    found = []
+    for number in range(first, first + count):
+        head = start % (number, number * 7919 % 100_003, number * 31 % 9973)
+        at = number % 4096
+        found.append(head + pad[at : at + size - len(head) - len(end)] + end)
+    return tuple(found)
+
+
+NOTES = random.Random(5).randbytes(2**16).hex().encode()
+
+
+def entries(first: int, count: int, size: int) -> Iterator[Entry]:
+    """The records of one frame."""
+    for at in range(first, first + count, ENVELOPE):
+        some = bodies(at, min(ENVELOPE, first + count - at), size)
+        number = at // ENVELOPE
+        yield Entry(
+            Place(RING.seq, RING.rep, number + 1, 0), RING, MESSAGE, MEMBERS[number % 3],
+            Level.AGREED, "orders", (), some, EPOCH_US + number,
+        )  # fmt: skip
+
+
+def write_journal(folder: Path, records: int, size: int) -> None:
+    """A journal of so many messages of so many bytes."""
+    journal = Journal(folder)
+    journal.append([view_entry(RING, MEMBERS, False, START, EPOCH_US)])
+    for first in range(0, records, FRAME):
+        journal.append(list(entries(first, min(FRAME, records - first), size)))
+    journal.close()
+
+
+def write_parquet(journal: Path, folder: Path) -> None:
+    """The same rows and columns as Parquet, in files as Spark likes them: of 128 MiB, snappy."""
+    shelves = Shelves([journal])
+    folder.mkdir()
+    some: list[Any] = []
+    for batch in shelves.batches(Range(START, shelves.last)):
+        some.append(batch.drop_columns([HIDDEN]))
+        if sum(each.nbytes for each in some) >= FILE_BYTES:
+            write_file(folder, some)
+            some = []
+    if some:
+        write_file(folder, some)
+
+
+def write_file(folder: Path, batches: list[Any]) -> None:
+    """One file."""
+    name = folder / f"{len(list(folder.iterdir())):05}.parquet"
+    pq.write_table(pa.Table.from_batches(batches), name, compression="snappy")
