@@ -2,60 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import os
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from groups import arrived, entries, group, texts, wanted, write
 
-from ringcast.api.node import Node
-from ringcast.cli.members import free_ports
-from ringcast.core.ids import Level, ViewId
-from ringcast.journal import layout
-from ringcast.journal.layout import START, Entry, Place, view_entry
+from ringcast.journal.layout import Place
 from ringcast.journal.log import Journal, Limits, readers
-from ringcast.journal.reading import whole
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-RING = ViewId(8, 1)
-SMALL = Limits(segment_bytes=20_000)
-
-
-def entries(first: int, last: int) -> list[Entry]:
-    return [
-        Entry(Place(8, 1, seq, 0), RING, layout.MESSAGE, 2, Level.AGREED,
-              "orders" if seq % 3 else "other", (), (b"%d" % seq, b"x" * 50), seq)
-        for seq in range(first, last + 1)
-    ]  # fmt: skip
-
-
-def write(folder: Path, first: int, last: int, view: bool = False) -> None:
-    journal = Journal(folder, SMALL)
-    if view:
-        journal.append([view_entry(RING, (1, 2, 3), False, START, 0)])
-    for at in range(first, last + 1, 40):
-        journal.append(entries(at, min(at + 39, last)))
-    journal.close()
-
 
 def bodies(frame: DataFrame) -> list[bytes]:
     rows = frame.where("kind = 'message'").orderBy("position").select("body").collect()
     return [bytes(row.body) for row in rows]
-
-
-def wanted(first: int, last: int) -> list[bytes]:
-    return [body for each in entries(first, last) for body in each.bodies]
 
 
 def test_a_journal_is_a_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -142,55 +110,6 @@ def test_bad_options_are_said(spark: SparkSession, options: dict[str, str], word
         spark.read.format("ringcast").options(**options).load().collect()
 
 
-@contextmanager
-def group(tmp_path: Path, count: int = 2) -> Iterator[list[dict[str, Any]]]:
-    """Members with journals, running in a thread, all in the group ``g``; their settings."""
-    ports = free_ports(count)
-    peers = [f"{id}@127.0.0.1:{port}" for id, port in enumerate(ports, 1)]
-    settings = [
-        {
-            "id": id,
-            "bind": f"127.0.0.1:{port}",
-            "peers": peers,
-            "state_dir": str(tmp_path / f"state-{id}"),
-            "journal": str(tmp_path / f"journal-{id}"),
-            "journal_patience_s": 5.0,
-        }
-        for id, port in enumerate(ports, 1)
-    ]
-    ready, end = threading.Event(), threading.Event()
-
-    async def live() -> None:
-        nodes = [Node.open(each) for each in settings]
-        for node in nodes:
-            await node.start()
-        for node in nodes:
-            await node.wait_for_ring(count)
-        async with nodes[0].join("g") as one:
-            await one.send_many([b"%d" % n for n in range(50)], durable=True)
-            while not all(node.metrics()["journal"]["caught_up"] for node in nodes):  # type: ignore[index]
-                await asyncio.sleep(0.01)
-            ready.set()
-            while not end.is_set():
-                await asyncio.sleep(0.02)
-        for node in nodes:
-            await node.close()
-
-    thread = threading.Thread(target=lambda: asyncio.run(live()))
-    thread.start()
-    try:
-        assert ready.wait(60)
-        yield settings
-    finally:
-        end.set()
-        thread.join(60)
-
-
-def texts(folder: str) -> list[bytes]:
-    rows = [row for batch in whole([Path(folder)]) for row in batch.to_pylist()]
-    return [row["body"] for row in rows if row["kind"] == "message"]
-
-
 def test_through_a_node(spark: SparkSession, tmp_path: Path) -> None:
     with group(tmp_path) as settings:
         frame = spark.read.format("ringcast").option("connect", settings[1]["bind"]).load()
@@ -225,11 +144,8 @@ def test_rows_of_a_stream_reach_the_group_once_each(spark: SparkSession, tmp_pat
         commits[-1].with_name(f".{commits[-1].name}.crc").unlink(missing_ok=True)
         write(tmp_path / "in", 301, 320)
         forward(settings[1]["bind"])
-        deadline = time.monotonic() + 30
-        while len(texts(settings[1]["journal"])) < 690 and time.monotonic() < deadline:
-            time.sleep(0.05)
         for each in settings:
-            assert texts(each["journal"])[50:] == wanted(1, 320)
+            assert arrived(each["journal"], 690)[50:] == wanted(1, 320)
 
 
 FORWARD = """
@@ -255,8 +171,6 @@ def test_killed_inside_commit_of_the_sink(first_session: None, tmp_path: Path) -
     with group(tmp_path) as settings:
         command = [sys.executable, "-c", FORWARD, str(tmp_path / "in"), settings[0]["bind"],
                    str(tmp_path)]  # fmt: skip
-        import os
-
         environment = {**os.environ, "RINGCAST_FIRE": str(fire)}
         for point in ("decided", "half", "published"):
             (fire / point).touch()
@@ -264,11 +178,8 @@ def test_killed_inside_commit_of_the_sink(first_session: None, tmp_path: Path) -
             assert not (fire / point).exists(), done.stderr.decode()[-2000:]
         done = subprocess.run(command, env=environment, capture_output=True, timeout=170)
         assert done.returncode == 0, done.stderr.decode()[-2000:]
-        deadline = time.monotonic() + 30
-        while len(texts(settings[1]["journal"])) < 1450 and time.monotonic() < deadline:
-            time.sleep(0.05)
         for each in settings:
-            assert texts(each["journal"])[50:] == wanted(1, 700)
+            assert arrived(each["journal"], 1450)[50:] == wanted(1, 700)
 
 
 def test_rows_are_json_where_there_is_no_body(spark: SparkSession, tmp_path: Path) -> None:

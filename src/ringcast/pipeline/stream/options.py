@@ -40,7 +40,12 @@ class Options(msgspec.Struct, frozen=True, rename=str.lower):
     staging: str = ""
     """Writing: a folder that driver and executors share, for rows until their batch is decided."""
     bodies: str = "auto"
-    """Writing: ``raw`` (the column body), ``json`` (the whole row), or whichever suits."""
+    """What a body is: ``raw`` (bytes), ``json`` (a row) or ``arrow`` (rows). Writing, auto takes
+    the column body if there is one, otherwise the row as JSON."""
+    bodySchema: str = ""
+    """Reading JSON or Arrow: its columns, such as ``order BIGINT, amount DECIMAL(9,2)``."""
+    badBodies: str = "fail"
+    """Reading JSON or Arrow: what is done about a body that is not, ``fail`` or ``null``."""
 
     @property
     def folders(self) -> list[Path]:
@@ -71,10 +76,19 @@ def read_options(given: Mapping[str, str], writing: bool) -> Options:
                 raise PipelineError(f"{name}: 1 to 64 letters, digits, dots, dashes are needed")
         if not options.staging:
             raise PipelineError("staging: name a folder that the driver and all executors share")
-        if options.bodies not in ("auto", "raw", "json"):
-            raise PipelineError("bodies is raw, json or auto")
-    elif options.reader and not NAME.match(options.reader):
-        raise PipelineError("reader: 1 to 64 letters, digits, dots, dashes are needed")
+        if options.bodySchema:
+            raise PipelineError("bodySchema is for reading; rows are written as they are")
+    else:
+        if options.reader and not NAME.match(options.reader):
+            raise PipelineError("reader: 1 to 64 letters, digits, dots, dashes are needed")
+        if bool(options.bodySchema) != (options.bodies in ("json", "arrow")):
+            raise PipelineError(
+                "bodies = json or arrow and bodySchema = 'order BIGINT, …' go together"
+            )
+    if options.bodies not in ("auto", "raw", "json", "arrow"):
+        raise PipelineError("bodies is raw, json, arrow or auto")
+    if options.badBodies not in ("fail", "null"):
+        raise PipelineError("badBodies is fail or null")
     return options
 
 

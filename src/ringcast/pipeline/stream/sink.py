@@ -10,7 +10,6 @@ manifest, numbered; members drop what they have had.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import uuid
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import Options
 from ringcast.pipeline.stream.places import Peer
 from ringcast.runtime.exchange import Publish, token
@@ -46,9 +45,7 @@ class Writing:
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
-        self._raw = options.bodies == "raw" or (options.bodies == "auto" and "body" in schema.names)
-        if self._raw and "body" not in schema.names:
-            raise PipelineError("bodies = raw needs a column body")
+        self._form = bodies.form_of(options.bodies, schema)
         self._folder = Path(options.staging) / options.stream
 
     # --- in the tasks ----------------------------------------------------------------------
@@ -60,20 +57,12 @@ class Writing:
         rows = 0
         with (self._folder / name).open("wb") as file:
             for batch in iterator:
-                for body in self._bodies(batch):
+                for body in bodies.encode(self._form, batch):
                     file.write(len(body).to_bytes(4, "big") + body)
                     rows += 1
             file.flush()
             os.fsync(file.fileno())
         return Staged(name, rows)
-
-    def _bodies(self, batch: Any) -> Iterator[bytes]:
-        if self._raw:
-            for body in batch.column("body").to_pylist():
-                yield body.encode() if isinstance(body, str) else bytes(body or b"")
-        else:
-            for row in batch.to_pylist():
-                yield json.dumps(row, default=str, separators=(",", ":")).encode()
 
     # --- in the driver ---------------------------------------------------------------------
 
@@ -114,9 +103,9 @@ class Writing:
         if some:
             self._ask(peer, batch, first, some)
 
-    def _ask(self, peer: Peer, batch: int, first: int, bodies: list[bytes]) -> None:
+    def _ask(self, peer: Peer, batch: int, first: int, rows: list[bytes]) -> None:
         options = self.options
-        peer.ask(Publish(token(), options.group, options.stream, batch, first, tuple(bodies)))
+        peer.ask(Publish(token(), options.group, options.stream, batch, first, tuple(rows)))
 
     def _rows(self, names: list[str]) -> Iterator[bytes]:
         for name in names:

@@ -1,7 +1,7 @@
 """``spark.read`` and ``spark.readStream`` with ``format("ringcast")``.
 
 Offsets are positions, so a query goes on exactly behind the last row of its checkpoint. Tasks
-hand on the Arrow batches as they lie in the files; no row passes through Python.
+hand on Arrow batches, as they lie in the files if they are large; no row passes through Python.
 """
 
 from __future__ import annotations
@@ -27,12 +27,17 @@ from pyspark.sql.types import StructType
 from ringcast.journal.layout import MESSAGE, Place, schema
 from ringcast.journal.reading import Range
 from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import Options, read_options, starting
 from ringcast.pipeline.stream.places import origin_of
 from ringcast.pipeline.stream.sink import RingcastStreamWriter, RingcastWriter
 
 HIDDEN = "source"
 """A column of the journal that is ours alone."""
+
+
+ENOUGH_ROWS, ENOUGH_BYTES = 1024, 2**20
+"""A batch of so many rows or bytes is handed on as it lies in the file."""
 
 
 class Part(InputPartition):
@@ -59,18 +64,23 @@ class RingcastSource(DataSource):
         """As it is asked for."""
         return "ringcast"
 
-    def schema(self) -> StructType:
-        """The columns of the journal."""
+    def schema(self) -> StructType | str:
+        """The columns of the journal, with those of bodies if they are named."""
         found = schema()
-        return from_arrow_schema(found.remove(found.get_field_index(HIDDEN)))
+        columns = from_arrow_schema(found.remove(found.get_field_index(HIDDEN)))
+        options = read_options(self._given, writing=False)
+        if not options.bodySchema:
+            return columns
+        row = f"STRUCT<{options.bodySchema}>"
+        return bodies.ddl_of(columns, f"ARRAY<{row}>" if options.bodies == "arrow" else row)
 
     def reader(self, schema: StructType) -> RingcastReader:
         """Everything there is now."""
-        return RingcastReader(read_options(self._given, writing=False))
+        return RingcastReader(read_options(self._given, writing=False), schema)
 
     def streamReader(self, schema: StructType) -> RingcastStreamReader:
         """Everything there is and will be."""
-        return RingcastStreamReader(read_options(self._given, writing=False))
+        return RingcastStreamReader(read_options(self._given, writing=False), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> RingcastWriter:
         """Rows into a group."""
@@ -86,16 +96,21 @@ class RingcastSource(DataSource):
 class Rows:
     """What tasks do with a part, batch and streaming alike."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
+        self._schema = schema
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         """The records of a part. Spark makes one part of None out of no parts at all."""
-        if isinstance(partition, Part):
-            for batch in origin_of(self.options).batches(partition.span):
-                kept = self._wanted(batch)
-                if kept.num_rows:
-                    yield kept
+        if not isinstance(partition, Part):
+            return
+        options = self.options
+        reading: bodies.Reading | None = None
+        if options.bodySchema:
+            forgiving = options.badBodies == "null"
+            reading = bodies.Reading(options.bodies, self._schema, forgiving)
+        for batch in gathered(map(self._wanted, origin_of(options).batches(partition.span))):
+            yield reading.decode(batch) if reading else batch
 
     def _wanted(self, batch: Any) -> Any:
         import pyarrow.compute as pc
@@ -113,6 +128,26 @@ class Rows:
         return batch
 
 
+def gathered(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same rows in batches that are worth handing on.
+
+    A quiet group writes a frame a message, and a batch costs Spark and us some 100 us each.
+    """
+    import pyarrow as pa
+
+    held: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= ENOUGH_ROWS or size >= ENOUGH_BYTES:
+            yield pa.concat_batches(held) if len(held) > 1 else held[0]
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.concat_batches(held) if len(held) > 1 else held[0]
+
+
 class RingcastReader(Rows, DataSourceReader):
     """One look at the log."""
 
@@ -127,8 +162,8 @@ class RingcastReader(Rows, DataSourceReader):
 class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The log as it grows."""
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
         self._origin = origin_of(options)
         self._until: Place | None = None
 

@@ -1,0 +1,208 @@
+"""Bodies as columns: JSON and Arrow, both ways, and bodies that are neither."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import types as T
+
+from ringcast.core.ids import Level, ViewId
+from ringcast.journal import layout
+from ringcast.journal.layout import START, Entry, Place, view_entry
+from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.stream import bodies
+from ringcast.pipeline.stream.options import read_options
+from ringcast.pipeline.stream.source import HIDDEN, RingcastSource
+
+RING = ViewId(8, 1)
+ORDER = T.StructType([
+    T.StructField("id", T.LongType(), False),
+    T.StructField("name", T.StringType()),
+    T.StructField("size", T.ByteType()),
+    T.StructField("price", T.DecimalType(9, 2)),
+    T.StructField("at", T.TimestampType()),
+    T.StructField("day", T.DateType()),
+    T.StructField("raw", T.BinaryType()),
+    T.StructField("tags", T.ArrayType(T.StringType())),
+    T.StructField("more", T.MapType(T.StringType(), T.DoubleType())),
+    T.StructField("inner", T.StructType([T.StructField("yes", T.BooleanType())])),
+])  # fmt: skip
+
+
+AS_ARROW = bodies.to_arrow_schema(ORDER, timezone="UTC")
+
+
+def columns(form: str, row: T.StructType = ORDER) -> T.StructType:
+    """What Spark makes of the source's columns."""
+    plain = RingcastSource({"path": "somewhere"}).schema()
+    assert isinstance(plain, T.StructType)
+    kind: T.DataType = T.ArrayType(row) if form == "arrow" else row
+    fields = [T.StructField("body", kind) if f.name == "body" else f for f in plain]
+    return T.StructType(fields)
+
+
+def records(found: list[bytes]) -> Any:
+    """A view, then messages with these bodies."""
+    entries = [view_entry(RING, (1, 2), False, START, 0)]
+    entries += [
+        Entry(Place(8, 1, seq, 0), RING, layout.MESSAGE, 2, Level.AGREED, "g", (), (body,), seq)
+        for seq, body in enumerate(found, 1)
+    ]
+    return layout.batch(entries).drop_columns([HIDDEN])
+
+
+def read(form: str, found: list[bytes], forgiving: bool = False) -> list[Any]:
+    schema = columns(form)
+    batch = bodies.Reading(form, schema, forgiving).decode(records(found))
+    assert batch.schema == bodies.to_arrow_schema(schema, timezone="UTC"), "Spark compares them"
+    view, *rows = batch.column("body").to_pylist(maps_as_pydicts="strict")
+    assert view is None
+    return rows
+
+
+ROWS = st.fixed_dictionaries({
+    "id": st.integers(-(2**63), 2**63 - 1),
+    "name": st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+    "size": st.none() | st.integers(-128, 127),
+    "price": st.none() | st.decimals(-9999999, 9999999, places=2),
+    "at": st.none() | st.datetimes(timezones=st.just(datetime.UTC)),
+    "day": st.none() | st.dates(),
+    "raw": st.none() | st.binary(max_size=9),
+    "tags": st.none() | st.lists(st.none() | st.text(max_size=3), max_size=3),
+    "more": st.none() | st.dictionaries(st.text(max_size=3), st.floats(-9, 9), max_size=3),
+    "inner": st.none() | st.fixed_dictionaries({"yes": st.none() | st.booleans()}),
+})  # fmt: skip
+
+
+@given(st.lists(ROWS, min_size=1, max_size=5))
+def test_what_the_sink_writes_the_source_reads(rows: list[dict[str, Any]]) -> None:
+    batch = pa.RecordBatch.from_pylist(rows, schema=AS_ARROW)
+    assert read("json", list(bodies.encode("json", batch))) == rows
+    packed = read("arrow", list(bodies.encode("arrow", batch)))
+    assert [row for message in packed for row in message] == rows
+
+
+def test_an_arrow_body_has_many_rows_and_there_are_as_many_bodies_as_it_takes() -> None:
+    batch = pa.record_batch({"id": range(50_000)})
+    found = list(bodies.encode("arrow", batch))
+    assert 2 <= len(found) < 20
+    one_less = T.StructType([T.StructField("id", T.ByteType())])
+    schema = columns("arrow", one_less)
+    small = [bodies.encode("arrow", pa.record_batch({"id": list(range(n))})) for n in (3, 0, 1)]
+    column = bodies.Reading("arrow", schema, False).decode(
+        records([body for each in small for body in each])
+    ).column("body")  # fmt: skip
+    assert column.to_pylist() == [None, [{"id": 0}, {"id": 1}, {"id": 2}], [{"id": 0}]]
+
+
+GOOD = b'{"id":1,"unknown":[1,2]}'
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (b"", "truncated"),
+        (b"{", "truncated"),
+        (b"[1]", "object"),
+        (b"\xff\xfe", "malformed"),
+        (b'{"name":"no id"}', "missing required field"),
+        (b'{"id":"text"}', "int"),
+        (b'{"id":1,"size":128}', "127"),
+        (b'{"id":1,"price":"1234567890.12"}', "precision"),
+        (b'{"id":1,"at":"2026-01-01T00:00:00"}', "timezone"),
+        (b'{"id":1,"name":"\xff"}', "UTF-8|utf-8"),
+    ],
+)
+def test_a_body_that_is_no_such_json_is_named_or_null(bad: bytes, why: str) -> None:
+    with pytest.raises(PipelineError, match=rf"\(8,1\):2\.0, group 'g', sender 2, .*{why}"):
+        read("json", [GOOD, bad, GOOD])
+    found = read("json", [GOOD, bad, GOOD], forgiving=True)
+    assert [row and row["id"] for row in found] == [1, None, 1]
+
+
+def stream(table: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as out:
+        out.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+SOME = {field.name: pa.array([], field.type) for field in AS_ARROW}
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (b"", "null or length 0|Tried reading"),
+        (b"{}", "Invalid|read"),
+        (stream(pa.table({"id": [1]})), "no column name"),
+        (stream(pa.table(SOME | {"size": pa.array([], pa.list_(pa.int8()))})), "cast"),
+        (stream(pa.table(SOME))[:-200], "."),
+    ],
+)
+def test_a_body_that_is_no_such_arrow_is_named_or_null(bad: bytes, why: str) -> None:
+    with pytest.raises(PipelineError, match=rf"\(8,1\):1\.0.*{why}"):
+        read("arrow", [bad])
+    assert read("arrow", [bad], forgiving=True) == [None]
+
+
+@pytest.mark.parametrize("at", range(0, 900, 60))
+def test_damaged_arrow_is_never_worse_than_bad(at: int) -> None:
+    batch = pa.RecordBatch.from_pylist([{"id": 5}], schema=AS_ARROW)
+    (body,) = bodies.encode("arrow", batch)
+    spoilt = bytearray(body)
+    spoilt[at % len(body)] ^= 0xFF
+    read("arrow", [bytes(spoilt)], forgiving=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"bodies": "json"}, "go together"),
+        ({"bodySchema": "id BIGINT"}, "go together"),
+        ({"bodies": "raw", "bodySchema": "id BIGINT"}, "go together"),
+        ({"bodies": "yaml"}, "raw, json, arrow"),
+        ({"bodies": "json", "bodySchema": "id INT", "badBodies": "maybe"}, "fail or null"),
+    ],
+)
+def test_bad_options_are_said(options: dict[str, str], words: str) -> None:
+    with pytest.raises(PipelineError, match=words):
+        read_options({"path": "x", **options}, writing=False)
+
+
+def test_what_a_sink_cannot_do_is_said() -> None:
+    words = {"connect": "h:1", "group": "g", "stream": "s", "staging": "x"}
+    with pytest.raises(PipelineError, match="for reading"):
+        read_options({**words, "bodies": "json", "bodySchema": "id INT"}, writing=True)
+    whole = T.StructType([T.StructField("body", T.LongType())])
+    with pytest.raises(PipelineError, match="binary or string"):
+        bodies.form_of("raw", whole)
+    assert bodies.form_of("auto", whole) == "json"
+    assert bodies.form_of("auto", T.StructType([T.StructField("body", T.StringType())])) == "raw"
+
+
+def test_rows_as_json_are_what_others_expect() -> None:
+    row = {"day": datetime.date(2026, 1, 2), "price": decimal.Decimal("1.50"), "raw": b"\x00"}
+    (body,) = bodies.encode("json", pa.RecordBatch.from_pylist([row]))
+    assert msgspec.json.decode(body) == {"day": "2026-01-02", "price": "1.50", "raw": "AA=="}
+
+
+def test_a_type_that_json_has_not_is_said() -> None:
+    row = T.StructType([T.StructField("long", T.DayTimeIntervalType())])
+    with pytest.raises(PipelineError, match="cannot be read from JSON"):
+        bodies.Reading("json", columns("json", row), False)
+
+
+def test_the_columns_as_spark_reads_them() -> None:
+    said = {"path": "x", "bodies": "arrow", "bodySchema": "id BIGINT, name STRING"}
+    words = RingcastSource(said).schema()
+    assert isinstance(words, str)
+    assert "`body` ARRAY<STRUCT<id BIGINT, name STRING>>" in words
+    assert "`group` string" in words
