@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -40,7 +41,19 @@ if TYPE_CHECKING:
 CORES = 2
 SIZES = {1024: 1_000_000, 100: 4_000_000}
 """Bytes of a body, and how many rows."""
+MEMBERS = 3
+WAYS: dict[str, dict[str, Any]] = {
+    "loopback": {"nodes": MEMBERS, "seconds": 2.0},
+    "bridge": {"nodes": MEMBERS, "seconds": 2.0, "namespaces": True, "multicast": True},
+}
+MEMORY = Path("/dev/shm")
 LARGE_BYTES, LARGE_BODY = 10**10, 1024
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": str(CORES),
+    "spark.python.unix.domain.socket.enabled": "true",
+}
 SCRIPT = "bench/stream/compare.py"
 
 
@@ -52,6 +65,8 @@ def rows() -> list[Row]:
         found += [
             Row("batch, thousand rows/s, over spark.read.parquet",
                 f"ours batch {size}", f"parquet batch {size}", 0.75, 0.9, group=group),
+            Row("the same, no value looked at (noop)",
+                f"ours unseen {size}", f"parquet unseen {size}", group=group),
             Row("streaming, over spark.readStream.parquet",
                 f"ours stream {size}", f"parquet stream {size}", 0.6, 0.8, group=group),
         ]  # fmt: skip
@@ -59,8 +74,15 @@ def rows() -> list[Row]:
         *found,
         Row("from send to the row in foreachBatch, ms, p50", "lag p50", "", 300, 200,
             less=True, group="3 members"),
-        Row("live messages/s of 1 KiB with the journal over without", "live journal", "live plain",
-            0.85, 0.95, group="3 members"),
+        *(
+            Row(f"live messages/s of 1 KiB with the journal over without, {way}",
+                f"{way} journal", f"{way} plain", 0.85, 0.95, group="3 members")
+            for way in WAYS
+        ),
+        Row("the same, loopback, journals in memory", "memory journal", "loopback plain",
+            group="3 members"),
+        Row("what all journals wrote, loopback, MB/s over the disk's own",
+            "journals MB/s", "disk MB/s", group="3 members"),
         Row("opening a journal for writing, files not in memory, s", "opening", "", 10, 3,
             less=True, group="10 GB"),
         Row("the same for reading, s", "opening to read", "", 10, 3, less=True, group="10 GB"),
@@ -69,13 +91,15 @@ def rows() -> list[Row]:
 
 @contextmanager
 def usual_session() -> Iterator[SparkSession]:
-    """Spark as it is without us: its own settings and both compilers of the JVM."""
+    """Spark as it is without us, with both compilers of the JVM, but for how it talks to Python."""
     from pyspark.sql import SparkSession
 
     at = place(Said(master=f"local[{CORES}]"), {})
     change_environment(environment_of(at, os.environ))
-    builder = SparkSession.builder.master(str(at.master)).config("spark.ui.enabled", "false")
-    session = builder.config("spark.sql.shuffle.partitions", CORES).getOrCreate()
+    builder = SparkSession.builder.master(str(at.master))
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session
@@ -105,14 +129,40 @@ def latency(book: Book, work: Path, repeats: int) -> None:
             shutil.rmtree(folder)
 
 
-def journal_cost(book: Book, repeats: int, seconds: float) -> None:
+def journal_cost(book: Book, work: Path, repeats: int) -> None:
     """Live members with and without a journal, in turn."""
     for _ in range(repeats):
-        for name in ("plain", "journal"):
-            trial = Trial(size=1024, seconds=seconds, journal=name == "journal")
-            figures = sound(run(trial))
-            book.note(f"live {name}", figures.messages_per_s)
-            book.note(f"live {name}, CPU s", figures.cpu_s)
+        book.note("disk MB/s", disk_speed(work / "speed"))
+        for way, more in WAYS.items():
+            for name in ("plain", "journal"):
+                rate = live_rate(work, Trial(size=1024, journal=name == "journal", **more))
+                book.note(f"{way} {name}", rate)
+        book.note("journals MB/s", book.values["loopback journal"][-1] * MEMBERS * 1024 / 1e6)
+        memory = live_rate(MEMORY, Trial(size=1024, journal=True, **WAYS["loopback"]))
+        book.note("memory journal", memory)
+
+
+def live_rate(folder: Path, trial: Trial) -> float:
+    """Messages a second of members that keep their files there."""
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    try:
+        return sound(run(trial)).messages_per_s
+    finally:
+        tempfile.tempdir = before
+
+
+def disk_speed(path: Path) -> float:
+    """MB/s of a new file that is synced every 4 MiB, and nothing else."""
+    block = random.randbytes(4 * 2**20)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    began_s = time.perf_counter()
+    for _ in range(64):
+        os.write(file, block)
+        os.fdatasync(file)
+    seconds = time.perf_counter() - began_s
+    os.close(file)
+    path.unlink()
+    return 64 * len(block) / seconds / 1e6
 
 
 def sound(figures: Figures) -> Figures:
@@ -183,7 +233,7 @@ def main() -> None:
         if "latency" in picked:
             latency(book, work, max(1, repeats // 2))
         if "journal" in picked:
-            journal_cost(book, repeats, 2.0)
+            journal_cost(book, work, repeats)
         if "recovery" in picked:
             recovery(book, work, min(repeats, 3), LARGE_BYTES // share)
     found = book.judged(rows())

@@ -192,3 +192,38 @@ def test_rows_are_json_where_there_is_no_body(spark: SparkSession, tmp_path: Pat
         writer.save()
         found = [json.loads(each) for each in texts(settings[0]["journal"])[50:]]
         assert found == [{"id": n, "name": f"n{n}"} for n in range(3)]
+
+
+@pytest.mark.parametrize(("form", "rows"), [("json", "body.*"), ("arrow", "inline(body)")])
+def test_columns_from_a_group_through_a_stream_into_a_group(
+    spark: SparkSession, tmp_path: Path, form: str, rows: str
+) -> None:
+    columns = {"bodies": form, "bodySchema": "id BIGINT, price DECIMAL(9,2), tags ARRAY<STRING>"}
+    frame = spark.sql(
+        "select id, cast(id / 4 as decimal(9,2)) price, array('a', cast(id as string)) tags"
+        " from range(200)"
+    )
+    with group(tmp_path) as settings:
+        one, other = (each["bind"] for each in settings)
+        into = {"bodies": form, "staging": str(tmp_path / "staging")}
+        table = frame.coalesce(1).write.format("ringcast").mode("append").options(**into)
+        table.options(connect=one, group="first", stream="table").save()
+        source = spark.readStream.format("ringcast").options(**columns, connect=other)
+        query = (
+            source.options(group="first", views="false").load().selectExpr(rows)
+            .writeStream.format("ringcast").options(**into)
+            .options(connect=one, group="second", stream="copy")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        assert query.awaitTermination(120)
+        back = spark.read.format("ringcast").options(**columns, connect=one, views="false")
+        found = back.option("group", "second").load().orderBy("position").selectExpr(rows)
+        assert found.collect() == frame.collect()
+        assert found.dtypes == frame.dtypes
+        from pyspark.errors import PySparkException
+
+        with pytest.raises(PySparkException, match=f"is not {form} with these columns"):
+            back.option("group", "g").load().collect()
+        bad = back.options(group="g", badBodies="null").load()
+        assert bad.where("kind = 'message' and body is null").count() == 50

@@ -284,6 +284,12 @@ async def begin(orders: asyncio.StreamReader) -> float:
     return float(line)
 
 
+async def settled(node: Node) -> None:
+    """With a journal: until records go to their final place at once."""
+    while (journal := node.metrics().get("journal")) and not journal["caught_up"]:  # type: ignore[index]
+        await asyncio.sleep(0.01)
+
+
 async def work(task: Task) -> None:
     """Be a member from the first word to the last."""
     orders = asyncio.StreamReader()
@@ -299,6 +305,7 @@ async def work(task: Task) -> None:
         reading = tasks.create_task(meter.read(group))
         order = tasks.create_task(begin(orders))
         await meter.complete.wait()
+        await settled(node)
         say(Ready())
         begin_s = await order
         start_s = begin_s + task.warm_s

