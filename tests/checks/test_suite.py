@@ -90,6 +90,20 @@ def test_a_message_that_overtakes_in_the_queue_of_its_sender() -> None:
     assert violation.explanation.endswith("these contents: 3.")
 
 
+def test_a_message_that_nobody_submitted_between_two_that_were() -> None:
+    """That a later one was submitted does not tell that this one was."""
+    checks = suite(["integrity", "validity"])
+    for event in parse("ring(8,1){1,2}\np1: sub3 o1 o2 o3 d1-3\np2: d1-3\nend{1,2}"):
+        if isinstance(event, Submit):
+            checks.feed(replace(event, sizes=(8,), digests=()))
+            checks.feed(replace(event, sizes=(8,), digests=(), first=3))
+        else:
+            checks.feed(event)
+    (violation,) = checks.violations
+    assert (violation.property, violation.messages) == ("integrity", ("(8,1):2.0",))
+    assert "number 2 of processor 1, which had not submitted it" in violation.explanation
+
+
 def test_contents_that_were_not_recorded_are_not_compared() -> None:
     checks = suite(["fifo"])
     for event in parse(OVERTAKEN):

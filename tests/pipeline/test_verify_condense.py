@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,7 +19,7 @@ from spoiling import spoil
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, suite
 from ringcast.checks.property import Reads
-from ringcast.core.trace import Delivered, TraceEvent
+from ringcast.core.trace import Delivered, Submit, TraceEvent
 from ringcast.pipeline import judge as judging
 from ringcast.pipeline.condense import full, pieces, plan
 from ringcast.pipeline.condense.align import align
@@ -188,6 +189,15 @@ def test_the_limit_is_told(
     assert set(found.verdicts.values()) == {Verdict.UNKNOWN}
     assert found.reasons["D9"].startswith("from ")
     assert "more than 65,536 events differ" in found.reasons["D9"]
+
+
+def test_a_submission_that_is_not_there_though_later_ones_are(
+    tmp_path: Path, right: list[list[TraceEvent]]
+) -> None:
+    own = [e for e in right[1] if isinstance(e, Submit) and e.node == 1]
+    lost = next(one for one, other in pairwise(own[len(own) // 2 :]) if other.t_us - one.t_us < 20)
+    folder = write(tmp_path, [event for event in right[1] if event is not lost])
+    assert "integrity" in {violation.property for violation in compare(folder).violations}
 
 
 def test_a_message_of_another_ring_is_not_taken_for_one_of_this(

@@ -16,6 +16,9 @@ from ringcast.core.trace import Delivered, Submit
 KEPT = 3
 """Incarnations of a sender whose deliveries are remembered."""
 
+NONE = SeqSet()
+"""Of whoever is not known to have submitted anything."""
+
 
 class Integrity(Property):
     """At most once, and only what was submitted."""
@@ -26,35 +29,31 @@ class Integrity(Property):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._submitted: dict[NodeId, dict[int, int]] = {}
+        self._submitted: dict[NodeId, dict[int, SeqSet]] = {}
         self._delivered: dict[tuple[NodeId, NodeId], dict[int, SeqSet]] = {}
 
     def on_submit(self, event: Submit) -> None:
         """More messages exist."""
-        mine = self._submitted.setdefault(event.node, {})
         last = event.first + len(event.sizes) - 1
-        mine[event.incarnation] = max(last, mine.get(event.incarnation, 0))
-        _forget(mine)
+        _of(self._submitted.setdefault(event.node, {}), event.incarnation).add_range(
+            event.first, last
+        )
 
     def on_delivered(self, event: Delivered) -> None:
         """Each message of the frame must exist and be new here."""
         frame = self.history.frame
         incarnation = frame.incarnation
         first, last = event.first, event.first + len(event.digests) - 1
-        submitted = self._submitted.get(event.sender, {}).get(incarnation, 0)
-        if last > submitted:
+        submitted = self._submitted.get(event.sender, {}).get(incarnation, NONE)
+        for number in submitted.missing(first, last, 1):
             self.violate(
-                f"Processor {event.node} delivered {frame} at {event.t_us} us, number {last} of "
-                f"processor {event.sender}, which had submitted only {submitted}.",
+                f"Processor {event.node} delivered {frame} at {event.t_us} us, number {number} of "
+                f"processor {event.sender}, which had not submitted it.",
                 (event.node, event.sender),
                 (frame,),
                 event.t_us,
             )
-        from_sender = self._delivered.setdefault((event.node, event.sender), {})
-        seen = from_sender.get(incarnation)
-        if seen is None:
-            seen = from_sender[incarnation] = SeqSet()
-            _forget(from_sender)
+        seen = _of(self._delivered.setdefault((event.node, event.sender), {}), incarnation)
         for number in range(first, last + 1):
             if not seen.add(number):
                 self.violate(
@@ -72,12 +71,17 @@ class Integrity(Property):
         for share in stretch.shares:
             incarnation = nodes[share.sender].incarnation
             mine = self._submitted.setdefault(share.sender, {})
-            mine[incarnation] = max(share.last, mine.get(incarnation, 0))
+            mine.setdefault(incarnation, SeqSet()).add_range(share.first, share.last)
             for member in ring.members:
                 seen = self._delivered.setdefault((member, share.sender), {})
                 seen.setdefault(incarnation, SeqSet()).add_range(share.first, share.last)
 
 
-def _forget(by_incarnation: dict[int, int] | dict[int, SeqSet]) -> None:
-    while len(by_incarnation) > KEPT:
-        del by_incarnation[min(by_incarnation)]
+def _of(by_incarnation: dict[int, SeqSet], incarnation: int) -> SeqSet:
+    """The numbers of this incarnation; those of long ago are forgotten."""
+    found = by_incarnation.get(incarnation)
+    if found is None:
+        found = by_incarnation[incarnation] = SeqSet()
+        while len(by_incarnation) > KEPT:
+            del by_incarnation[min(by_incarnation)]
+    return found

@@ -11,12 +11,12 @@ from ringcast.core.trace import Crashed, Delivered, Ended, Submit
 
 
 class Own:
-    """Messages of one incarnation: how many it submitted, which of them it delivered."""
+    """Messages of one incarnation: which it submitted, and which it delivered."""
 
     __slots__ = ("delivered", "submitted")
 
     def __init__(self) -> None:
-        self.submitted = 0
+        self.submitted = SeqSet()
         self.delivered = SeqSet()
 
 
@@ -34,7 +34,7 @@ class Validity(Property):
     def on_submit(self, event: Submit) -> None:
         """An obligation begins."""
         own = self._own.setdefault(event.node, Own())
-        own.submitted = max(own.submitted, event.first + len(event.sizes) - 1)
+        own.submitted.add_range(event.first, event.first + len(event.sizes) - 1)
 
     def on_delivered(self, event: Delivered) -> None:
         """An obligation is met."""
@@ -49,7 +49,7 @@ class Validity(Property):
         for share in stretch.shares:
             own = self._own.get(share.sender)
             if own is not None:
-                own.submitted = max(own.submitted, share.last)
+                own.submitted.add_range(share.first, share.last)
                 own.delivered.add_range(share.first, share.last)
 
     def on_crashed(self, event: Crashed) -> None:
@@ -60,7 +60,10 @@ class Validity(Property):
         """What is open is unknown, unless the processor is settled."""
         for node in sorted(self._own):
             own = self._own[node]
-            for number in own.delivered.missing(1, own.submitted, 1):
+            number = next(
+                (n for at in own.submitted.intervals() for n in own.delivered.missing(*at, 1)), None
+            )
+            if number is not None:
                 self.owed(
                     node in event.settled,
                     f"Processor {node} submitted its message number {number} and did not deliver "

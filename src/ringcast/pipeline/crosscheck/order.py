@@ -94,9 +94,11 @@ CHECKS = {
     ),
     "integrity": Check(
         broken=(
-            """SELECT h.run, h.moment, array(h.node, h.sender) AS nodes, array(h.name) AS messages
-            FROM {heard} h LEFT ANTI JOIN {submit} s ON s.run = h.run AND s.node = h.sender
-                AND s.incarnation = h.incarnation AND s.sequence = h.upto
+            """SELECT DISTINCT h.run, h.moment, array(h.node, h.sender) AS nodes,
+                array(h.name) AS messages
+            FROM (SELECT * FROM {heard} LATERAL VIEW explode(sequence(number, upto)) AS each) h
+            LEFT ANTI JOIN {submit} s ON s.run = h.run AND s.node = h.sender
+                AND s.incarnation = h.incarnation AND s.sequence = h.each
                 AND struct(s.t_us, s.node, s.n) < h.moment""",
             """SELECT run, moment, array(node, sender) AS nodes, array(name) AS messages
             FROM (
