@@ -153,8 +153,14 @@ def down(folder: Path) -> Cluster | None:
         cluster = load(folder)
         if cluster is not None:
             end(cluster)
-            shutil.rmtree(folder)
+            wait_until(lambda: removed(folder), END_S)  # an executor may still write into it
     return cluster
+
+
+def removed(folder: Path) -> bool:
+    """Whether a folder is gone, now."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 @contextmanager
