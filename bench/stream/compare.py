@@ -1,6 +1,6 @@
 """The journal as a table beside Parquet, in one interleaved run; and what it costs a live group.
 
-``compare.py --all`` takes a quarter of an hour and 13 GB of disk, writes
+``compare.py --all`` takes ten minutes and 13 GB of disk, writes
 ``bench/results/stream.json`` and the tables of ``docs/performance.md``. ``--quick`` takes three
 minutes and writes nothing.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CORES = 2
-SIZES = {1024: 1_000_000, 100: 4_000_000}
+SIZES = {1024: 600_000, 100: 2_000_000}
 """Bytes of a body, and how many rows."""
 MEMBERS = 3
 WAYS: dict[str, dict[str, Any]] = {
@@ -219,11 +219,11 @@ def main() -> None:
     choice.add_argument("--quick", action="store_true", help="everything, on small tables, once")
     for name, text in PARTS.items():
         choice.add_argument(f"--{name}", action="store_true", help=text)
-    parser.add_argument("--repeats", type=int, help="rounds (5; quick: 1)")
+    parser.add_argument("--repeats", type=int, help="rounds (3; quick: 1)")
     parser.add_argument("--work", type=Path, help="where journals and tables are kept meanwhile")
     asked = parser.parse_args()
     picked = {name for name in PARTS if getattr(asked, name)} or set(PARTS)
-    repeats = asked.repeats or (1 if asked.quick else 5)
+    repeats = asked.repeats or (1 if asked.quick else 3)
     share = 10 if asked.quick else 1
     book = Book()
     with tempfile.TemporaryDirectory(prefix="ringcast-bench-", dir=asked.work) as name:

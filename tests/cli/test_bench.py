@@ -54,6 +54,10 @@ def test_a_rate_safe_delivery_keys_and_one_sender() -> None:
     assert measured("--nodes", "2", *options.split())["messages_per_s"] > 0
 
 
+def test_members_with_journals() -> None:
+    assert measured("--nodes", "2", "--journal")["messages_per_s"] > 0
+
+
 def test_an_idle_ring() -> None:
     figures = measured("--nodes", "2", "--senders", "0")
     assert figures["messages_per_s"] == 0

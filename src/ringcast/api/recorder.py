@@ -28,6 +28,7 @@ from ringcast.runtime.exchange import (
     Publish,
     Question,
     Records,
+    Seek,
     Server,
     Told,
     answers,
@@ -125,6 +126,10 @@ class Recorder:
             case Ask():
                 async for answer in self._tell(question):
                     yield answer
+            case Seek(mark, after, upto, rows):
+                shelves = await asyncio.to_thread(self._shelves, False)
+                span = Range(after, min(upto, shelves.last, self._keeper.durable))
+                yield Done(mark, shelves.after_rows(span, rows))
             case Commit(mark, reader, place):
                 await asyncio.to_thread(commit, self.folder, reader, place)
                 yield Done(mark, place)

@@ -72,6 +72,15 @@ class Told(msgspec.Struct, frozen=True, array_like=True, tag=3):
     trimmed: Place
 
 
+class Seek(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """Where is the record ``rows`` after ``after``, or the last one up to ``upto``?"""
+
+    token: int
+    after: Place
+    upto: Place
+    rows: int
+
+
 class Commit(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """The reader of this name needs nothing up to ``place`` any more."""
 
@@ -96,7 +105,7 @@ class Publish(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """A Commit or Publish was carried out; ``place`` is the last one it concerns."""
+    """A Seek, Commit or Publish was carried out; ``place`` is the last one it concerns."""
 
     token: int
     place: Place
@@ -115,9 +124,9 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=8):
     token: int
 
 
-Question = Ask | Commit | Publish
+Question = Ask | Seek | Commit | Publish
 Answer = Records | Told | Done | Refused
-MESSAGES = (Ask, Records, Told, Commit, Publish, Done, Refused, Greeting)
+MESSAGES = (Ask, Records, Told, Commit, Publish, Done, Refused, Greeting, Seek)
 
 
 class Line:

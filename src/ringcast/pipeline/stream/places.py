@@ -19,9 +19,11 @@ from ringcast.runtime.exchange import (
     Answer,
     Ask,
     Commit,
+    Done,
     Line,
     Question,
     Records,
+    Seek,
     Told,
     answers,
     call,
@@ -120,12 +122,9 @@ class Peer:
 
     def after_rows(self, span: Range, rows: int) -> Place:
         """See ``Origin``."""
-        last = span.after
-        for answer in self._talk(Ask(token(), span.after, span.upto, rows)):
-            if isinstance(answer, Records):
-                places = from_bytes(answer.batch).column("position")
-                last = Place(**places[len(places) - 1].as_py())
-        return last
+        (done,) = self._talk(Seek(token(), *span, rows))
+        assert isinstance(done, Done)
+        return done.place
 
     def parts(self, span: Range) -> list[Range]:
         """See ``Origin``."""
