@@ -5,7 +5,7 @@ The columns are those that Spark sees, so reading a journal is handing on its ba
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain, pairwise
 from operator import attrgetter
@@ -65,7 +65,8 @@ class Entry(NamedTuple):
     @property
     def last(self) -> Place:
         """The place of the last record."""
-        return self.first._replace(index=self.first.index + len(self.bodies) - 1)
+        ring_seq, ring_rep, seq, index = self.first
+        return Place(ring_seq, ring_rep, seq, index + len(self.bodies) - 1)
 
 
 def view_entry(
@@ -110,19 +111,30 @@ def schema() -> Any:
 
 
 def batch(entries: Sequence[Entry]) -> Any:
-    """The records of the entries as one Arrow batch. Work is done per entry, not per body."""
+    """The records of the entries as one Arrow batch.
+
+    Entries are turned into columns at once, because a busy ring has as many entries as messages:
+    0.8 us for each that has one body, and 0.2 us for each body more.
+    """
     import numpy as np
     import pyarrow as pa
 
-    counts = np.fromiter((len(each.bodies) for each in entries), np.int64, len(entries))
+    firsts, views, kinds, senders, levels, groups, members, bodies, times, sources = zip(
+        *entries, strict=True
+    )
+    counts = np.fromiter(map(len, bodies), np.int64, len(entries))
     total = int(counts.sum())
 
-    def spread(values: list[int]) -> Any:
-        return np.repeat(np.asarray(values, np.int64), counts)
+    def spread(values: Iterable[int]) -> Any:
+        return np.repeat(np.fromiter(values, np.int64, len(entries)), counts)
 
-    def words(values: list[str]) -> Any:
+    def pairs(values: Iterable[Sequence[int]], width: int) -> Any:
+        flat = np.fromiter(chain.from_iterable(values), np.int64, width * len(entries))
+        return np.repeat(flat.reshape(-1, width), counts, axis=0).T
+
+    def words(values: Iterable[str]) -> Any:
         known = {word: at for at, word in enumerate(dict.fromkeys(values))}
-        codes = pa.array(spread([known[value] for value in values]).astype(np.int32))
+        codes = pa.array(spread(map(known.__getitem__, values)).astype(np.int32))
         return pa.array(list(known), pa.string()).take(codes)
 
     def struct(kind: Any, *columns: Any) -> Any:
@@ -130,46 +142,45 @@ def batch(entries: Sequence[Entry]) -> Any:
         return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
     names = schema()
+    ring_seq, ring_rep, seq, index = pairs(firsts, 4)
     starts = np.cumsum(counts) - counts
-    index = np.arange(total) - np.repeat(starts - [e.first.index for e in entries], counts)
-    ring_seq = spread([e.first.ring_seq for e in entries])
-    ring_rep = spread([e.first.ring_rep for e in entries])
-    seq = spread([e.first.seq for e in entries])
-    view_seq, view_rep = (
-        spread([part(e.view) for e in entries]) for part in (attrgetter("seq"), attrgetter("rep"))
-    )
+    within = np.arange(total) - np.repeat(starts, counts)
     ends = np.zeros(total + 1, np.int32)
-    np.cumsum(spread([len(e.members) for e in entries]), out=ends[1:])
-    members = list(chain.from_iterable(e.members * len(e.bodies) for e in entries))
+    np.cumsum(spread(map(len, members)), out=ends[1:])
+    listed = list(chain.from_iterable(e.members * len(e.bodies) for e in entries if e.members))
     kind = names.field("source").type
-    if any(e.source for e in entries):
-        given = [e.source or ("", 0, 0) for e in entries]
-        rows = np.arange(total) - np.repeat(starts - [row for _, _, row in given], counts)
-        columns = (words([name for name, _, _ in given]), spread([b for _, b, _ in given]), rows)
+    if any(sources):
+        given = [source or ("", 0, 0) for source in sources]
+        streams, batches, rows = zip(*given, strict=True)
+        absent = pa.array(spread(source is None for source in sources).astype(bool))
+        columns = (words(streams), spread(batches), spread(rows) + within)
         arrays = [pa.array(each) for each in columns]
-        absent = pa.array(spread([e.source is None for e in entries]).astype(bool))
-        sources = pa.StructArray.from_arrays(arrays, fields=list(kind), mask=absent)
+        source = pa.StructArray.from_arrays(arrays, fields=list(kind), mask=absent)
     else:
-        sources = pa.nulls(total, kind)
+        source = pa.nulls(total, kind)
     element = names.field("members").type.value_field
+    place = (ring_seq, ring_rep, seq, (index + within).astype(np.int32))
     return pa.record_batch(
         [
-            struct(names.field("position").type, ring_seq, ring_rep, seq, index.astype(np.int32)),
+            struct(names.field("position").type, *place),
             struct(names.field("ring").type, ring_seq, ring_rep),
-            struct(names.field("view").type, view_seq, view_rep),
-            words([e.kind for e in entries]),
-            words([e.group for e in entries]),
-            pa.array(spread([e.sender for e in entries])),
-            words([LEVELS[e.level] for e in entries]),
+            struct(names.field("view").type, *pairs(map(RING_OF, views), 2)),
+            words(kinds),
+            words(groups),
+            pa.array(spread(senders)),
+            words([LEVELS[level] for level in levels]),
             pa.ListArray.from_arrays(
-                pa.array(ends), pa.array(members, pa.int64()), type=pa.list_(element)
+                pa.array(ends), pa.array(listed, pa.int64()), type=pa.list_(element)
             ),
-            pa.array(list(chain.from_iterable(e.bodies for e in entries)), pa.binary()),
-            pa.array(spread([e.time_us for e in entries]), names.field("time").type),
-            sources,
+            pa.array(list(chain.from_iterable(bodies)), pa.binary()),
+            pa.array(spread(times), names.field("time").type),
+            source,
         ],
         schema=names,
     )
+
+
+RING_OF = attrgetter("seq", "rep")
 
 
 def from_bytes(data: bytes) -> Any:

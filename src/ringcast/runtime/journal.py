@@ -50,8 +50,9 @@ class Keeper:
         self._queued_bytes = 0
         self._working = False
         self._waiting: list[tuple[Place, asyncio.Future[None]]] = []
-        self.durable = self.added = self.last
-        """Everything up to here is on disk, and was delivered."""
+        self.durable = self._before = self.last
+        """Everything up to here is on disk."""
+        self._newest: Entry | None = None
         self.error = ""
         self._closed = False
 
@@ -61,6 +62,11 @@ class Keeper:
     def last(self) -> Place:
         """The last record written, wherever it went."""
         return max(self.journal.last, self._pending.last if self._pending else self.journal.last)
+
+    @property
+    def added(self) -> Place:
+        """The last record that came; it is asked for less often than records come."""
+        return self._newest.last if self._newest else self._before
 
     @property
     def crowded(self) -> bool:
@@ -76,7 +82,7 @@ class Keeper:
         """The next records, in the order of their delivery."""
         if self.error:
             return
-        self.added = entry.last
+        self._newest = entry
         self._queue.append(entry)
         self._queued_bytes += sum(map(len, entry.bodies))
         self._work()
