@@ -32,7 +32,12 @@ RATE = 400
 N = 3
 """Members of a group beside JGroups."""
 
+ACKS = (1, 4, 16, 64)
+"""How many numbers a member acknowledges at a time (k of TL-25), in a group of …"""
+ACKING = 8
+
 SCRIPT = "bench/live/total.py"
+WHAT = ("us", "times")
 
 ROWS = (
     Row("64 B messages/s over JGroups", "jgroups total 64", "jgroups 64", 3, group=str(N)),
@@ -73,6 +78,14 @@ def beside_totem(book: Windows, n: int) -> None:
                                                network)))  # fmt: skip
 
 
+def acknowledging(book: Windows) -> None:
+    """What acknowledgements cost the sequencer, by how many numbers each of them is for."""
+    with Bridge(ACKING) as network:
+        for k in ACKS:
+            trial = book.trial(ACKING, protocol="total", settings={"ack_every": k})
+            office(book, f"every {k}", sound(run(trial, network)))
+
+
 def p50(figures: Figures) -> float:
     """The median from sending to the sender's own delivery."""
     assert sound(figures).latency_ms is not None
@@ -100,8 +113,18 @@ def office_table(book: Windows) -> str:
     """What being the sequencer costs against N."""
     ways = ("multicast", "unicast")
     head = ("members", *(f"{way}, {what}" for way in ways for what in ("us a message", "times")))
-    names = [f"sequencer {what} {way}" for way in ways for what in ("us", "times")]
+    names = [f"sequencer {what} {way}" for way in ways for what in WHAT]
     return table(head, lines(book, names))
+
+
+def ack_table(book: Windows) -> str:
+    """The same against how many numbers an acknowledgement is for."""
+    found = [
+        (str(k), *(figure(median(book.values[f"sequencer {what} every {k}"])) for what in WHAT))
+        for k in ACKS
+        if f"sequencer us every {k}" in book.values
+    ]
+    return table(("ack_every", "us a message", "times"), found)
 
 
 def lines(book: Windows, names: list[str]) -> list[tuple[str, ...]]:
@@ -171,11 +194,13 @@ def main() -> None:
         if "members" in picked:
             for n in (N,) if asked.quick else MEMBERS:
                 beside_totem(book, n)
+            acknowledging(book)
     found = book.judged(ROWS)
     blocks = {
         "total ratios": ratio_table(found, "N"),
         "total members": member_table(book),
         "total sequencer": office_table(book),
+        "total acks": ack_table(book),
     }
     print("", *blocks.values(), sep="\n\n")
     if asked.all:
