@@ -1,0 +1,194 @@
+"""The processes that ``fire.py`` kills: nodes that send, and a driver of Spark.
+
+python fire_programs.py '{"folder": …, "node": {…}, "volatile": false, "connect": …}'
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ringcast.api.node import Node
+from ringcast.journal import log, segment
+from ringcast.journal.disk import Disk
+from ringcast.runtime import journal as keeping
+from ringcast.runtime.errors import DeliveryUncertain
+
+NODES = (1, 2, 3)
+ROWS, PAUSE_S, SIZE = 40, 0.1, 80
+"""Each node sends so many rows of so many bytes at once, and rests in between."""
+
+# --- a node ------------------------------------------------------------------------------------
+
+
+def arm(folder: Path) -> None:
+    """Let this process die where a file in the folder says so."""
+
+    def die_at(point: str) -> None:
+        with suppress(FileNotFoundError):
+            (folder / point).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    write, index, open_, cut = keeping.write, log.write_index, Disk.open, Disk.write
+    replace, merge, take = Disk.replace, keeping.Keeper._merge, log.Journal.take
+
+    def synced(journal: Any, entries: Any, final: bool) -> None:
+        write(journal, entries, final)
+        die_at("synced")
+
+    def half(self: Disk, file: int, data: bytes) -> None:
+        if (folder / "half a frame").exists():
+            os.write(file, data[: len(data) // 2])
+            die_at("half a frame")
+        cut(self, file, data)
+
+    def indexed(path: Path, heads: list[segment.Head]) -> None:
+        die_at("indexing")
+        index(path, heads)
+        die_at("indexed")
+
+    def begun(self: Disk, path: Path) -> int:
+        new = not path.exists()
+        file = open_(self, path)
+        if new:
+            die_at("begun")
+        return file
+
+    def noting(self: Disk, path: Path, data: bytes) -> None:
+        if (folder / "noting").exists():
+            path.with_name(path.name + ".new").write_bytes(data[: len(data) // 2])
+            die_at("noting")
+        replace(self, path, data)
+
+    def merging(self: keeping.Keeper, *told: Any) -> None:
+        def taking(journal: log.Journal, records: Any) -> None:
+            take(journal, records)
+            die_at("merging")
+
+        log.Journal.take = taking  # type: ignore[method-assign]
+        rmtree = keeping.shutil.rmtree
+        keeping.shutil.rmtree = lambda *what, **how: (die_at("merged"), rmtree(*what, **how))
+        merge(self, *told)
+        log.Journal.take, keeping.shutil.rmtree = take, rmtree  # type: ignore[method-assign]
+
+    keeping.write, log.write_index = synced, indexed
+    Disk.write, Disk.open, Disk.replace = half, begun, noting  # type: ignore[method-assign]
+    keeping.Keeper._merge = merging  # type: ignore[method-assign]
+
+
+def forget_unsynced() -> None:
+    """A disk that has only what was synced, so that SIGKILL does what a loss of power does."""
+    open_, write, sync = Disk.open, Disk.write, Disk.sync
+    waiting: dict[int, list[bytes]] = {}
+
+    def opening(self: Disk, path: Path) -> int:
+        file = open_(self, path)
+        waiting[file] = []
+        return file
+
+    def writing(self: Disk, file: int, data: bytes) -> None:
+        if file in waiting:
+            waiting[file].append(data)
+        else:
+            write(self, file, data)  # of a small file, which is synced at once
+
+    def syncing(self: Disk, file: int) -> None:
+        for data in waiting[file]:
+            write(self, file, data)
+        waiting[file].clear()
+        sync(self, file)
+
+    Disk.open, Disk.write, Disk.sync = opening, writing, syncing  # type: ignore[method-assign]
+
+
+async def feed(settings: dict[str, Any], folder: Path) -> None:
+    """A member that sends until there is enough, and notes what was acknowledged."""
+    me, life = settings["id"], time.time_ns()
+    done = False
+
+    async def idle(group: Any) -> None:
+        async for _ in group.batches():
+            pass
+
+    async with Node.open(settings) as node, node.join("in") as group:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: None)
+        reading = asyncio.create_task(idle(group))
+        with (folder / f"acknowledged-{me}").open("a") as file:
+            for number in itertools.count():
+                await asyncio.sleep(PAUSE_S)
+                done = (folder / "enough").exists()
+                journal: Any = node.metrics()["journal"]
+                (folder / f"caught-up-{me}").write_text(f"{life} {journal['caught_up']}")
+                if (folder / "leave").exists():
+                    break
+                if done or len(node.ring) < 2:
+                    continue
+                rows = [f"{me}.{life}.{number}.{n}".ljust(SIZE, "-") for n in range(ROWS)]
+                with suppress(DeliveryUncertain):
+                    await group.send_many([row.encode() for row in rows], "safe", durable=True)
+                    file.writelines(f"{row}\n" for row in rows)
+                    file.flush()
+        reading.cancel()
+
+
+# --- Spark -------------------------------------------------------------------------------------
+
+
+def drive(folder: Path, address: str) -> None:
+    """Both queries, begun again when they fail, until it is time to come to an end."""
+    from ringcast.pipeline.session import Where, open_session
+
+    with open_session(Where(cores=2)) as spark:
+        rows = (
+            spark.readStream.format("ringcast")
+            .option("path", ",".join(str(folder / f"journal-{id}") for id in NODES))
+            .option("group", "in")
+            .option("views", "false")
+        )
+        table = rows.option("reader", "table").load().select("position", "body")
+        back = rows.option("reader", "back").load().select("body")
+        writers = {
+            "table": table.writeStream.format("parquet").option("path", str(folder / "rows")),
+            "back": back.writeStream.format("ringcast")
+            .option("connect", address)
+            .option("group", "out")
+            .option("stream", "back")
+            .option("staging", str(folder / "staging")),
+        }
+        for name, writer in writers.items():
+            writer.option("checkpointLocation", str(folder / f"checkpoint-{name}"))
+        queries: dict[str, Any] = {}
+        while not (folder / "finish").exists():
+            for name, writer in writers.items():
+                if name not in queries or not queries[name].isActive:
+                    with suppress(Exception):  # its node may be away
+                        queries[name] = writer.trigger(processingTime="1 second").start()
+            time.sleep(0.2)
+        for query in queries.values():
+            query.stop()
+        for writer in writers.values():
+            writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def main(folder: Path, node: dict[str, Any], volatile: bool, connect: str) -> None:
+    """A node if there are settings for one, else the driver."""
+    if node:
+        arm(folder / f"fire-{node['id']}")
+        if volatile:
+            forget_unsynced()
+        asyncio.run(feed(node, folder))
+    else:
+        drive(folder, connect)
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    main(Path(given.pop("folder")), **given)
