@@ -12,6 +12,7 @@ import contextlib
 import resource
 import signal
 import sys
+from array import array
 from time import monotonic
 from typing import Any
 
@@ -219,7 +220,7 @@ class Sender:
         self._task, self._group, self._window = task, group, window
         self._pool: Pool
         self.sent = 0
-        self.latencies_ms: list[float] = []
+        self.latencies_ms = array("d")
 
     async def run(self, pool: Pool, begin_s: float, end_s: float) -> None:
         """Send from ``begin_s`` to ``end_s``, then say that this was all."""
