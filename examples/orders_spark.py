@@ -3,9 +3,7 @@
 Reads the three journals that ``examples/orders.py`` left as one. The tables are as exact as the
 members' own state, also if this is killed at any moment and started again.
 
-    python examples/orders_spark.py shop
-
-It takes what there is; without ``availableNow`` it follows a group that runs.
+    python examples/orders_spark.py shop    (without ``availableNow`` it follows a group that runs)
 """
 
 from __future__ import annotations
@@ -69,11 +67,12 @@ def main(folder: Path) -> bool:
             "shelves": {r.item: [r.left, r.refused] for r in shelves.read(spark).collect()},
             "asked": {f"{r.second} {r.item}": r["count"] for r in asked.read(spark).collect()},
         }
-    print(f"Spark:    {found['shelves']}, {len(found['asked'])} rows of seconds and items")
-    return all(found == json.loads(path.read_text()) for path in folder.glob("member-*.json"))
+    same = [json.loads(path.read_text()) for path in folder.glob("member-*.json")] == 3 * [found]
+    print(f"Spark:    {found['shelves']}, {'as' if same else 'unlike'} all members")
+    return same
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(f"usage: python {sys.argv[0]} FOLDER (of examples/orders.py)")
-    sys.exit(None if main(Path(sys.argv[1])) else "Spark has another state than the members")
+    if len(sys.argv) != 2 or not any(Path(sys.argv[1]).glob("journal-*")):
+        sys.exit(f"usage: python {sys.argv[0]} FOLDER (that examples/orders.py has left)")
+    sys.exit(not main(Path(sys.argv[1])))

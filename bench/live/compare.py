@@ -67,8 +67,8 @@ def rows(n: int) -> list[Row]:
         Row("1024 B over corosync, 1400 B frames", f"ours 1024 {n}", f"corosync 1024 {n}", 1, 1.5),
         Row("1024 B over corosync, 8 KiB frames", f"ours jumbo {n}", f"corosync 1024 {n}", 2, 3),
         Row("the same, corosync with 8 KiB too", f"ours jumbo {n}", f"corosync jumbo {n}", 2, 3),
-        Row("8 KiB, MB/s over corosync", f"ours 8192 {n}", f"corosync 8192 {n}", 1, 2),
-        Row("60 KB, MB/s over corosync", f"ours 60000 {n}", f"corosync 60000 {n}", 1, 2),
+        Row("8 KiB messages/s over corosync", f"ours 8192 {n}", f"corosync 8192 {n}", 1, 2),
+        Row("60 KB messages/s over corosync", f"ours 60000 {n}", f"corosync 60000 {n}", 1, 2),
         Row(
             "frames/s over the raw limit, 1 KiB, multicast",
             f"ours frames {n}",

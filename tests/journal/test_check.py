@@ -137,6 +137,8 @@ def test_export(folder: Path, tmp_path: Path) -> None:
     assert code == 0 and f"{len(PLACES)} records" in out
     rows = pq.read_table(tmp_path / "p").to_pylist()
     assert [Place(**row["position"]) for row in rows] == PLACES
+    (file,) = (tmp_path / "p").glob("*.parquet")
+    assert pq.ParquetFile(file).num_row_groups == 1, "small batches share a group of rows"
     code, out = call("export", folder, "--out", tmp_path / "p")
     assert code == 2 and "exists" in out
     assert not list(tmp_path.glob("*.part"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 
 from ringcast.checks import Verdict, Violation, suite
@@ -57,6 +58,22 @@ def test_the_numbers_are_those_of_the_trace() -> None:
     stays = [stay for stay in story.stays if stay.node == 3]
     assert len(stays) == 3
     assert stays[-1].members == (1, 2, 3)
+
+
+def test_a_silence_that_the_next_fault_ends_counts_for_the_one_that_began_it() -> None:
+    events = list(parse(TRACE))
+    last = max(i for i, event in enumerate(events) if type(event).__name__ == "Delivered")
+    from_us = events[last - 1].t_us  # nobody delivers between these two
+    marks = [Faulted(0, 1, from_us, "partition", "parted"), Faulted(0, 2, 0, "heal", "whole")]
+    marks[1] = msgspec.structs.replace(marks[1], t_us=from_us + 2_000_000)
+    late = [
+        msgspec.structs.replace(event, t_us=event.t_us + 2_100_000)
+        for event in events[last:]
+        if hasattr(event, "node")
+    ]
+    story, _, _ = told([*events[:last], *marks, *late])
+    parted, whole = story.marks
+    assert parted.silence_us == 2_000_000 and whole.silence_us < 1_000_000
 
 
 def test_the_page_needs_nothing_else_and_shows_everything() -> None:

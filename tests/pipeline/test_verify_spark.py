@@ -352,3 +352,17 @@ def test_a_trace_is_read_back_in_the_order_it_was_put_together(tmp_path: Path) -
         for event in events:
             writer(event)
     assert list(read_trace(tmp_path / "t")) == events
+
+
+def test_a_damaged_log_is_an_error_in_the_answer_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = TraceLog(tmp_path, 1, 1)
+    log.close()
+    (tmp_path / "1-1.trace").write_bytes(b"\0\0\0\2??")
+    assert ringcast("verify", tmp_path, "--json") == 2
+    printed = capsys.readouterr()
+    (error,) = json.loads(printed.out)["errors"]
+    assert "1-1.trace is damaged at byte 0" in error and error in printed.err
+    assert ringcast("verify", tmp_path) == 2
+    assert "1-1.trace is damaged at byte 0" in capsys.readouterr().err

@@ -110,7 +110,7 @@ def command(
     with one_line_errors():
         require_spark()
         from ringcast.pipeline.judge import Ask
-        from ringcast.pipeline.verdicts import write_violations
+        from ringcast.pipeline.verdicts import Report, RunVerdict, write_violations
         from ringcast.pipeline.verify import runs_in, second_opinion, verify
 
         try:
@@ -122,8 +122,10 @@ def command(
                     if cross_check:
                         second = second_opinion(spark, report)
                         report = msgspec.structs.replace(report, second=second)
-        except TraceError as error:
-            fail(str(error))
+        except TraceError as error:  # a log that cannot be put together with the others
+            if not json:
+                fail(str(error))
+            report = Report((RunVerdict(folder="", run=0, error=str(error)),), 0.0)
         written = None
         if report.violations or violations is not None:
             written = write_violations(report, violations or VIOLATIONS)
@@ -189,8 +191,8 @@ def show(report: Report, written: Path | None) -> None:
         grid.add_row(tag, *cells)
     console().print(grid)
     runs = f", {len(report.runs)} runs" if several else ""
-    rate = report.events / max(report.seconds, 1e-9) / 1e6
-    say(f"{report.events:,} events{runs} in {report.seconds:.1f} s ({rate:.1f} M events/s)")
+    rate = report.events / max(report.seconds, 1e-9)
+    say(f"{report.events:,} events{runs} in {report.seconds:.1f} s ({rate:,.0f} events/s)")
     for each, violation in report.violations[:MOST_SHOWN]:
         where = f"run {each.run}: " if several else ""
         text = f"{violation.property}: {where}{violation.explanation}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ from ringcast.journal.reading import Range, Shelves
 
 FILE_BYTES = 128 * 2**20
 """About as much goes into one file."""
+
+GROUP_ROWS, GROUP_BYTES = 2**16, 16 * 2**20
+"""About as much goes into one group of rows; a batch of the journal may have one record."""
 
 
 def export(folders: Sequence[Path], out: Path) -> int:
@@ -27,12 +30,12 @@ def export(folders: Sequence[Path], out: Path) -> int:
     writer: Any = None
     try:
         beside.mkdir(parents=True)
-        for batch in shelves.batches(Range(shelves.trimmed, shelves.last)):
+        for group in _groups(shelves.batches(Range(shelves.trimmed, shelves.last))):
             if writer is None:
                 name = beside / f"{written:020}.parquet"
                 writer = pq.ParquetWriter(name, schema(), compression="zstd")
-            writer.write_batch(batch)
-            written, size = written + batch.num_rows, size + batch.nbytes
+            writer.write_table(group)
+            written, size = written + group.num_rows, size + group.nbytes
             if size >= FILE_BYTES:
                 writer.close()
                 writer, size = None, 0
@@ -44,3 +47,19 @@ def export(folders: Sequence[Path], out: Path) -> int:
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return written
+
+
+def _groups(batches: Iterable[Any]) -> Iterator[Any]:
+    """The records as tables of a size that is good to read."""
+    import pyarrow as pa
+
+    held: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+            yield pa.Table.from_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held)

@@ -144,6 +144,8 @@ class Story:
                 if node not in self.nodes:
                     self.nodes = sorted([*self.nodes, node])
             case Faulted(node=node, kind=kind, text=text):
+                for each in self._present:  # a silence that goes on now began with the last fault
+                    self._silent(each, now_us)
                 self.marks.append(Mark(now_us, node, kind, text))
                 if kind == "crash":
                     self._leave(node, now_us)
@@ -158,15 +160,19 @@ class Story:
         last = event.first + len(event.sizes) - 1
         self._waiting.setdefault(event.node, deque()).append((last, now_us, event.level))
 
-    def _deliver(self, event: Delivered, now_us: int) -> None:
-        node, count = event.node, len(event.digests)
-        self.deliveries += count
-        self.delivered.setdefault(node, Series()).add(now_us, count)
+    def _silent(self, node: NodeId, now_us: int) -> None:
+        """This processor has delivered nothing since it was heard last."""
         if self.marks:
             mark = self.marks[-1]
             if mark.node != node and now_us - mark.t_us < SILENCE_US:
                 since_us = max(self._heard.get(node, mark.t_us), mark.t_us)
                 mark.silence_us = max(mark.silence_us, now_us - since_us)
+
+    def _deliver(self, event: Delivered, now_us: int) -> None:
+        node, count = event.node, len(event.digests)
+        self.deliveries += count
+        self.delivered.setdefault(node, Series()).add(now_us, count)
+        self._silent(node, now_us)
         self._heard[node] = now_us
         if event.sender == node:
             last = event.first + count - 1
