@@ -87,23 +87,26 @@ def arm(folder: Path) -> None:
 def forget_unsynced() -> None:
     """A disk that has only what was synced, so that SIGKILL does what a loss of power does."""
     open_, write, sync = Disk.open, Disk.write, Disk.sync
-    waiting: dict[int, list[bytes]] = {}
+    waiting: dict[str, list[bytes]] = {}  # by path: numbers are used again
+
+    def path_of(file: int) -> str:
+        return os.readlink(f"/proc/self/fd/{file}")
 
     def opening(self: Disk, path: Path) -> int:
         file = open_(self, path)
-        waiting[file] = []
+        waiting[path_of(file)] = []
         return file
 
     def writing(self: Disk, file: int, data: bytes) -> None:
-        if file in waiting:
-            waiting[file].append(data)
+        if (path := path_of(file)) in waiting:
+            waiting[path].append(data)
         else:
             write(self, file, data)  # of a small file, which is synced at once
 
     def syncing(self: Disk, file: int) -> None:
-        for data in waiting[file]:
+        for data in waiting[path_of(file)]:
             write(self, file, data)
-        waiting[file].clear()
+        waiting[path_of(file)].clear()
         sync(self, file)
 
     Disk.open, Disk.write, Disk.sync = opening, writing, syncing  # type: ignore[method-assign]

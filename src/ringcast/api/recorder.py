@@ -61,7 +61,7 @@ class Recorder:
         failed: Callable[[str], None],
         publish: Callable[[str, str, int, int, tuple[bytes, ...]], Awaitable[Position]],
     ) -> None:
-        self._publish = publish
+        self._publish, self._failed = publish, failed
         self._config, self._keys, self._addresses = config, keys, addresses
         self.folder = Path(config.journal)
         self._keeper = Keeper(self.folder, config.journal_limits, failed)
@@ -181,6 +181,13 @@ class Recorder:
     # --- catching up -----------------------------------------------------------------------
 
     async def _catch_up(self) -> None:
+        """Fill the gap; a node that cannot must not go on as if it had."""
+        try:
+            await self._ask_around()
+        except JournalError as error:
+            self._failed(str(error))
+
+    async def _ask_around(self) -> None:
         """Ask everybody on the ring what was delivered while this node was away, once."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._config.journal_patience_s
