@@ -11,7 +11,6 @@ core. (Submitting has ended by then, and queues are bounded, so that is a bound 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
 from random import Random
@@ -199,14 +198,14 @@ class Watch:
         """Whose submissions are fresh; nobody's in the first stage."""
         self.last_us = 0
         """When a processor of the core last delivered."""
-        self.delivered: Counter[NodeId] = Counter()
-        """How much each processor delivered, since it started."""
+        self.reached: dict[NodeId, int] = {}
+        """The highest number each processor has delivered, the crashed ones included."""
 
     def __call__(self, event: TraceEvent) -> None:
         """Take note of one event."""
         match event:
             case Delivered():
-                self.delivered[event.node] += len(event.digests)
+                self.reached[event.node] = max(event.seq, self.reached.get(event.node, 0))
                 if event.node not in self.core:
                     return
                 self.last_us = event.t_us
@@ -239,8 +238,12 @@ class Watch:
         return first[0] if first[1] == self.core or self._static else None
 
     def even(self) -> bool:
-        """Whether all of the core have delivered equally much, as they must in a fixed group."""
-        return not self._static or len({self.delivered[node] for node in self.core}) == 1
+        """Whether all of the core have delivered what anybody has, as they must in a fixed group.
+
+        A processor outside the core may hear it, and be the first to deliver.
+        """
+        furthest = max(self.reached.values(), default=None)
+        return not self._static or all(self.reached.get(n) == furthest for n in self.core)
 
     def undelivered(self) -> str:
         """Some fresh messages that are still awaited."""
