@@ -9,7 +9,6 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from ringcast.cli.bench_run import Crew, Failed, Figures, Trial, measure
 from ringcast.cli.bridge import Bridge
@@ -91,12 +90,7 @@ class Corosync:
             self._undo = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._undo.close()
 
     def _daemon(self, id: NodeId) -> subprocess.Popen[bytes]:

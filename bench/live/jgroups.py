@@ -9,7 +9,6 @@ import tempfile
 import zipfile
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from msgspec.structs import replace
 
@@ -59,12 +58,7 @@ class JGroups:
             self._undo = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._undo.close()
 
     def run(self, trial: Trial, bundling: bool) -> Figures:

@@ -88,6 +88,19 @@ def test_a_part_that_is_gone_is_shown_and_the_rest_is_ended(folder: Path) -> Non
     assert not any(found.alive(name) for name in found.parts)
 
 
+def test_a_worker_that_is_left_alone_still_has_cores_for_both_applications(
+    folder: Path,
+) -> None:
+    """Or a job waits for ever beside the Connect server, which holds its cores."""
+    found = cluster.up(folder, workers=2)
+    lines = Path(found.settings).read_text().splitlines()
+    settings = dict(line.split(" ", 1) for line in lines)
+    taken = int(settings["spark.cores.max"]) + int(settings["spark.deploy.defaultCores"])
+    for name in found.workers():
+        words = cluster.command_line(found.parts[name].pid).split()
+        assert int(words[words.index("--cores") + 1]) >= taken
+
+
 @pytest.mark.parametrize(
     ("part", "word"), [("master", "Master"), ("worker-1", "worker-1"), ("connect", "--class")]
 )

@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ringcast.checks import Verdict
+from ringcast.cli import demo
 from ringcast.cli.app import app
+from ringcast.pipeline import report
 from ringcast.pipeline import verify as verifying
 from ringcast.pipeline.condense import plan
 from ringcast.pipeline.crosscheck import opinion
@@ -134,6 +136,20 @@ def test_what_people_are_told(
     assert list(first.values()) == [1, 2, "(8,1):2.0", "(8,1):3.0"]
     assert (rows[0]["ring_seq"], rows[0]["ring_rep"], rows[0]["seq"]) == (8, 1, 2)
     assert rows[0]["t_us"] > 0 and "processor 2" in rows[0]["explanation"]
+
+
+@pytest.mark.parametrize(("text", "fine"), [(RIGHT, True), (WRONG, False), (OPEN, False)])
+def test_the_demo_fails_if_what_its_members_recorded_is_not_in_order(
+    text: str, fine: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    claims = Claims(("D9", "total-order", "D4"))
+    verdicts, violations = demo.judged(story(tmp_path / "t", text), claims)
+    assert report.fine(verdicts, violations) is fine
+    assert {each.property for each in violations} == (
+        {"D9", "total-order"}
+        & {tag for tag, verdict in verdicts.items() if verdict is Verdict.INVALID}
+    )
+    assert bool(violations) is (text == WRONG)
 
 
 def test_only_some_properties_and_another_protocols_claims(

@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 from contextlib import ExitStack
-from types import TracebackType
 
 NEEDED = ("ip", "nsenter", "unshare")
 MOST = 250
@@ -69,12 +68,7 @@ class Bridge:
             self._undo = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._undo.close()
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
@@ -158,12 +157,7 @@ class Band:
     def __enter__(self) -> Band:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         for member in self.members.values():
             member.kill()
 

@@ -12,7 +12,6 @@ import heapq
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -185,13 +184,8 @@ class TraceWriter:
     def __enter__(self) -> TraceWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
+    def __exit__(self, *exception: object) -> None:
+        if exception[0] is None:
             self.close()
         else:
             for table in self._tables.values():
