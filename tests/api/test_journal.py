@@ -161,8 +161,9 @@ def test_a_full_disk_stops_the_node_and_loses_nothing_acknowledged(
     settings = with_journals(tmp_path, 1, journal_patience_s=0.1)
     room = 60_000
 
-    def write(self: object, file: int, data: bytes) -> None:
+    def write(self: object, file: int, pieces: list[bytes]) -> None:
         nonlocal room
+        data = b"".join(pieces)
         took = data[:room]
         room -= len(took)
         os.write(file, took)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ringcast.core.ids import Level, ViewId
 from ringcast.journal import layout
 from ringcast.journal.layout import START, Entry, Place, view_entry
 from ringcast.journal.log import Journal, Limits
+from ringcast.journal.sheet import Sheet, pack, sheet, whole
 
 RING = ViewId(8, 1)
 
@@ -20,6 +22,17 @@ def entry(seq: int, *bodies: bytes, index: int = 0, level: Level = Level.AGREED)
 def entries(upto: int) -> list[Entry]:
     start = view_entry(RING, (1, 2, 3), False, START, 5)
     return [start, *(entry(seq, b"a%d" % seq, b"b" * seq) for seq in range(1, upto + 1))]
+
+
+def written(some: list[Entry]) -> Sheet:
+    """Records on their way into a frame."""
+    return sheet([pack(each) for each in some])
+
+
+def records(some: list[Entry]) -> Any:
+    """Records as a reader sees them."""
+    ready = written(some)
+    return whole(ready.columns, b"".join(ready.pieces))
 
 
 SMALL = Limits(segment_bytes=2000)

@@ -8,12 +8,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from histories import HISTORY, PLACES, SMALL, damage, entry, write
+from histories import HISTORY, PLACES, SMALL, damage, entry, write, written
 from typer.testing import CliRunner
 
 from ringcast.cli.app import app
 from ringcast.core.ids import ViewId
-from ringcast.journal import layout
 from ringcast.journal.layout import Place, view_entry
 from ringcast.journal.log import Journal, commit, segment_names
 from ringcast.journal.segment import HEAD_BYTES, SegmentFile, encode
@@ -59,10 +58,10 @@ def test_records_out_of_order_or_out_of_the_chain_are_found(tmp_path: Path) -> N
     journal.close()
     (path,) = segment_names(tmp_path)
     (head,) = SegmentFile(path).heads()
-    wrong = layout.batch([entry(5, b"x"), entry(4, b"y")])
+    wrong = written([entry(5, b"x"), entry(4, b"y")])
     _, frame = encode(wrong, head.after, bytes(16), head.end)
     with path.open("ab") as file:
-        file.write(frame)
+        file.write(b"".join(frame))
     whats = [each["what"] for each in report(tmp_path)["journals"][0]["findings"]]
     assert whats == ["does not come after (8,1):2.0", "the chain does not match"]
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from histories import RING, damage, entries, entry
+from histories import RING, damage, entries, entry, records, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringcast.core.ids import Level, ViewId
 from ringcast.journal import layout
 from ringcast.journal.disk import Disk
-from ringcast.journal.layout import NO_CHAIN, START, JournalError, Place, link, view_entry
+from ringcast.journal.layout import NO_CHAIN, START, JournalError, Place, view_entry
 from ringcast.journal.log import Journal, Limits, commit, segment_names
 from ringcast.journal.segment import HEAD_BYTES, SegmentFile, read_index
+from ringcast.journal.sheet import link, record_values
 
 
 def places(folder: Path) -> list[Place]:
@@ -81,11 +83,12 @@ def test_the_chain_does_not_depend_on_batches_and_tells_every_change(
 ) -> None:
     parts = [entry(seq, *[b"%d" % n for n in range(size)]) for seq, size in enumerate(sizes, 1)]
     parts.insert(data.draw(st.integers(0, len(parts))), view_entry(RING, (1, 2), False, START, 0))
-    whole = link(NO_CHAIN, layout.batch(parts))
+    chain = link(NO_CHAIN, written(parts).values)
     by_part = NO_CHAIN
     for each in parts:
-        by_part = link(by_part, layout.batch([each]))
-    assert by_part == whole
+        by_part = link(by_part, written([each]).values)
+    assert by_part == chain
+    assert link(NO_CHAIN, record_values(records(parts))) == chain, "as a reader calculates it"
     at = data.draw(st.integers(0, len(parts) - 1))
     old = parts[at]
     change = data.draw(
@@ -103,9 +106,9 @@ def test_the_chain_does_not_depend_on_batches_and_tells_every_change(
         )
     )
     parts[at] = old._replace(**change)
-    assert link(NO_CHAIN, layout.batch(parts)) != whole
+    assert link(NO_CHAIN, written(parts).values) != chain
     parts[at] = old._replace(time_us=0)
-    assert link(NO_CHAIN, layout.batch(parts)) == whole, "the time is each node's own"
+    assert link(NO_CHAIN, written(parts).values) == chain, "the time is each node's own"
 
 
 @pytest.mark.parametrize("lost", [1, 63, HEAD_BYTES, HEAD_BYTES + 70, 500])
@@ -198,9 +201,10 @@ class Full(Disk):
     def __init__(self, room: int) -> None:
         self.room = room
 
-    def write(self, file: int, data: bytes) -> None:
+    def write(self, file: int, pieces: Sequence[bytes | memoryview]) -> None:
+        data = b"".join(pieces)
         took, self.room = data[: self.room], max(0, self.room - len(data))
-        super().write(file, took)
+        super().write(file, [took])
         if len(took) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

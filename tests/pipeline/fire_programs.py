@@ -44,11 +44,12 @@ def arm(folder: Path) -> None:
         write(journal, entries, final)
         die_at("synced")
 
-    def half(self: Disk, file: int, data: bytes) -> None:
+    def half(self: Disk, file: int, pieces: list[bytes]) -> None:
         if (folder / "half a frame").exists():
+            data = b"".join(pieces)
             os.write(file, data[: len(data) // 2])
             die_at("half a frame")
-        cut(self, file, data)
+        cut(self, file, pieces)
 
     def indexed(path: Path, heads: list[segment.Head]) -> None:
         die_at("indexing")

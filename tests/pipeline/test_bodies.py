@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from ringcast.core.ids import Level, ViewId
 from ringcast.journal import layout
 from ringcast.journal.layout import START, Entry, Place, view_entry
+from ringcast.journal.sheet import pack, sheet, whole
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import read_options
@@ -55,7 +56,8 @@ def records(found: list[bytes]) -> Any:
         Entry(Place(8, 1, seq, 0), RING, layout.MESSAGE, 2, Level.AGREED, "g", (), (body,), seq)
         for seq, body in enumerate(found, 1)
     ]
-    return layout.batch(entries).drop_columns([HIDDEN])
+    ready = sheet([pack(entry) for entry in entries])
+    return whole(ready.columns, b"".join(ready.pieces)).drop_columns([HIDDEN])
 
 
 def read(form: str, found: list[bytes], forgiving: bool = False) -> list[Any]:

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from ringcast.core.ids import ViewId
-from ringcast.journal.layout import START, JournalError, Place, link, record_values
+from ringcast.journal.layout import START, JournalError, Place
 from ringcast.journal.log import read_trimmed, segment_names
 from ringcast.journal.reading import Range, Shelf
 from ringcast.journal.segment import Head, SegmentFile, read_index
+from ringcast.journal.sheet import link, record_values
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -67,7 +68,7 @@ def examine(folder: Path) -> Iterator[Report]:
             records = file.read(head, check=False)
             for place in disorder(records, last):
                 _add(report, path, place, f"does not come after {last}")
-            if link(chain, records) != head.chain:
+            if link(chain, record_values(records)) != head.chain:
                 _add(report, path, head.first, "the chain does not match")
             report.first = report.first or str(head.first)
             report.records += head.rows

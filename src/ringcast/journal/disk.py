@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -13,11 +14,15 @@ class Disk:
         """A file to append to, made if there is none."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
-    def write(self, file: int, data: bytes) -> None:
+    def write(self, file: int, pieces: Sequence[bytes | memoryview]) -> None:
         """Append everything; OSError if that is not possible."""
-        rest = memoryview(data)
+        rest = [memoryview(piece) for piece in pieces]
         while rest:
-            rest = rest[os.write(file, rest) :]
+            done = os.writev(file, rest)
+            while rest and done >= len(rest[0]):
+                done -= len(rest.pop(0))
+            if rest:
+                rest[0] = rest[0][done:]
 
     def sync(self, file: int) -> None:
         """Return when what was written would survive a loss of power."""
@@ -45,7 +50,7 @@ class Disk:
         beside = path.with_name(path.name + ".new")
         file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            self.write(file, data)
+            self.write(file, [data])
             os.fsync(file)
         finally:
             os.close(file)

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from ringcast.journal import layout
 from ringcast.journal.disk import DISK, Disk
 from ringcast.journal.layout import NO_CHAIN, START, Entry, JournalError, Place
 from ringcast.journal.segment import (
@@ -29,6 +28,7 @@ from ringcast.journal.segment import (
     read_index,
     write_index,
 )
+from ringcast.journal.sheet import Sheet, pack, sheet, sheet_of
 
 MIB = 2**20
 
@@ -152,14 +152,18 @@ class Journal:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Write records after all others. They are durable after ``sync``."""
-        self.take(layout.batch(entries))
+        self.put(sheet([pack(entry) for entry in entries]))
 
     def take(self, records: Any) -> None:
         """The same for records that are an Arrow batch already."""
+        self.put(sheet_of(records))
+
+    def put(self, written: Sheet) -> None:
+        """The same for records that are ready to be written."""
         if self._full():
             self.rotate()
         segment = self._segment()
-        head, frame = encode(records, self.number, self.chain, segment.bytes)
+        head, frame = encode(written, self.number, self.chain, segment.bytes)
         if head.first <= self.last:
             raise JournalError(
                 f"{head.first} does not come after {self.last}: the journal {self.folder} is ahead "

@@ -24,6 +24,7 @@ from ringcast.journal.layout import VIEW, Entry, JournalError, Place
 from ringcast.journal.log import Journal, Limits, read_small, segment_names
 from ringcast.journal.reading import Range, Shelf, Shelves
 from ringcast.journal.segment import SegmentFile
+from ringcast.journal.sheet import Packed, pack, sheet
 
 MOST_WAITING = 64 * 2**20
 """Bytes that may wait for the disk before the ring is slowed down."""
@@ -50,14 +51,13 @@ class Keeper:
         self._pending: Journal | None = Journal(folder / PENDING, limits)
         """Where records go while this node is catching up; None when it has."""
         self._thread = ThreadPoolExecutor(1, "ringcast-journal")
-        self._queue: list[Entry] = []
+        self._queue: list[Packed] = []
         self._queued_bytes = 0
         self._working = False
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: list[tuple[Place, asyncio.Future[None]]] = []
-        self.durable = self._before = self.last
-        """Everything up to here is on disk."""
-        self._newest: Entry | None = None
+        self.durable = self.added = self.last
+        """Everything up to here is on disk, and the last record that came."""
         self.error = ""
         self._closed = False
 
@@ -67,11 +67,6 @@ class Keeper:
     def last(self) -> Place:
         """The last record written, wherever it went."""
         return max(self.journal.last, self._pending.last if self._pending else self.journal.last)
-
-    @property
-    def added(self) -> Place:
-        """The last record that came; it is asked for less often than records come."""
-        return self._newest.last if self._newest else self._before
 
     @property
     def crowded(self) -> bool:
@@ -87,9 +82,10 @@ class Keeper:
         """The next records, in the order of their delivery."""
         if self.error:
             return
-        self._newest = entry
-        self._queue.append(entry)
-        self._queued_bytes += sum(map(len, entry.bodies))
+        packed = pack(entry)
+        self.added = packed.last
+        self._queue.append(packed)
+        self._queued_bytes += len(packed.data)
         self._work()
 
     async def until(self, place: Place) -> None:
@@ -124,7 +120,7 @@ class Keeper:
         job = self._thread.submit(write, target, entries, self._pending is None)
         job.add_done_callback(lambda done: loop.call_soon_threadsafe(self._written, entries, done))
 
-    def _written(self, entries: list[Entry], job: object) -> None:
+    def _written(self, entries: list[Packed], job: object) -> None:
         self._working = False
         try:
             job.result()  # type: ignore[attr-defined]
@@ -249,13 +245,13 @@ class Keeper:
                 journal.close()
 
 
-def write(journal: Journal, entries: list[Entry], final: bool) -> None:
+def write(journal: Journal, entries: list[Packed], final: bool) -> None:
     """One turn of the thread: everything that has come, and one sync."""
-    views = [entry for entry in entries if entry.kind == VIEW]
+    views = [each.entry for each in entries if each.entry.kind == VIEW]
     if views and final:
         note_companions(journal, views[-1].members)
     before = len(journal.segments)
-    journal.append(entries)
+    journal.put(sheet(entries))
     journal.sync()
     if final and len(journal.segments) > before > 0:  # a segment was left behind
         sources: Sources = {}
