@@ -206,6 +206,9 @@ async def multicast(group: str, interface: str, host: str) -> None:
     await two.start().until(lambda: word(1) in two.log and token(1) in two.log)
     assert two.log[:3] == [word(1), token(1), "after"]
     await three.start().until(lambda: word(1) in three.log)
+    two.udp.broadcast(two.codec.encode(word(2), Lane.BROADCAST))
+    await one.start().until(lambda: word(2) in one.log)
+    assert one.udp.received == 1 or sys.platform != "linux", "its own did not come back to it"
     for each in stations:
         each.udp.close()
 

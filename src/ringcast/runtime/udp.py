@@ -18,6 +18,7 @@ from ringcast.core.inputs import Received
 from ringcast.runtime.address import Address, Names, resolve
 from ringcast.runtime.discovery import Hello
 from ringcast.runtime.errors import TransportError
+from ringcast.runtime.own_copies import ignore_own
 from ringcast.runtime.segments import Intake, Link, runs
 from ringcast.runtime.shim import Shim
 from ringcast.runtime.wire import Codec, Lane
@@ -113,6 +114,7 @@ class Udp:
             receiving.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, member)
             sending.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
             sending.connect((*place, 0, index))
+        ignore_own(receiving, sending)
         for each in (receiving, sending):
             each.setblocking(False)
 
