@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CORES = 2
-SIZES = {1024: 600_000, 100: 2_000_000}
+SIZES = {1024: 1_000_000, 100: 4_000_000}
 """Bytes of a body, and how many rows."""
 MEMBERS = 3
 WAYS: dict[str, dict[str, Any]] = {

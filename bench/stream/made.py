@@ -29,16 +29,26 @@ EPOCH_US = 1_700_000_000_000_000
 def bodies(first: int, count: int, size: int) -> tuple[bytes, ...]:
     """Orders as JSON, each different, each of ``size`` bytes."""
     start, end = b'{"order":%d,"customer":%d,"amount":%d,"note":"', b'"}'
-    pad = NOTES[: size + 4096]
     found = []
     for number in range(first, first + count):
         head = start % (number, number * 7919 % 100_003, number * 31 % 9973)
-        at = number % 4096
-        found.append(head + pad[at : at + size - len(head) - len(end)] + end)
+        at = number * STRIDE % (len(NOTES) - size)
+        found.append(head + NOTES[at : at + size - len(head) - len(end)] + end)
     return tuple(found)
 
 
-NOTES = random.Random(5).randbytes(2**16).hex().encode()
+def text(size: int) -> bytes:
+    """So many bytes of words, drawn from 2,000: snappy makes two thirds of it."""
+    draw = random.Random(5)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(2000)]
+    return " ".join(draw.choices(words, k=size // 3)).encode()[:size]
+
+
+NOTES = text(2**22)
+STRIDE = 1_000_003
+"""From one note to the next: so far that neighbours do not overlap, as no real ones do. A
+compressor would find it, and Parquet would have next to nothing to read."""
 
 
 def entries(first: int, count: int, size: int) -> Iterator[Entry]:

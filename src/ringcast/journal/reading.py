@@ -231,20 +231,23 @@ class Shelves:
         return span.upto
 
     def split(self, span: Range, size: int) -> list[Range]:
-        """A range in parts of about so many bytes, each at least a frame."""
-        found: list[Range] = []
-        start, held = span.after, 0
+        """A range in parts of about so many bytes, as equal as frames allow: a smaller one at the
+        end would keep a task waiting, or a core idle."""
+        ends: list[tuple[Place, int]] = []
         for shelf, piece in self.pieces(span):
             for _, head in shelf.frames(piece.after):
                 if head.first > piece.upto:
                     break
-                held += head.length
-                if held >= size:
-                    end = min(head.last, piece.upto)
-                    found.append(Range(start, end))
-                    start, held = end, 0
-        if held:
-            found.append(Range(start, span.upto))
+                ends.append((min(head.last, piece.upto), head.length))
+        total = sum(length for _, length in ends)
+        parts = max(1, round(total / size))
+        found: list[Range] = []
+        start, held = span.after, 0
+        for end, length in ends:
+            held += length
+            if held * parts >= total * (len(found) + 1):
+                found.append(Range(start, span.upto if held == total else end))
+                start = end
         return found
 
     def batches(self, span: Range) -> Iterator[Any]:
