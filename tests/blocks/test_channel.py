@@ -173,6 +173,25 @@ def test_a_receiver_that_starts_again_gets_what_was_not_acknowledged() -> None:
     assert arrived(wire) == [1, 2, 3]
 
 
+def test_what_an_earlier_life_of_the_receiver_acknowledged_is_not_waited_for() -> None:
+    wire = pair()
+    send(wire, 1, 2)
+    again = [wire.frames[0]]
+    wire.step()
+    wire.step()
+    acks, wire.frames = wire.frames, []  # both under way when it starts again
+    wire.crash(2)
+    wire.start(2)
+    wire.frames = again
+    wire.step()
+    wire.frames = acks
+    wire.run()
+    send(wire, 3)
+    wire.run()
+    assert arrived(wire) == [1, 2, 1, 3]
+    assert wire[1].waiting == 0
+
+
 def test_a_sender_that_starts_again_begins_anew() -> None:
     wire = pair()
     send(wire, 1, 2)

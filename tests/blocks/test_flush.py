@@ -194,6 +194,23 @@ def test_fl_5_what_an_earlier_attempt_found_out_does_not_count() -> None:
     assert group.ends[1][-1] == group.ends[2][-1] == ((1, 2), 2)
 
 
+def test_fl_2_a_report_of_one_that_is_not_asked_does_not_count() -> None:
+    """A number may come twice when stable storage was lost, for other members."""
+    group = Group(3)
+    group.cut = {(3, 1), (3, 2), (1, 3), (2, 3)}
+    group.start()
+    group.pass_us(60_000)
+    group.supplying = False
+    group.hold(p1=(1, 2), p2=(1,))
+    group.propose(1)
+    group.cut.clear()
+    proposed = group[1].membership.proposal.view
+    assert proposed.members == (1, 2)
+    group.frames.clear()
+    group.call(3, group[3].post, 1, Report(proposed.id, holding((1, 2, 3))))
+    assert drops(group.step()) == ["a report for another proposal"]
+
+
 def test_tl_22_each_of_the_views_that_go_together_has_its_own_end() -> None:
     group = Group(4)
     sides = ((1, 2), (3, 4))

@@ -260,6 +260,10 @@ class Channel(Machine):
         if packet.stream < stream.stream:
             env.drop("channel", "a packet of an earlier stream")
             return
+        if packet.base > stream.expected:
+            # An earlier life of mine acknowledged what lies between, and it is not sent again.
+            stream.expected = packet.base
+            stream.early = {at: it for at, it in stream.early.items() if at >= packet.base}
         if packet.seq >= stream.expected + self.settings.window:
             env.drop("channel", "a packet beyond the window")
             return

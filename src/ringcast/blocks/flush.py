@@ -194,7 +194,8 @@ class Flush(Machine):
     def _on_report(self, env: Env, src: NodeId, report: Report) -> None:
         """FL-2: what one more member holds, if it is for my present proposal."""
         proposal = self.membership.proposal
-        if proposal is None or report.id != proposal.view.id or report.id.rep != self.me:
+        if proposal is None or report.id != proposal.view.id or src not in proposal.view.members:
+            # After a loss of stable storage a number may come twice, for other members.
             env.drop("total FL-2", "a report for another proposal")
             return
         self._collect(env, src, report.holding)

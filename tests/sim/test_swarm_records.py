@@ -1,0 +1,50 @@
+"""The recorded swarms: all seeds that were promised, no violation, every cell reached.
+
+The page docs/simulator.md is made from the records, so what it says need not be compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ringcast.core.machine import Impossible, Machine, name
+from ringcast.core.registry import protocol
+from ringcast.protocols.token_fd.machine import TokenFd
+from ringcast.protocols.total import Total
+from ringcast.protocols.totem_single.machine import TotemSingle
+
+RESULTS = Path(__file__).parents[2] / "bench" / "results"
+
+OWNERS = {"Active/Unicast", "Blocked/Unicast"}
+"""What only a program that owns a machine of TOTAL asks for."""
+
+
+@pytest.mark.parametrize(
+    ("which", "machine", "modes", "runs", "unreached"),
+    [
+        ("totem", TotemSingle, {"totem": "lan"}, 10_000, set()),
+        ("total", Total, {m: m for m in ("agreed", "prefix", "uniform")}, 10_000, OWNERS),
+        ("token-fd", TokenFd, {"token-fd": ""}, 20_000, set()),
+    ],
+)
+def test_the_record_is_whole_and_clean(
+    which: str, machine: type[Machine], modes: dict[str, str], runs: int, unreached: set[str]
+) -> None:
+    record = json.loads((RESULTS / f"swarm-{which}.json").read_text("utf-8"))
+    sheet = protocol(which)
+    cells = {f"{phase}/{name(key)}": cell for (phase, key), cell in machine.table.cells.items()}
+    visits: Counter[str] = Counter()
+    assert record["modes"].keys() == modes.keys()
+    for mode, found in record["modes"].items():
+        profile = modes[mode] or next(iter(sheet.profiles))
+        assert (found["runs"], found["violations"]) == (runs, [])
+        assert found["judged"].keys() == set(sheet.claims(sheet.profiles[profile]))
+        assert all(valid > runs / 2 for valid, _ in found["judged"].values())
+        visits.update({f"{r['phase']}/{r['input']}": r["visits"] for r in found["coverage"]})
+    assert visits.keys() == cells.keys(), "the table has changed: run the seeds again"
+    impossible = {at for at, cell in cells.items() if isinstance(cell, Impossible)}
+    assert {at for at, times in visits.items() if not times} == impossible | unreached
