@@ -92,6 +92,16 @@ def test_tf_42_frames_of_a_second_life_are_not_acted_upon() -> None:
     assert drops(effects) == ["a member that has lost its memory"]
 
 
+def test_tf_42_a_heartbeat_of_the_epoch_before_shuts_nobody_out() -> None:
+    """Members go to another epoch one by one: who is there first hears the others' last beats."""
+    group = Group(3, epoch=2).up(2)
+    group.handle(2, Received(1, 7, Alive()))
+    effects = group.handle(2, Received(1, 8, group.token(0)))
+    assert tokens(effects).keys() == {3}
+    late = group.handle(2, Received(1, 7, Alive()))
+    assert drops(late) == ["a member that has lost its memory"]
+
+
 def test_tf_42_an_id_used_twice_stops_the_member() -> None:
     group = Group(3).up(2)
     assert drops(group.handle(2, Received(2, 1, group.token(1)))) == ["own frame"]
