@@ -30,7 +30,7 @@ from ringcast.protocols.token_fd.messages import (
 
 MAY_STOP = ("another processor uses the id", "broken invariant: two orders", "fell behind")
 N, ME = 3, 2
-SMALL = Config(each_time=2, history_bytes=1460 * 12, max_message=4096, max_queue=20, min_queue=10,
+SMALL = Config(each_time=2, history_bytes=1460 * 24, max_message=4096, max_queue=20, min_queue=10,
                max_queue_bytes=8192, hold_us=10)  # fmt: skip
 
 near = st.integers(0, 6)

@@ -7,7 +7,7 @@ from fd import Group, bodies_sent, tokens, told
 
 from ringcast.core.effects import Broadcast, Effect, Send
 from ringcast.core.ids import Level
-from ringcast.protocols.token_fd.messages import Fetch
+from ringcast.protocols.token_fd.messages import Body, Fetch
 from ringcast.protocols.token_fd.state import Timer
 
 
@@ -119,6 +119,19 @@ def test_tf_41_holders_answer_with_what_they_have() -> None:
     effects = group.receive(2, Fetch(group.config.group, (2, 1, 4, 0, 1, 9)), src=1)
     sent = [(e.to, e.message.number) for e in effects if isinstance(e, Send)]  # type: ignore[attr-defined]
     assert sent == [(1, 1), (1, 2), (1, 4)]
+
+
+def test_tf_41_a_request_for_everything_there_might_be_costs_no_more_than_any_other() -> None:
+    class Looked(dict[int, Body]):
+        times = 0
+
+        def get(self, number: int, default: object = None) -> None:  # type: ignore[override]
+            self.times += 1
+
+    group = Group(3, each_time=2).up(2)
+    group[2].frames[0] = looked = Looked()
+    group.receive(2, Fetch(group.config.group, (0, 1, 2**62) * 4096), src=1)
+    assert looked.times == 6
 
 
 def test_tf_41_an_answer_that_completes_a_request_makes_the_next_one() -> None:

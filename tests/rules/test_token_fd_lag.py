@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from driver import set_timers, stops
+import msgspec
+import pytest
+from driver import drops, set_timers, stops
 from fd import Group, bodies_sent, tokens, told
 
 from ringcast.core.effects import Effect, Send
-from ringcast.protocols.token_fd.messages import Fetch, LogRep, LogReq, malformed
+from ringcast.protocols.token_fd.messages import Fetch, LogRep, LogReq, Token, malformed
 from ringcast.protocols.token_fd.order import Order
 from ringcast.protocols.token_fd.state import Timer
 
@@ -134,22 +136,24 @@ def test_tf_38_an_answer_ends_where_a_decision_ends() -> None:
 
 
 def test_tf_38_whoever_lags_beyond_what_is_kept_stops_and_says_why() -> None:
-    group = Group(3, each_time=1, lag_limit=3, history_bytes=1460 * 4).up(2, 3)
-    decided(group, 2, *[(0, 1)] * 10)
+    group = Group(3, each_time=1, lag_limit=3, history_bytes=1460 * 12).up(2, 3)
+    decided(group, 2, *[(0, 1)] * 18)
     (answer,) = answers(group.receive(2, LogReq(group.config.group, 0), src=3))
-    assert sum(answer.base) == 6, "four are kept"
-    assert not stops(group.receive(3, answer, src=2)), "one may be wrong"
+    assert sum(answer.base) == 6, "twelve are kept"
+    effects = group.receive(3, answer, src=2)
+    assert drops(effects) == ["what we lack is no longer kept there"]
+    assert not stops(effects), "one may be wrong"
     (reason,) = stops(group.receive(3, answer, src=1))
     assert reason.startswith("fell behind: the others no longer keep what comes after position 0")
 
 
 def test_tf_38_whoever_knows_the_order_and_asks_for_its_bodies_too_late_stops_as_well() -> None:
     """Or else it would ask for ever, deliver nothing, and not say why."""
-    group = Group(3, each_time=1, lag_limit=3, history_bytes=1460 * 4).up(2, 3)
-    decided(group, 2, *[(0, 1)] * 10)
+    group = Group(3, each_time=1, lag_limit=3, history_bytes=1460 * 12).up(2, 3)
+    decided(group, 2, *[(0, 1)] * 18)
     group.receive(3, group.body(0, 1), src=1)
-    group.receive(3, group.token(1, adeliv=(0, 10)), src=2)
-    assert (group[3].order.length, group[3].order.delivered) == (10, 1)
+    group.receive(3, group.token(1, adeliv=(0, 18)), src=2)
+    assert (group[3].order.length, group[3].order.delivered) == (18, 1)
     wanted = Fetch(group.config.group, (0, 2, 2))
     (refusal,) = answers(group.receive(2, wanted, src=3))
     assert (refusal.base, refusal.adeliv) == ((6, 0, 0), ())
@@ -166,26 +170,47 @@ def test_tf_38_a_refusal_that_comes_when_the_bodies_have_come_changes_nothing() 
     assert not stops(group.receive(3, late, src=2) + group.receive(3, late, src=1))
 
 
+def test_tf_38_a_member_keeps_more_than_one_decision_may_bring() -> None:
+    """Or else who decides it forgets its beginning before anybody else knows it."""
+    why = r"keeps 27 frames, too few for 7 members with each_time = 1: give 40880 or more"
+    with pytest.raises(ValueError, match=why):
+        Group(7, each_time=1, history_bytes=40_879)
+    assert Group(7, each_time=1, history_bytes=40_880).config.history == 28
+
+
+@pytest.mark.parametrize(("n", "f"), [(3, 1), (40, 1), (64, 0), (64, 7)])
+def test_tf_38_whatever_the_group_a_token_that_tells_all_it_may_can_be_read(n: int, f: int) -> None:
+    """Found by review: a crashed member of forty, with f = 1, and nobody could read it any more."""
+    group = Group(n, f=f).up(2)
+    p = group[2]
+    for _ in range(3000):
+        p.order.append((0, 1, 1, 1))
+    p.held = [3000] * (n * n)
+    (sent,) = tokens(group.receive(2, group.token(0), src=1)).values()
+    assert len(sent.adeliv) == 2 * group.config.lag
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(sent), type=Token) == sent
+
+
 def far_behind() -> Group:
-    """Member 3 is five frames behind, of eight that are kept, and has just moved; 2 has to send."""
-    group = Group(3, each_time=2, history_bytes=1460 * 8).up(2)
-    decided(group, 2, *[(0, 1)] * 6)
+    """Member 3 is seven frames behind, of twelve kept, and has just moved; 2 has to send."""
+    group = Group(3, each_time=1, history_bytes=1460 * 12).up(2)
+    decided(group, 2, *[(0, 1)] * 8)
     group.now_us = 5_000_000
-    group.receive(2, group.token(30, base=(6, 0, 0), known=(6, 6, 1)), src=1)
+    group.receive(2, group.token(30, base=(8, 0, 0), known=(8, 8, 1)), src=1)
     assert not bodies_sent(group.submit(2, b"a"))
     return group
 
 
 def test_tf_38_ext_senders_wait_for_one_who_is_far_behind_until_it_is_near() -> None:
     group = far_behind()
-    near = group.token(33, base=(6, 0, 0), known=(6, 6, 2))
+    near = group.token(33, base=(8, 0, 0), known=(8, 8, 2))
     assert len(bodies_sent(group.receive(2, near, src=1))) == 1
 
 
 def test_tf_38_ext_one_who_does_not_move_may_have_crashed_and_is_not_waited_for() -> None:
     group = far_behind()
     group.now_us += group.config.suspect_most_us + 1
-    still = group.token(33, base=(6, 0, 0), known=(6, 6, 1))
+    still = group.token(33, base=(8, 0, 0), known=(8, 8, 1))
     assert len(bodies_sent(group.receive(2, still, src=1))) == 1
 
 

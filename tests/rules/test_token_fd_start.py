@@ -30,7 +30,8 @@ def test_tf_5_a_group_that_is_too_small_is_refused_with_advice() -> None:
         ({"suspect_us": 600_000}, "suspect_us = 600000 must be within"),
         ({"each_time": 0}, "each_time = 0 must be within"),
         ({"max_packet": 100}, "max_packet = 100 leaves no room"),
-        ({"history_bytes": 1_000}, "history_bytes = 1000 keeps too few"),
+        ({"history_bytes": 1_000}, "history_bytes = 1000 keeps 0 frames, too few"),
+        ({"lag_limit": 1025}, "lag_limit = 1025 must be within 0..1024"),
         ({"bodies_in_token": True}, "max_packet = 1460 leaves no room"),
         ({"members": tuple(range(1, 66))}, "more than the 64"),
         ({"max_queue_bytes": 1}, "must hold at least one message"),
@@ -154,6 +155,7 @@ def test_tf_11_other_frames_of_a_wrong_form_are_dropped() -> None:
         LogRep(group.config.group, (0, 0), (), (0,) * 9),
         LogRep(group.config.group, (0, 0, 0), (3, 1), (0,) * 9),
         LogRep(group.config.group, (0, 0, 0), (2, 1), (0,) * 8),
+        LogRep(group.config.group, (0, 0, 0), (2, 1), (0,) * 9),
     ):
         (why,) = drops(group.receive(2, frame, src=1))
         assert why.startswith("malformed")

@@ -8,6 +8,7 @@ from ringcast.core.effects import Batch, Deliver, Originate
 from ringcast.core.env import Env
 from ringcast.core.inputs import Received
 from ringcast.protocols.token_fd import catchup
+from ringcast.protocols.token_fd.config import MOST_RUNS
 from ringcast.protocols.token_fd.messages import Body, Fetch
 from ringcast.protocols.token_fd.state import Processor, Timer
 
@@ -141,7 +142,7 @@ def fetch(p: Processor, env: Env) -> None:
         for low, high in stretches(missing):
             asked.setdefault(holder, []).extend((origin, low, high))
     for holder in sorted(asked):
-        env.send(p.ring.ids[holder], Fetch(p.group, tuple(asked[holder])))
+        env.send(p.ring.ids[holder], Fetch(p.group, tuple(asked[holder][: 3 * MOST_RUNS])))
 
 
 def stretches(numbers: list[int]) -> list[tuple[int, int]]:
@@ -165,10 +166,11 @@ def on_fetch(p: Processor, env: Env, event: Received) -> None:
     left, wanted = p.ring.n * p.config.each_time, iter(request.wanted)
     for place, first, last in zip(wanted, wanted, wanted, strict=True):
         frames = p.frames[place]
-        for number in range(first, min(last, first + left - 1) + 1):
+        last = min(last, first + left - 1)
+        left -= max(0, last - first + 1)
+        for number in range(first, last + 1):
             if (body := frames.get(number)) is not None:
                 env.send(event.src, body)
-                left -= 1
 
 
 # --- up -----------------------------------------------------------------------------------------

@@ -60,6 +60,7 @@ def lost(p: Processor, env: Env, src: NodeId) -> None:
 
     If f+1 members say so, one of them is correct, and the group has gone on too far without us.
     """
+    env.drop("token-fd TF-38", "what we lack is no longer kept there")
     p.gone.add(src)
     if len(p.gone) > p.ring.f:
         env.stop(

@@ -21,6 +21,14 @@ MAX_MEMBERS = 64
 """The token has a number for each pair of members: who holds how much of whose messages."""
 
 
+MOST_RUNS = 4096
+"""Entries of a sequence in one frame, at most."""
+
+MOST_LAG = MOST_RUNS // 4
+"""Entries of the order in a token, at most. Who learns from it does not know where the decisions in
+it end, and tells all of it at once to members that ask; some such steps fit a frame."""
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One group's settings. The defaults suit a handful of processes on a LAN."""
 
@@ -56,7 +64,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """TF-22: whole messages in the token; False = ids, and bodies by broadcast (TF-32)."""
     lag_limit: int = 0
     """TF-38: most entries of the delivered order that a token carries; who lacks more asks for
-    them. 0 = what four rounds can bring."""
+    them. 0 = what four rounds can bring, within bounds."""
     history_bytes: int = 64 * MIB
     """TF-38: how much of what was delivered is kept for members that lag; whoever lags by more
     cannot catch up and stops."""
@@ -89,9 +97,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             ("resend_us", self.resend_us > 0, "must be positive"),
             ("request_us", self.request_us > 0, "must be positive"),
             ("fetch_us", self.fetch_us > 0, "must be positive"),
-            ("lag_limit", self.lag_limit >= 0, "must not be negative"),
+            ("lag_limit", 0 <= self.lag_limit <= MOST_LAG, f"must be within 0..{MOST_LAG}"),
             ("each_time", 1 <= self.each_time <= 4096, "must be within 1..4096"),
-            ("history_bytes", self.history >= 4 * self.each_time, "keeps too few frames"),
+            (
+                # A decision may bring as many of each member, and one member alone may know it.
+                "history_bytes",
+                self.history >= 4 * self.n * self.each_time,
+                f"keeps {self.history} frames, too few for {self.n} members with each_time = "
+                f"{self.each_time}: give {4 * self.n * self.each_time * self.max_packet} or more",
+            ),
             ("max_packet", self.frame_budget >= 64, "leaves no room for contents"),
             ("min_queue", 0 <= self.min_queue < self.max_queue, "must be below max_queue"),
             (
@@ -134,7 +148,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def lag(self) -> int:
         """TF-38: entries of the order in a token; a decision brings one for each origin at most,
         and a round has n/f decisions and one more."""
-        return self.lag_limit or 4 * self.n * (self.n // max(1, self.faults) + 1)
+        return self.lag_limit or min(MOST_LAG, 4 * self.n * (self.n // max(1, self.faults) + 1))
 
     @property
     def frame_budget(self) -> int:

@@ -15,14 +15,11 @@ import msgspec
 from ringcast.blocks.packing import Contents
 from ringcast.blocks.ring_detector import Alive
 from ringcast.core.ids import LIMIT, Level, Seq
-from ringcast.protocols.token_fd.config import MAX_MEMBERS
+from ringcast.protocols.token_fd.config import MAX_MEMBERS, MOST_RUNS
 
 Group = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 Place = Annotated[int, msgspec.Meta(ge=0, lt=MAX_MEMBERS)]
 Hop = Annotated[int, msgspec.Meta(ge=-MAX_MEMBERS, le=LIMIT)]
-
-MOST_RUNS = 4096
-"""Entries of a sequence in one frame, at most."""
 
 Runs = Annotated[tuple[Seq, ...], msgspec.Meta(max_length=2 * MOST_RUNS)]
 Counts = Annotated[tuple[Seq, ...], msgspec.Meta(max_length=MAX_MEMBERS)]
@@ -129,8 +126,7 @@ def malformed(frame: msgspec.Struct, n: int, src: int) -> str | None:
             bad = len(wanted) % 3 != 0 or any(place >= n for place in wanted[::3])
             return "malformed request" if bad else None
         case LogRep():
-            bad = len(frame.base) != n or _bad_runs(frame.adeliv, n) or len(frame.held) != n * n
-            return "malformed order" if bad else None
+            return "malformed order" if _bad_order(frame, frame.adeliv, n) else None
         case _:
             return None
 
@@ -142,21 +138,24 @@ def _bad_body(body: Body, n: int) -> bool:
 
 def _bad_token(token: Token, n: int, src: int) -> bool:
     """Whether it is not this member's, or speaks of frames that nobody is said to hold (I5)."""
-    if (
+    return (
         token.hop % n != src
         or token.hop >= LAST
-        or not len(token.base) == len(token.known) == n
-        or len(token.held) != n * n
-        or _bad_runs(token.proposal, n)
-        or _bad_runs(token.adeliv, n)
+        or len(token.known) != n
+        or len(token.adeliv) % 2 == 1
+        or _bad_order(token, token.adeliv + token.proposal, n)
         or any(_bad_body(body, n) for body in token.bodies)
-    ):
+    )
+
+
+def _bad_order(frame: Token | LogRep, runs: tuple[int, ...], n: int) -> bool:
+    """Whether what follows ``base`` is no sequence, or of frames that nobody is said to hold."""
+    if len(frame.base) != n or len(frame.held) != n * n or _bad_runs(runs, n):
         return True
-    ends = list(token.base)
-    runs = token.adeliv + token.proposal
+    ends = list(frame.base)
     for at in range(0, len(runs), 2):
         ends[runs[at]] += runs[at + 1]
-    return any(end > max(token.held[place::n]) for place, end in enumerate(ends))
+    return any(end > max(frame.held[place::n]) for place, end in enumerate(ends))
 
 
 def _bad_runs(runs: tuple[int, ...], n: int) -> bool:
