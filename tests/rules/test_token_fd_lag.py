@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from driver import drops, set_timers, stops
-from fd import Group, bodies_sent, tokens, told
+from fd import PAPER, Group, bodies_sent, tokens, told
 
 from ringcast.core.effects import Effect, Send
 from ringcast.protocols.token_fd.messages import Fetch, LogRep, LogReq, Token, malformed
@@ -98,6 +98,20 @@ def test_tf_38_a_token_that_came_too_early_is_learned_from_before_it_is_taken() 
     effects = group.receive(5, group.token(9, adeliv=(0, 4)), src=3)
     (sent,) = tokens(effects).values()
     assert (sent.hop, sent.length) == (11, 6)
+
+
+def test_tf_38_bodies_that_came_too_early_are_kept_when_their_token_is_taken() -> None:
+    """Or else a vote counts for a holder that is none: with the other one the body is gone."""
+    group = Group(3, PAPER, lag_limit=1, history_bytes=60_000 * 12).up(2)
+    bodies = tuple(group.body(0, number) for number in (8, 9))
+    early = group.token(30, (0, 1), base=(7, 0, 0), adeliv=(0, 1), bodies=bodies)
+    assert asked(group.receive(2, early, src=1)) == {1: 0}
+    assert group[2].frames[0] == {}, "too far ahead"
+    order = LogRep(group.config.group, (0, 0, 0), (0, 1) * 7, (9, 0, 0) * 3)
+    (sent,) = set(tokens(group.receive(2, order, src=3)).values())
+    assert (sent.hop, sent.length) == (31, 9), "decided with the vote of 2"
+    assert group[2].frames[0].keys() == {8, 9}
+    assert [body.number for body in sent.bodies] == [9], "they go on, though 1 to 7 are missing"
 
 
 def test_tf_38_an_older_token_is_taken_if_only_the_suspected_one_knows_what_came_before() -> None:

@@ -116,6 +116,8 @@ def visit(p: Processor, env: Env, distance: int, token: Token) -> None:
         p.holding = False
         env.cancel_timer(Timer.HOLD)
     hop = p.tokens.take(distance, token)
+    for body in token.bodies:  # TF-22: when it came, they may have been too far ahead to keep
+        bodies.take(p, env, body)
     order = p.order
     proposed, votes = carry_on(token, distance, order.length)
     if proposed and votes > p.ring.f:
@@ -181,7 +183,7 @@ def pass_on(p: Processor, env: Env, hop: int, after: int, votes: int, proposed: 
         adeliv,
         tuple(p.known),
         tuple(p.held),
-        told_bodies(p) if config.bodies_in_token else (),
+        told_bodies(p, proposed) if config.bodies_in_token else (),
     )
     told = f"votes={votes} length={order.length} order={order.crc:08x} proposal={shown(proposed)}"
     waiting = sum(p.heard_of) - order.length
@@ -201,12 +203,17 @@ def pass_on(p: Processor, env: Env, hop: int, after: int, votes: int, proposed: 
         request(p, env)
 
 
-def told_bodies(p: Processor) -> tuple[Body, ...]:
-    """TF-22: the bodies of everything that the token speaks of."""
+def told_bodies(p: Processor, proposed: Flat) -> tuple[Body, ...]:
+    """TF-22: the bodies of everything that the token speaks of, also if earlier ones are missing
+    here: whoever votes for it must hold it."""
+    ends = list(p.order.counts)
+    for place, count in pairs(proposed):
+        ends[place] += count
     return tuple(
         p.frames[place][number]
         for place, told in enumerate(p.order.base)
-        for number in range(told + 1, p.have[place] + 1)
+        for number in range(told + 1, max(ends[place], p.have[place]) + 1)
+        if number in p.frames[place]
     )
 
 
