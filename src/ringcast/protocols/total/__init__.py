@@ -49,17 +49,21 @@ PREFIX = (
 )
 """What every mode promises (Q1 to Q4, Q8 to Q10)."""
 
-FLUSHED = ("M7", "D6", "D10", "D11")
-"""What the flush adds (Q5, Q6); in uniform mode every message is a safe one, as D10 and D11 see
-them. M7 is among it, since a change tells the last number delivered before it."""
+FLUSHED = ("M7", "D6")
+"""What the flush adds (Q5, Q6). M7 is among it, since a change tells the last number delivered
+before it."""
+
+EVERY_PART = ("D10", "D11", "validity")
+"""What it adds where every part of a divided group goes on; in uniform mode every message is a safe
+one, as D10 and D11 see them. With a quorum the primary part alone may deliver what it has."""
 
 
 def claims(config: Config) -> tuple[str, ...]:
-    """A member of a part that may not deliver keeps its messages back, so validity is conditional
-    on there being no quorum to reach (Q7)."""
+    """A member of a part that may not deliver keeps its messages back, and does not deliver what
+    only the primary part may: so some are conditional on there being no quorum to reach (Q7)."""
     if config.mode is Mode.PREFIX:
         return PREFIX
-    return (*PREFIX, *FLUSHED, *(() if config.quorum else ("validity",)))
+    return (*PREFIX, *FLUSHED, *(() if config.quorum else EVERY_PART))
 
 
 SHEET = register(

@@ -129,7 +129,8 @@ def install(
         members = tuple(sorted(together))
         env.note("total FL-3", "deliver_memb", view=conf_id, members=members)
         env.install_view(InstallView(conf_id, members, True, p.view, told, conf_id))
-        if cut is not None and cut.first:
+        # G-5 ext: of a part that is not primary nobody else may ever have these.
+        if cut is not None and cut.first and len(view.members) >= p.config.quorum:
             for seq in range(last + 1, cut.cut + 1):
                 numbers.delivered = seq
                 delivery.upcall(p, env, conf_id, numbers.store[seq])
