@@ -10,7 +10,7 @@ from ringcast.blocks.packing import Contents
 from ringcast.core.effects import Broadcast, Deliver, Effect, Originate, Stop, Up
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.inputs import Leaving, Submitted
-from ringcast.protocols.total import member
+from ringcast.protocols.total import Config, member
 from ringcast.protocols.total.messages import (
     Bcast,
     CumSeqAck,
@@ -312,3 +312,24 @@ def test_submissions_are_taken_in_every_phase() -> None:
     assert sent(effects, Request) == []
     group.settle()
     assert bodies(group.log[3]) == [b"later"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"quorum": -1}, "quorum = -1 must be within 0..100"),
+        ({"quorum": 101}, "quorum = 101 must be within 0..100"),
+        ({"request_window": 10**9}, "request_window = 1000000000 must be within 1..4096"),
+        ({"window_size": 4097}, "window_size = 4097 must be within 1..4096"),
+        ({"queue_size": 0}, "queue_size = 0 must be within 1..32768"),
+        ({"join_us": -1}, "join_us = -1 must not be negative"),
+        ({"ack_us": 0}, "ack_us = 0 must be positive"),
+        ({"beat_us": 200_000}, "beat_us = 200000 must be half suspect_us at most"),
+        ({"suspect_max_us": 1}, "suspect_max_us = 1 must not be below suspect_us"),
+        ({"max_packet": 100}, "max_packet = 100 leaves no room"),
+        ({"max_queue_bytes": 1}, "must hold at least one message"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, object], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Config(**settings)  # type: ignore[arg-type]

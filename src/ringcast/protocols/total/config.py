@@ -8,6 +8,7 @@ import msgspec
 
 from ringcast.blocks import changing, channel, detector
 from ringcast.blocks.channel import PACKET_BYTES
+from ringcast.blocks.views import MAX_MEMBERS
 from ringcast.protocols.total.messages import HEADER_BYTES
 
 MS = 1_000
@@ -100,7 +101,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         """Relations between the settings that the protocol relies on."""
         for name, fine, why in (
-            ("quorum", self.quorum >= 0, "must not be negative"),
+            ("quorum", 0 <= self.quorum <= MAX_MEMBERS, f"must be within 0..{MAX_MEMBERS}"),
             ("beat_us", 0 < 2 * self.beat_us <= self.suspect_us, "must be half suspect_us at most"),
             (
                 "suspect_max_us",
@@ -116,7 +117,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 1 <= self.window_size <= MOST_WINDOW,
                 f"must be within 1..{MOST_WINDOW}",
             ),
-            ("request_window", self.request_window >= 1, "must be at least 1"),
+            (  # what is requested is no longer queued, so this bounds what a sender holds
+                "request_window",
+                1 <= self.request_window <= MOST_WINDOW,
+                f"must be within 1..{MOST_WINDOW}",
+            ),
+            ("join_us", self.join_us >= 0, "must not be negative"),
             ("queue_size", 1 <= self.queue_size <= 2**15, "must be within 1..32768"),
             ("ack_every", self.ack_every >= 1, "must be at least 1"),
             ("resend_window", 1 <= self.resend_window <= 4096, "must be within 1..4096"),
