@@ -88,7 +88,7 @@ def live(sheet: Sheet, out: Path, json: bool) -> NoReturn:
         play = Play(band, screen, sheet)
         try:
             until_us = play.act()
-            band.leave(play.bound_s)
+            band.leave(play.patience_s)
         except Late as error:
             late.append(Violation("progress", str(error), ALL, (), wall_us()))
         finally:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,7 +27,7 @@ from ringcast.cli import shop_stream
 from ringcast.cli.members import Band, Member
 from ringcast.cli.options import OK, VIOLATED, fail
 from ringcast.cli.output import as_json, console, ids, say
-from ringcast.cli.screen import REFRESH_S, Late, Screen
+from ringcast.cli.screen import Late, Screen, Stage
 from ringcast.cli.shop import ITEMS, Shelf, Shop
 from ringcast.core.ids import NodeId
 from ringcast.journal.check import compare, examine
@@ -77,8 +76,21 @@ class Spark:
         named = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]
         return (named or lines or ["no word"])[-1]
 
+    @property
+    def orders(self) -> int:
+        """How many it has carried out."""
+        return sum(row["orders"] for row in shop_stream.tables(self.folder)[0].rows())
+
+    def progress(self) -> str:
+        """What it is doing, for people."""
+        if not (self.folder / shop_stream.STARTED).exists():
+            return "it is starting"
+        done = self.orders
+        return f"it has carried out {done:,}" if done else "its first batch is under way"
+
     def start(self) -> None:
         """Begin, or go on where it was."""
+        (self.folder / shop_stream.STARTED).unlink(missing_ok=True)
         if self.starts == MOST_STARTS:
             raise Late(f"Spark ended again and again, at last with: {self.errors}")
         self.starts += 1
@@ -145,37 +157,18 @@ def shop_of(member: Member) -> Shop | None:
     return msgspec.convert(found, Shop) if found else None
 
 
-class Show:
+class Show(Stage):
     """The group, Spark, and the steps of the story."""
 
     def __init__(self, band: Band, folder: Path, quiet: bool) -> None:
-        self.band, self.spark = band, Spark(folder)
+        super().__init__(band, Screen(lambda: table(self), quiet), PATIENCE_S, WORK_S)
+        self.spark = Spark(folder)
         self.acknowledged = 0
         """By members that were killed since."""
         for id, member in band.members.items():
             member.program = [sys.executable, "-m", "ringcast.cli.shop"]
             with member.config.open("a", encoding="utf-8") as file:
                 file.write(SETTINGS.format(id=id))
-            (folder / f"journal-{id}").mkdir()
-        self.screen = Screen(lambda: table(self), quiet)
-
-    def until(self, what: str, done: Callable[[], bool]) -> None:
-        """Wait; too long is the end of the story."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not self.band.until(done, REFRESH_S):
-            self.screen.refresh()
-            gone = [m for m in self.band.members.values() if m.stopped]
-            if gone:
-                raise Late(f"member {gone[0].id} stopped: {gone[0].errors.strip()}")
-            if time.monotonic() > deadline_s:
-                raise Late(f"{what}: not within {PATIENCE_S:.0f} s")
-
-    def work(self) -> None:
-        """Let some time pass."""
-        end_s = time.monotonic() + WORK_S
-        while time.monotonic() < end_s:
-            self.band.listen(REFRESH_S)
-            self.screen.refresh()
 
     def together(self, *members: NodeId) -> None:
         """Wait until these are a group, with complete journals."""
@@ -191,15 +184,16 @@ class Show:
         """Wait until Spark has carried out what was ordered up to now."""
         self.band.listen(0)
         wanted = max(orders(shop) for m in self.band.members.values() if (shop := shop_of(m)))
-        while self._carried_out() < wanted:
-            self.until("Spark follows", lambda: self._carried_out() >= wanted or self._gone())
+        while self.spark.orders < wanted:
+            self.until(
+                f"Spark to carry out {wanted:,} orders",
+                lambda: self.spark.orders >= wanted or self._gone(),
+                self.spark.progress,
+            )
             if self._gone():
                 self.screen.say(f"Spark ended by itself, and is started again: {self.spark.errors}")
                 self.spark.start()
-        self.screen.say(f"Spark has carried out {self._carried_out():,} orders")
-
-    def _carried_out(self) -> int:
-        return sum(row["orders"] for row in shop_stream.tables(self.spark.folder)[0].rows())
+        self.screen.say(f"Spark has carried out {self.spark.orders:,} orders")
 
     def _gone(self) -> bool:
         return not self.spark.running
@@ -234,7 +228,7 @@ class Show:
         band.rest()
         self.until("all orders carried out", band.at_rest)
         spark.finish()
-        self.until("Spark at the end of the journals", self._gone)
+        self.until("Spark at the end of the journals", self._gone, self.spark.progress)
         assert spark.process is not None
         if spark.process.returncode:
             raise Late(f"Spark ended with {spark.process.returncode}: {spark.errors}")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable
 
 from rich.table import Table
 
 from ringcast.cli.members import Band, Member
 from ringcast.cli.node import wall_us
 from ringcast.cli.output import ids
-from ringcast.cli.screen import REFRESH_S, Late, Screen
+from ringcast.cli.screen import Screen, Stage
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet
 from ringcast.core.trace import Crashed, Faulted
@@ -46,15 +44,14 @@ def table(band: Band) -> Table:
     return grid
 
 
-class Play:
+class Play(Stage):
     """The group and the steps of the story."""
 
     def __init__(self, band: Band, screen: Screen, sheet: Sheet) -> None:
-        self.band = band
-        self.screen = screen
-        self.sheet = sheet
         config = sheet.for_group(sheet.default, ALL)
-        self.bound_s = PATIENCE * sheet.progress_bound_us(config, len(ALL)) / 1e6
+        bound_s = sheet.progress_bound_us(config, len(ALL)) / 1e6
+        super().__init__(band, screen, PATIENCE * bound_s, WORK_S)
+        self.sheet = sheet
         self._log = TraceLog(band.traces, 0, wall_us())
         self._done = 0
 
@@ -65,17 +62,6 @@ class Play:
         self._log(Faulted(node, self._done, wall_us(), kind, text))
         self._log.flush()
 
-    def until(self, what: str, done: Callable[[], bool]) -> None:
-        """Wait; too long is the end of the story."""
-        deadline_s = time.monotonic() + self.bound_s
-        while not self.band.until(done, REFRESH_S):
-            self.screen.refresh()
-            gone = [m for m in self.band.members.values() if m.stopped]
-            if gone:
-                raise Late(f"member {gone[0].id} stopped: {gone[0].errors.strip()}")
-            if time.monotonic() > deadline_s:
-                raise Late(f"{what}: not within {self.bound_s:.0f} s")
-
     def group(self, *groups: tuple[NodeId, ...], work: bool = True) -> None:
         """Wait until each is a group of its own, then let it work for a while."""
         for members in groups:
@@ -85,14 +71,7 @@ class Play:
             )
         self.screen.say("together: " + " | ".join(map(ids, groups)))
         if work:
-            self.wait()
-
-    def wait(self) -> None:
-        """Let some time pass."""
-        end_s = time.monotonic() + WORK_S
-        while time.monotonic() < end_s:
-            self.band.listen(REFRESH_S)
-            self.screen.refresh()
+            self.work()
 
     def goes_on(self, *members: NodeId) -> None:
         """Wait until these have delivered what the group sends in a second, then a while more."""
@@ -102,7 +81,7 @@ class Play:
             lambda: all(delivered(self.band[id]) >= count for id, count in wanted.items()),
         )
         self.screen.say(f"{ids(members)} deliver")
-        self.wait()
+        self.work()
 
     def act(self) -> int:
         """The whole story; the time at which everything had been delivered."""
@@ -129,7 +108,7 @@ class Play:
         self.goes_on(*ALL)
         self.fault("partition", 0, "the network parts into 1 2 | 3 4 5: all wait")
         band.part((1, 2), (3, 4, 5))
-        self.wait()
+        self.work()
         self.fault("heal", 0, "the network is whole again")
         band.part()
         self.goes_on(*ALL)

@@ -1,4 +1,5 @@
-"""A story told while it happens: lines, with a table below them on a terminal."""
+"""A story told while it happens: lines, with a table below them on a terminal, and the group of
+live members that it is about."""
 
 from __future__ import annotations
 
@@ -10,9 +11,12 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from ringcast.cli.members import Band
 from ringcast.cli.output import console, say
 
 REFRESH_S = 0.2
+SILENCE_S = 5.0
+"""After so long without a word, a story tells what it waits for."""
 
 
 class Late(Exception):
@@ -51,3 +55,34 @@ class Screen:
             self._live.stop()
             for line in self._lines:
                 say(escape(line))
+
+
+class Stage:
+    """Live members, and waiting for what they do."""
+
+    def __init__(self, band: Band, screen: Screen, patience_s: float, work_s: float) -> None:
+        self.band, self.screen = band, screen
+        self.patience_s, self._work_s = patience_s, work_s
+
+    def until(self, what: str, done: Callable[[], bool], how: Callable[[], str] = str) -> None:
+        """Wait, and tell from time to time what for, and ``how`` it goes; too long is the end of
+        the story."""
+        began_s = told_s = time.monotonic()
+        while not self.band.until(done, REFRESH_S):
+            self.screen.refresh()
+            gone = [m for m in self.band.members.values() if m.stopped]
+            if gone:
+                raise Late(f"member {gone[0].id} stopped: {gone[0].errors.strip()}")
+            now_s = time.monotonic()
+            if now_s > began_s + self.patience_s:
+                raise Late(f"{what}: not within {self.patience_s:.0f} s")
+            if now_s > told_s + SILENCE_S:
+                self.screen.say(": ".join(filter(None, (f"waiting for {what}", how()))))
+                told_s = now_s
+
+    def work(self) -> None:
+        """Let some time pass."""
+        end_s = time.monotonic() + self._work_s
+        while time.monotonic() < end_s:
+            self.band.listen(REFRESH_S)
+            self.screen.refresh()

@@ -31,6 +31,8 @@ ASKED = "second long, item string, count long"
 ORDER = "item string, count long, at double"
 
 CORES = 2
+STARTED = "spark-started"
+"""A file that is there as soon as the queries are."""
 
 
 def tables(folder: Path) -> tuple[Table, Table]:
@@ -116,6 +118,7 @@ def main(folder: Path) -> None:
     with open_session(Where(cores=CORES), "ringcast demo") as spark:
         streams = Streams(spark, folder)
         queries = streams.start(processingTime="500 milliseconds")
+        (folder / STARTED).touch()
         while not finish.is_set() and all(query.isActive for query in queries):
             time.sleep(0.1)
         for query in queries:
