@@ -13,9 +13,11 @@ import msgspec
 import pytest
 from journals import bodies, caught_up, folder, opened, rows, with_journals
 from loopback import configs, eventually, joined, run
+from typer.testing import CliRunner
 
 from ringcast.api.node import Node
-from ringcast.api.recorder import Recorder
+from ringcast.api.recorder import Recorder, holes
+from ringcast.cli.app import app
 from ringcast.core.ids import Level, ViewId
 from ringcast.journal.layout import MESSAGE, START, Entry, JournalError, Place, from_bytes
 from ringcast.journal.log import Journal, segment_names
@@ -23,7 +25,7 @@ from ringcast.journal.reading import Shelf
 from ringcast.journal.segment import SegmentFile
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.errors import ConfigError, NodeStopped
-from ringcast.runtime.exchange import Ask, Records, token
+from ringcast.runtime.exchange import Ask, Records, Told, token
 
 
 def test_journals_of_the_same_configurations_are_identical(tmp_path: Path) -> None:
@@ -77,6 +79,95 @@ def test_who_was_away_catches_up(tmp_path: Path) -> None:
     wanted = [b"before", *(b"meanwhile %d" % n for n in range(200)), b"after"]
     assert bodies(tmp_path, 3) == wanted
     assert bodies(tmp_path, 1) == bodies(tmp_path, 2) == [*wanted, b"last", b""]
+
+
+LITTLE = {"segment_bytes": 2000, "keep_bytes": 1}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_away_for_longer_than_the_others_keep_it_leaves_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """What they still have is taken, and what they have not is said to be missing."""
+    monkeypatch.setattr("ringcast.api.recorder.TRIM_S", 0.02)
+    settings = with_journals(tmp_path, 3)
+    for each in settings[:2]:
+        each["journal_limits"] = LITTLE
+    sent = [b"meanwhile %d" % n for n in range(200)]
+
+    async def story() -> None:
+        async with opened(settings[:2]) as nodes:
+            if known:
+                async with opened(settings[2:]) as (third,):
+                    groups = await joined([*nodes, third])
+                    await eventually(lambda: caught_up([third]))
+                    await groups[2].send(b"before", durable=True)
+            groups = await joined(nodes, "more")
+            for body in sent:
+                await groups[0].send(body, durable=True)
+            await eventually(lambda: all(sent[0] not in bodies(tmp_path, id) for id in (1, 2)))
+            async with opened(settings[2:]) as (third,), third.join("more") as group:
+                await eventually(lambda: caught_up([third]))
+                await group.send(b"after", durable=True)
+
+    run(story)
+    found = bodies(tmp_path, 3)
+    left = found[known:-1]
+    assert found == [*([b"before"] if known else []), *sent[-len(left) :], b"after"]
+    assert 0 < len(left) < len(sent)
+    (gap,) = Shelf(folder(tmp_path, 3)).gaps
+    kinds = [row["kind"] for row in rows(tmp_path, 3)]
+    assert kinds.count("gap") == 1
+    for command, words in (
+        ("check", f"missing: {gap.after} .. {gap.upto}"),
+        ("ls", f"missing: what was between {gap.after} and {gap.upto}"),
+        ("cat", "gap: the node was away, and no member could tell"),
+    ):
+        done = CliRunner().invoke(app, ["journal", command, str(folder(tmp_path, 3))])
+        assert done.exit_code == 0 and words in done.output
+
+
+def told_of(begin: int, end: int) -> Told:
+    return Told(token(), Place(8, 1, end, 0), Place(8, 1, begin, 0))
+
+
+@pytest.mark.parametrize(
+    ("told", "silent", "wanted"),
+    [
+        ([], False, []),
+        ([], True, [(5, 90)]),
+        ([(0, 99)], True, []),
+        ([(5, 99)], False, []),
+        ([(20, 99)], False, [(5, 20)]),
+        ([(20, 99), (0, 30)], False, []),
+        ([(20, 99), (0, 12)], False, [(12, 20)]),
+        ([(20, 40), (60, 99), (0, 7)], False, [(7, 20), (40, 60)]),
+        ([(95, 99)], False, [(5, 90)]),
+        ([(0, 40)], True, [(40, 90)]),
+    ],
+)
+def test_holes(told: list[tuple[int, int]], silent: bool, wanted: list[tuple[int, int]]) -> None:
+    """Who was away as well tells a part, and who keeps little another one."""
+    after, upto = Place(8, 1, 5, 0), Place(8, 1, 90, 0)
+    found = holes(after, upto, [told_of(*each) for each in told], silent)
+    assert [(hole.after.seq, hole.upto.seq) for hole in found] == wanted
+
+
+def test_a_node_that_cannot_catch_up_stops_and_says_why(tmp_path: Path) -> None:
+    settings = with_journals(tmp_path, 2)
+
+    async def story() -> None:
+        async with opened(settings) as nodes:
+            await eventually(lambda: caught_up(nodes))
+        (folder(tmp_path, 2) / "companions.json").write_text("")
+        async with opened(settings[:1]):
+            node = Node.open(settings[1])
+            with pytest.raises(NodeStopped, match=r"companions\.json: cannot be read"):
+                async with node, node.join("g") as group:
+                    await group.send(b"x", durable=True)
+                    await asyncio.sleep(60)
+
+    run(story)
 
 
 def test_a_late_member_gets_the_whole_history(tmp_path: Path) -> None:

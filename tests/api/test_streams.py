@@ -129,6 +129,26 @@ def test_it_is_remembered_over_the_end_of_all(tmp_path: Path) -> None:
     assert bodies(tmp_path, 1) == bodies(tmp_path, 2) == wanted
 
 
+def test_it_is_remembered_when_catching_up_fills_segments(tmp_path: Path) -> None:
+    """The writer's last rows are in a segment that was open, and two are closed behind it."""
+    settings = with_journals(tmp_path, 2, journal_limits={"segment_bytes": 4000})
+
+    async def story() -> None:
+        async with opened(settings[:1]) as (first,):
+            async with opened(settings[1:]) as (second,):
+                groups = await joined([first, second])
+                await eventually(lambda: caught_up([first, second]))
+                await second.publish("g", "s", 5, 0, (b"a", b"b"))
+            for n in range(30):
+                await groups[0].send(b"%d" % n * 400, durable=True)
+            async with opened(settings[1:]) as (second,):
+                await eventually(lambda: caught_up([second]))
+                assert second._recorder is not None
+                assert Known("g", "s", 5, 2) in second._recorder.known()
+
+    run(story)
+
+
 def test_rows_that_only_a_dead_node_had_are_taken_when_they_are_repeated(tmp_path: Path) -> None:
     """The node that publishes dies with what nobody else received."""
     settings = with_journals(tmp_path, 3, journal_patience_s=1.0)

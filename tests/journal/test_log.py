@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -187,6 +188,45 @@ def test_trimming_waits_for_readers(tmp_path: Path) -> None:
     assert (again.number, again.last, again.chain) == (number, last, chain)
     assert again.trimmed.place < places(tmp_path)[0]
     again.close()
+
+
+def test_a_silent_reader_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    journal = filled(tmp_path, 60, Limits(segment_bytes=3000, keep_bytes=1))
+    commit(tmp_path, "gone", START)
+    path = tmp_path / "readers" / "gone.json"
+    assert journal.trim() == 0
+    os.utime(path, (path.stat().st_mtime - 8 * 86_400,) * 2)
+    assert journal.trim() > 0
+    journal.close()
+    asked = Journal(tmp_path, Limits(keep_bytes=1, reader_s=0))
+    asked.append([entry(99, b"x")])
+    asked.rotate()
+    assert asked.trim() == 0, "unless that was asked for"
+    asked.close()
+
+
+def test_a_clock_that_jumps_makes_nothing_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = filled(tmp_path, 60, Limits(segment_bytes=3000, keep_s=3600))
+    now_s = time.time()
+    for jump_s in (10 * 365 * 86_400, -10 * 365 * 86_400):
+        monkeypatch.setattr("time.time", lambda jump_s=jump_s: now_s + jump_s)
+        before = len(journal.segments)
+        journal.append([entry(61 + (jump_s < 0), b"x")])
+        assert journal.trim() == 0 and len(journal.segments) <= before + 1
+    monkeypatch.undo()
+    later_s = time.monotonic() + 4000
+    monkeypatch.setattr("time.monotonic", lambda: later_s)
+    assert journal.trim() > 0
+    journal.close()
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "a/b", "a\n", "\0", ".x", "x" * 65])
+def test_names_of_readers_are_those_of_files(tmp_path: Path, name: str) -> None:
+    with pytest.raises(JournalError, match="cannot be the name of a reader"):
+        commit(tmp_path, name, START)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_limits_nothing_is_trimmed(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from fire_programs import NODES
 from ringcast.cli.members import free_ports
 from ringcast.journal.check import compare, examine
 from ringcast.journal.layout import Place
-from ringcast.journal.reading import whole
+from ringcast.journal.shelves import whole
 from ringcast.sim.batch import end_with
 
 SEGMENT_BYTES = 60_000

@@ -16,7 +16,7 @@ from ringcast.core.ids import Level, ViewId
 from ringcast.journal import layout
 from ringcast.journal.layout import START, Entry, Place, view_entry
 from ringcast.journal.log import Journal, Limits
-from ringcast.journal.reading import whole
+from ringcast.journal.shelves import whole
 
 RING = ViewId(8, 1)
 SMALL = Limits(segment_bytes=20_000)

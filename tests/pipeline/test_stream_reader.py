@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pytest
 from groups import SMALL, entries, group, wanted, write
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ringcast.api import recorder
 from ringcast.journal.layout import START, JournalError, Place
 from ringcast.journal.log import Journal, Limits, readers
-from ringcast.journal.reading import Range
+from ringcast.journal.shelves import Span
+from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.options import read_options
 from ringcast.pipeline.stream.places import Files, Peer
 from ringcast.pipeline.stream.source import RingcastSource, RingcastStreamReader
-from ringcast.runtime.exchange import Publish, token
+from ringcast.runtime import keys
+from ringcast.runtime.exchange import Commit, Publish, token
 
 KEEP_LITTLE = Limits(segment_bytes=SMALL.segment_bytes, keep_bytes=1)
 
@@ -118,7 +127,7 @@ def test_a_checkpoint_below_what_is_left_is_an_error_at_every_step(tmp_path: Pat
     with pytest.raises(JournalError, match="were trimmed"):
         stream.partitions(checkpoint, end)
     with pytest.raises(JournalError, match="were trimmed"):  # trimmed after it was planned
-        list(Files([tmp_path]).batches(Range(Place(**checkpoint), Place(**end))))
+        list(Files([tmp_path]).batches(Span((Place(**checkpoint),), (Place(**end),))))
     start = stream.initialOffset()
     assert read(stream, start, end) == wanted(401, 410), "a new query begins with what is left"
 
@@ -145,12 +154,12 @@ def test_a_node_says_what_it_has_no_more(tmp_path: Path, monkeypatch: pytest.Mon
         deadline = time.monotonic() + 30
         for batch in count():
             peer.ask(Publish(token(), "g", "s", batch, 0, (b"row",)))
-            left, last = peer.ends()
+            (left,), last = peer.ends()
             if left > START:
                 break
             assert time.monotonic() < deadline
         with pytest.raises(JournalError, match="were trimmed"):
-            list(peer.batches(Range(START, last)))
+            list(peer.batches(Span((START,), last)))
 
 
 def test_small_frames_become_large_batches(tmp_path: Path) -> None:
@@ -164,3 +173,123 @@ def test_small_frames_become_large_batches(tmp_path: Path) -> None:
     (part,) = stream.partitions(start, stream.latestOffset(start, ReadAllAvailable()))
     (batch,) = stream.read(part)
     assert batch.column("body").to_pylist() == wanted(1, 200)
+
+
+@pytest.mark.parametrize("name", ["..", "../up", "a b", "x\n", "", "." * 3])
+def test_names_that_could_leave_their_folder_are_refused(name: str) -> None:
+    writing = {"connect": "127.0.0.1:1", "staging": "s", "group": "g", "stream": "s"}
+    for option in ("stream", "group"):
+        with pytest.raises(PipelineError, match=f"{option}: 1 to 64 letters"):
+            read_options({**writing, option: name}, writing=True)
+    if name:
+        with pytest.raises(PipelineError, match="reader: 1 to 64 letters"):
+            read_options({"path": "x", "reader": name}, writing=False)
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert([4, 1, name, START], Commit)
+
+
+@contextmanager
+def listening(answer: bytes) -> Iterator[str]:
+    """Somebody who says something else, or nothing, to whoever calls; the address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        calls: list[socket.socket] = []
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    calls.append(server.accept()[0])
+                    calls[-1].sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        for each in calls:
+            each.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"", "was silent for"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "is the other side ringcast"),
+        (b"\0\0\0\x05hello", "frame was refused: too short"),
+        (b"\0\0\0\x40" + b"hello!!!" * 8, "not a ringcast frame of this version"),
+    ],
+)
+def test_connect_to_somebody_else(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes, words: str
+) -> None:
+    monkeypatch.setattr("ringcast.runtime.exchange.PATIENCE_S", 0.5)
+    with listening(answer) as address, pytest.raises(JournalError, match=words):
+        reader(connect=address).initialOffset()
+
+
+def test_connect_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening(b"") as address:
+        pass
+    with pytest.raises(JournalError, match=f"{address}: .*; connect needs a node that runs"):
+        reader(connect=address).initialOffset()
+
+    async def slow(*_: object, **__: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr("asyncio.open_connection", slow)
+    with pytest.raises(JournalError, match=f"{address}: no answer; connect needs"):
+        reader(connect=address).initialOffset()
+
+
+def test_connect_with_another_key_or_none(tmp_path: Path) -> None:
+    ours, other = tmp_path / "ours", tmp_path / "other"
+    for path in (ours, other):
+        keys.write(path, keys.add({}))
+    with group(tmp_path, 1, key_file=str(ours)) as (member,):
+        assert reader(connect=member["bind"], key_file=ours).initialOffset()
+        for more in ({"key_file": other}, {}):
+            with pytest.raises(JournalError, match="frame was refused"):
+                reader(connect=member["bind"], **more).initialOffset()
+
+
+def writer(staging: Path, checkpoint: Path) -> Any:
+    options = {"connect": "127.0.0.1:1", "staging": str(staging), "group": "g", "stream": "s"}
+    source = RingcastSource({**options, "checkpointLocation": str(checkpoint)})
+    return source.streamWriter(StructType([StructField("body", BinaryType())]), False)
+
+
+def test_another_query_with_the_name_of_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so is one that has lost its checkpoint: members would drop its rows as repeated."""
+    asked: list[Publish] = []
+    monkeypatch.setattr(Peer, "ask", lambda peer, question: asked.append(question))
+
+    def write(stream: Any, batch: int, *bodies: bytes) -> None:
+        rows = pa.record_batch([pa.array(bodies, pa.binary())], ["body"])
+        stream.commit([stream.write(iter([rows]))], batch)
+
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metadata").write_text(f'{{"id":"{name}"}}')
+    one, other = (writer(tmp_path / "staging", tmp_path / name) for name in ("one", "other"))
+    write(one, 0, b"a")
+    write(one, 0, b"a")  # Spark repeats it
+    with pytest.raises(PipelineError, match="belongs to another query"):
+        write(other, 0, b"b")
+    write(one, 1, b"c")
+    with pytest.raises(PipelineError, match="belongs to another query"):
+        write(one, 0, b"d")
+    (tmp_path / "one" / "metadata").write_text('{"id":"anew"}')
+    with pytest.raises(PipelineError, match="belongs to another query"):
+        write(one, 2, b"e")
+    assert [word.bodies for word in asked] == [(b"a",), (b"c",)]
+
+
+def test_bodies_of_64_mib_and_of_nothing(tmp_path: Path) -> None:
+    large = bytes(range(256)) * 2**18
+    journal = Journal(tmp_path)
+    for seq, body in enumerate((b"", large, b""), 1):
+        journal.append([entries(seq, seq)[0]._replace(bodies=(body,))])
+    journal.close()
+    stream = reader(path=tmp_path)
+    start = stream.initialOffset()
+    assert read(stream, start, stream.latestOffset(start, ReadAllAvailable())) == [b"", large, b""]
+    end = stream.latestOffset(start, ReadMaxRows(2))
+    assert read(stream, start, end) == [b"", large]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 
 from ringcast.api.envelope import Known
@@ -15,7 +15,8 @@ from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.journal import layout
 from ringcast.journal.layout import LAST_INDEX, Entry, JournalError, Place, Source
 from ringcast.journal.log import commit
-from ringcast.journal.reading import Range, Shelves
+from ringcast.journal.reading import Range
+from ringcast.journal.shelves import Shelves, Span
 from ringcast.runtime.address import Address
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.errors import RingcastError
@@ -128,8 +129,9 @@ class Recorder:
                     yield answer
             case Seek(mark, after, upto, rows):
                 shelves = await asyncio.to_thread(self._shelves, False)
-                span = Range(after, min(upto, shelves.last, self._keeper.durable))
-                yield Done(mark, shelves.after_rows(span, rows))
+                span = Span((after,), (min(upto, shelves.last, self._keeper.durable),))
+                (place,) = shelves.after_rows(span, rows)
+                yield Done(mark, place)
             case Commit(mark, reader, place):
                 await asyncio.to_thread(commit, self.folder, reader, place)
                 yield Done(mark, place)
@@ -138,14 +140,15 @@ class Recorder:
                 yield Done(mark, Place(at.ring.seq, at.ring.rep, at.seq, at.index))
 
     async def _tell(self, ask: Ask) -> AsyncIterator[Answer]:
-        """The records asked for, in parts."""
+        """The records asked for, in parts. A reader is not told what lies behind a gap, but a node
+        that catches up has to take what there is, and to know where that begins."""
         await self._until(ask)
         shelves = await asyncio.to_thread(self._shelves, ask.waiting)
-        last = min(shelves.last, self._keeper.durable)
-        if ask.rows:
-            shelves.check(ask.after)
+        journal, last = shelves.shelves[-1], min(shelves.last, self._keeper.durable)
+        if ask.rows and not ask.waiting:
+            shelves.check((ask.after,))
         left = ask.rows
-        for batch in shelves.batches(Range(ask.after, min(ask.upto, last))) if left else ():
+        for batch in shelves.within(Range(ask.after, min(ask.upto, last))) if left else ():
             at = 0
             step = max(1, batch.num_rows * PART_BYTES // max(batch.nbytes, 1))
             while at < batch.num_rows and left:
@@ -154,7 +157,7 @@ class Recorder:
                 at, left = at + part.num_rows, left - part.num_rows
             if not left:
                 break
-        yield Told(ask.token, last, shelves.trimmed)
+        yield Told(ask.token, min(journal.last, last), journal.trimmed)
 
     async def _until(self, ask: Ask) -> None:
         """Wait for what is asked for: delivered here, and on disk."""
@@ -171,8 +174,8 @@ class Recorder:
             ) from None
 
     def _shelves(self, waiting: bool) -> Shelves:
-        """The journal, and what waits to be put into it. That comes first: if it is put there
-        meanwhile, then the journal, looked at later, has it all."""
+        """The journal, last, and what waits to be put into it. That comes first: if it is put
+        there meanwhile, then the journal, looked at later, has it all."""
         if waiting:
             with contextlib.suppress(JournalError):
                 return Shelves([self.folder / PENDING, self.folder])
@@ -203,12 +206,16 @@ class Recorder:
                         await self._changed.wait()
                 continue
             upto = Place(view.view.seq, view.view.rep, -1, 0)  # before the ring itself
-            if all([await self._fetch(peer, upto) for peer in others]) or loop.time() > deadline:
-                await self._keeper.settle(others, upto, view.members)
+            told = {peer: await self._fetch(peer, upto) for peer in others}
+            if all(told.values()) or loop.time() > deadline:
+                known = [each for each in told.values() if isinstance(each, Told)]
+                silent = [id for id in others if not told[id] and (id, upto) not in self._refusals]
+                missing = holes(self._keeper.journal.last, upto, known, bool(silent))
+                await self._keeper.settle(others, upto, view.members, missing)
             else:
                 await asyncio.sleep(RETRY_S)
 
-    async def _fetch(self, peer: NodeId, upto: Place) -> bool:
+    async def _fetch(self, peer: NodeId, upto: Place) -> Told | bool:
         """Whether a member has told all it has; one without a journal has nothing to tell.
 
         So it seems of a member that has just died, too: it must refuse twice on one ring.
@@ -230,7 +237,8 @@ class Recorder:
             async for answer in answers(line, ask):
                 if isinstance(answer, Records):
                     await asyncio.to_thread(scratch.take, layout.from_bytes(answer.batch))
-            return True
+            assert isinstance(answer, Told), "the answer to this question"
+            return answer
         except (JournalError, RingcastError, OSError):
             return False
         finally:
@@ -265,3 +273,20 @@ class Recorder:
             "error": keeper.error,
             "conversations_refused": self._server.refused,
         }
+
+
+def holes(after: Place, upto: Place, told: Iterable[Told], silent: bool) -> list[Range]:
+    """What nobody told of the records between two places, though it has been there.
+
+    Who keeps less than others tells where its journal begins. If somebody was ``silent``, all that
+    is not in anybody's journal may be missing.
+    """
+    found: list[Range] = []
+    reached = after
+    for begin, end in sorted((each.trimmed, each.last) for each in told):
+        if reached < min(begin, upto):
+            found.append(Range(reached, min(begin, upto)))
+        reached = max(reached, begin, end)
+    if silent and reached < upto:
+        found.append(Range(reached, upto))
+    return found

@@ -18,9 +18,10 @@ from ringcast.cli.options import OK, VIOLATED, fail
 from ringcast.cli.output import as_json, say
 from ringcast.journal.check import Report, compare, examine, identical
 from ringcast.journal.export import export
-from ringcast.journal.layout import START, JournalError, Place
+from ringcast.journal.layout import GAP, MESSAGE, START, JournalError, Place
 from ringcast.journal.log import read_trimmed, readers, segment_names
-from ringcast.journal.reading import Range, Shelf, Shelves
+from ringcast.journal.reading import Range, Shelf
+from ringcast.journal.shelves import Shelves, Span
 from ringcast.pipeline.progress import Bar
 
 app = typer.Typer(help="Look at a node's ordered log, check it, and take it elsewhere.")
@@ -42,6 +43,10 @@ def plain_errors() -> Iterator[None]:
         yield
     except JournalError as error:
         fail(str(error))
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise  # who reads has had enough
+        fail(f"{error.filename or 'the journal'}: {error.strerror or error}")
 
 
 def place(text: str, option: str) -> Place:
@@ -82,6 +87,7 @@ def ls(folder: Folder, json: Json = False) -> None:
         "last": str(shelf.last) if shelf.first else None,
         "trimmed": {"upto": str(trimmed.place), "records": trimmed.number},
         "readers": {name: str(at) for name, at in known.items()},
+        "gaps": [{"after": str(gap.after), "upto": str(gap.upto)} for gap in shelf.gaps],
         "catching_up": pending,
         "segments": segments,
     }
@@ -97,6 +103,8 @@ def ls(folder: Folder, json: Json = False) -> None:
     say(f"{found['records']:,} records in {len(segments)} segments")
     if trimmed.number:
         say(f"trimmed: {trimmed.number:,} records, up to {trimmed.place}")
+    for gap in shelf.gaps:
+        say(f"missing: what was between {gap.after} and {gap.upto}, while the node was away")
     for name, at in known.items():
         say(f"reader {escape(name)} has committed {at}")
     if pending:
@@ -117,24 +125,27 @@ def cat(
     last = place(end, "--to") if end else None
     with plain_errors():
         shelves = Shelves(folders)
-        after = place(start, "--from") if start else shelves.trimmed
+        after = START
         if start:
-            after = after._replace(index=after.index - 1)
-            shelves.check(max(after, START))
+            first = place(start, "--from")
+            after = max(START, first._replace(index=first.index - 1))
+            shelves.check(shelves.marks(after))
+        batches, seen = shelves.within(Range(after, last or shelves.last)), shelves.ends
         while True:
-            upto = min(shelves.last, last) if last else shelves.last
-            for batch in shelves.batches(Range(after, upto)):
+            for batch in batches:
                 for row in batch.to_pylist():
-                    if row["kind"] == "message":
+                    if row["kind"] == MESSAGE:
                         if group is None or row["group"] == group:
                             show(row, json)
-                    elif views:
+                    elif views or row["kind"] == GAP:
                         show(row, json)
-            after = max(after, upto)
-            if not follow or (last and after >= last):
+            if not follow or (last and max(seen) >= last):
                 return
             time.sleep(LOOK_S)
             shelves.refresh()
+            span = Span(seen, tuple(map(max, seen, shelves.ends)))
+            batches = shelves.batches(span.part(Range(after, last or max(span.end))))
+            seen = span.end
 
 
 def show(row: dict[str, Any], json: bool) -> None:
@@ -148,9 +159,12 @@ def show(row: dict[str, Any], json: bool) -> None:
         typer.echo(msgspec.json.encode(line).decode())
         return
     when = moment.strftime("%H:%M:%S.%f")
-    if row["kind"] == "message":
+    if row["kind"] == MESSAGE:
         safe = " safe" if row["level"] == "safe" else ""
-        text = f"{row['group']} from {row['sender']}{safe}: {printable(row['body'])}"
+        group = row["group"] if row["group"].isprintable() else repr(row["group"])
+        text = f"{group} from {row['sender']}{safe}: {printable(row['body'])}"
+    elif row["kind"] == GAP:
+        text = f"gap: {row['body'].decode()}"
     else:
         members = " ".join(map(str, row["members"]))
         text = f"{row['kind']} ({row['view']['seq']},{row['view']['rep']}): {members}"
@@ -197,6 +211,8 @@ def check(folders: Folders, json: Json = False) -> None:
             f"{escape(report.folder)}: {report.records:,} records in {report.segments} segments, "
             f"{report.bytes:,} B{torn}"
         )
+        for gap in report.gaps:
+            say(f"  missing: {gap}, while the node was away")
     for each in findings:
         say(f"[bold red]{escape(each.file)}[/] at {each.place}: {escape(each.what)}")
     if not findings:

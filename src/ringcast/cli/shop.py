@@ -24,7 +24,7 @@ from ringcast.api.group import Group
 from ringcast.api.node import Node
 from ringcast.cli.node import Lines, Status, Stopped, Viewed, until_signal, wall_us
 from ringcast.journal.layout import START, Place
-from ringcast.journal.reading import Range, Shelves
+from ringcast.journal.shelves import whole
 from ringcast.runtime.config import load
 from ringcast.runtime.errors import DeliveryUncertain, RingcastError
 
@@ -111,12 +111,11 @@ class Keeper:
         await self._group.send(b"", durable=True)
         while not self._journal()["caught_up"]:
             await asyncio.sleep(0.05)
-        shelves = Shelves([Path(self._node.config.journal)])
-        for batch in shelves.batches(Range(START, shelves.last)):
+        for batch in whole([Path(self._node.config.journal)]):
             for group, body in zip(batch["group"].to_pylist(), batch["body"], strict=True):
                 if group == GROUP:
                     self._shop.carry_out(body.as_py())
-        self._upto = shelves.last
+            self._upto = Place(**batch["position"][-1].as_py())
 
     async def keep(self) -> None:
         """Until the node ends."""

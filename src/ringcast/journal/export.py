@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ringcast.journal.layout import JournalError, schema
-from ringcast.journal.reading import Range, Shelves
+from ringcast.journal.layout import START, JournalError, schema
+from ringcast.journal.reading import Range
+from ringcast.journal.shelves import Shelves
 
 FILE_BYTES = 128 * 2**20
 """About as much goes into one file."""
@@ -30,7 +31,7 @@ def export(folders: Sequence[Path], out: Path) -> int:
     writer: Any = None
     try:
         beside.mkdir(parents=True)
-        for group in _groups(shelves.batches(Range(shelves.trimmed, shelves.last))):
+        for group in _groups(shelves.within(Range(START, shelves.last))):
             if writer is None:
                 name = beside / f"{written:020}.parquet"
                 writer = pq.ParquetWriter(name, schema(), compression="zstd")

@@ -6,6 +6,7 @@ The columns are those that Spark sees, so reading a journal is handing on its ba
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ringcast.core.ids import Level, NodeId, ViewId
@@ -13,10 +14,20 @@ from ringcast.core.ids import Level, NodeId, ViewId
 MESSAGE, VIEW, TRANSITIONAL = "message", "view", "transitional"
 """The kinds of a record: a message of a group, a regular and a transitional configuration."""
 
+GAP = "gap"
+"""And one that says: what came before is missing here, and nobody could tell it any more."""
+
 LEVELS = {level: level.name.lower() for level in Level}
 
 LAST_INDEX = 2**31 - 1
 """A transitional configuration comes after all messages of the number it follows."""
+
+GAP_INDEX = -1
+"""A gap comes before the first record behind it, at a place that no other record has."""
+
+
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""Readers and writers, whose names become those of files."""
 
 
 class JournalError(Exception):
@@ -79,6 +90,12 @@ def view_entry(
     return Entry(first, view, kind, 0, Level.AGREED, "", members, (b"",), time_us)
 
 
+def gap_entry(following: Place, why: str, time_us: int) -> Entry:
+    """A gap before the record at ``following``."""
+    first, view = following._replace(index=GAP_INDEX), ViewId(*following[:2])
+    return Entry(first, view, GAP, 0, Level.AGREED, "", (), (why.encode(),), time_us)
+
+
 @cache
 def schema() -> Any:
     """The columns, as Arrow and Spark know them."""
@@ -117,6 +134,29 @@ def stored() -> Any:
     names = schema()
     ends = pa.field("body", pa.int32(), nullable=False)
     return names.set(names.get_field_index("body"), ends)
+
+
+def configurations(records: Any) -> list[tuple[ViewId, Place]]:
+    """The configurations of some records, in their order, each with its last place."""
+    import numpy as np
+
+    places = records.column("position")
+    rows = np.flatnonzero(places.flatten()[3].to_numpy() != GAP_INDEX)  # gaps are of none
+    seq, rep = (each.to_numpy()[rows] for each in records.column("view").flatten())
+    ends = (np.diff(seq, append=-1) != 0) | (np.diff(rep, append=-1) != 0)
+    return [
+        (ViewId(int(seq[at]), int(rep[at])), Place(**places[int(rows[at])].as_py()))
+        for at in np.flatnonzero(ends)
+    ]
+
+
+def cut_at_gaps(records: Any) -> list[tuple[Any, bool]]:
+    """The same records in parts, and whether a part begins with a gap, as each gap does."""
+    import numpy as np
+
+    gaps = np.flatnonzero(records.column("position").flatten()[3].to_numpy() == GAP_INDEX)
+    edges = sorted({0, *gaps.tolist(), records.num_rows})
+    return [(records.slice(a, b - a), a in gaps) for a, b in pairwise(edges)]
 
 
 def from_bytes(data: bytes) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +18,19 @@ from typing import Any
 
 import msgspec
 
+from ringcast.core.ids import ViewId
 from ringcast.journal.disk import DISK, Disk
-from ringcast.journal.layout import NO_CHAIN, START, Entry, JournalError, Place
+from ringcast.journal.layout import (
+    NAME,
+    NO_CHAIN,
+    START,
+    Entry,
+    JournalError,
+    Place,
+    configurations,
+    cut_at_gaps,
+    gap_entry,
+)
 from ringcast.journal.segment import (
     INDEX,
     SEGMENT,
@@ -42,17 +54,54 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     keep_bytes: int = 0
     keep_s: float = 0.0
     """Older segments go, but none that a known reader has not committed."""
+    reader_s: float = 7 * 86_400.0
+    """A reader that has not committed for so long is not waited for any more."""
 
 
 LIMITS = Limits()
 
 
+MOST_PAST = 1000
+"""Configurations of trimmed records that are remembered."""
+
+Past = tuple[ViewId, Place]
+"""A configuration, and the last of its records that was trimmed."""
+
+
 class Trimmed(msgspec.Struct, frozen=True):
-    """What is gone: everything up to ``place``, ``number`` records with this chain."""
+    """What is gone: everything up to ``place``, ``number`` records with this chain.
+
+    Which configurations they were of tells whoever reads several journals what this one had.
+    """
 
     place: Place = START
     number: int = 0
     chain: bytes = NO_CHAIN
+    past: tuple[Past, ...] = ()
+    """The newest last."""
+    unknown: Place = START
+    """Up to here, it is not remembered any more."""
+
+    def had(self, view: ViewId, place: Place) -> bool | None:
+        """Whether a record was among them; None if that is not known."""
+        upto = dict(self.past).get(view)
+        if upto is not None:
+            return place <= upto
+        parted = any(last[:2] == place[:2] for _, last in self.past)  # the same record, perhaps
+        return None if parted or place <= self.unknown else False
+
+    def more(self, path: Path, heads: Sequence[Head]) -> Trimmed:
+        """With the records of a segment."""
+        past = dict(self.past)
+        file = SegmentFile(path)
+        for head in heads:
+            for view, place in configurations(file.read(head, check=False)):
+                past.pop(view, None)
+                past[view] = place
+        kept = tuple(past.items())
+        forgotten = [self.unknown, *(place for _, place in kept[:-MOST_PAST])]
+        end = heads[-1]
+        return Trimmed(end.last, end.after, end.chain, kept[-MOST_PAST:], max(forgotten))
 
 
 class Segment(msgspec.Struct):
@@ -76,11 +125,13 @@ class Journal:
         self.folder = folder
         self._limits = limits
         self._disk = disk
+        self._clock_s = time.time() - time.monotonic()
+        """Ages are by the clock as it was at opening: if it jumps, nothing is old at once."""
         self.cut_bytes = 0
         """What was cut off at opening, because it was being written at the end."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise JournalError(f"cannot use the journal {folder}: {error}") from None
         try:
@@ -155,8 +206,17 @@ class Journal:
         self.put(sheet([pack(entry) for entry in entries]))
 
     def take(self, records: Any) -> None:
-        """The same for records that are an Arrow batch already."""
-        self.put(sheet_of(records))
+        """The same for records of another journal, an Arrow batch already."""
+        for part, gap in cut_at_gaps(records):
+            if gap:
+                self.rotate()
+            self.put(sheet_of(part))
+
+    def skip(self, following: Place, why: str) -> None:
+        """What comes before ``following`` is missing. A gap begins a segment, so that whoever
+        looks for gaps looks at the first head of each."""
+        self.rotate()
+        self.append([gap_entry(following, why, time.time_ns() // 1000)])
 
     def put(self, written: Sheet) -> None:
         """The same for records that are ready to be written."""
@@ -204,14 +264,18 @@ class Journal:
             except OSError as error:
                 raise JournalError(f"cannot write {path}: {error.strerror}") from None
             self._heads = []
-            self.segments.append(Segment(path, self._heads, time.time()))
+            self.segments.append(Segment(path, self._heads, self._now_s))
         return self.segments[-1]
+
+    @property
+    def _now_s(self) -> float:
+        return self._clock_s + time.monotonic()
 
     def _full(self) -> bool:
         if self._file is None or not self.segments[-1].heads:
             return False
         segment, limits = self.segments[-1], self._limits
-        too_old = limits.segment_s and time.time() - segment.since_s > limits.segment_s
+        too_old = limits.segment_s and self._now_s - segment.since_s > limits.segment_s
         return segment.bytes >= limits.segment_bytes or bool(too_old)
 
     def rotate(self) -> None:
@@ -229,17 +293,18 @@ class Journal:
 
     def trim(self) -> int:
         """Remove what is too old or too much and read by all known readers; how many files."""
-        committed = min(readers(self.folder).values(), default=None)
+        since_s = self._now_s - self._limits.reader_s if self._limits.reader_s else 0
+        committed = min(readers(self.folder, since_s).values(), default=None)
         sealed = self.segments[:-1] if self._file is not None else list(self.segments)
         total = sum(segment.bytes for segment in self.segments)
         limits, gone = self._limits, 0
         for segment in sealed:
             too_much = limits.keep_bytes and total > limits.keep_bytes
-            too_old = limits.keep_s and time.time() - segment.since_s > limits.keep_s
+            too_old = limits.keep_s and self._now_s - segment.since_s > limits.keep_s
             end = segment.heads[-1]
             if not (too_much or too_old) or (committed is not None and committed < end.last):
                 break
-            self.trimmed = Trimmed(end.last, end.after, end.chain)
+            self.trimmed = self.trimmed.more(segment.path, segment.heads)
             self.note(TRIMMED, self.trimmed)
             self._remove(segment.path)
             self.segments.remove(segment)
@@ -268,7 +333,8 @@ class Journal:
         os.close(self._lock)
 
 
-TRIMMED = "trimmed.json"
+LOCK, TRIMMED = "lock", "trimmed.json"
+WHICH = "name the folder that the node's configuration calls journal"
 DURABLE = "durable"
 """Which segment is being written and how much of it is on disk: what others may read."""
 READERS = "readers"
@@ -283,6 +349,8 @@ def durable_bytes(folder: Path, path: Path, size: int) -> int:
     """How much of a segment that is not sealed may be read."""
     try:
         name, upto = (folder / DURABLE).read_text("ascii").split()
+    except FileNotFoundError:
+        return size  # a copy of the segments alone: nobody writes it
     except (OSError, ValueError):
         return 0
     if name == path.stem:
@@ -294,8 +362,13 @@ def segment_names(folder: Path) -> list[Path]:
     """The segments of a journal, in order."""
     try:
         found = [path for path in folder.iterdir() if path.suffix == SEGMENT]
+        none = not found and not (folder / LOCK).exists()
     except OSError as error:
-        raise JournalError(f"{folder}: not a journal that can be read ({error.strerror})") from None
+        raise JournalError(
+            f"{folder}: not a journal that can be read ({error.strerror}); {WHICH}"
+        ) from None
+    if none:
+        raise JournalError(f"{folder}: there is no journal in it; {WHICH}")
     strange = [path for path in found if not path.stem.isdigit()]
     if strange:
         raise JournalError(f"{strange[0]}: not the name of a segment; remove it")
@@ -307,15 +380,18 @@ def read_trimmed(folder: Path) -> Trimmed:
     return read_small(folder / TRIMMED, Trimmed) or Trimmed()
 
 
-def readers(folder: Path) -> dict[str, Place]:
-    """How far each known reader has committed."""
+def readers(folder: Path, since_s: float = 0) -> dict[str, Place]:
+    """How far each known reader has committed that did so since then."""
     found = sorted((folder / READERS).glob("*.json"))
+    found = [path for path in found if path.stat().st_mtime >= since_s]
     places = {path.stem: read_small(path, Place) for path in found}
     return {name: place for name, place in places.items() if place is not None}
 
 
 def commit(folder: Path, reader: str, place: Place, disk: Disk = DISK) -> None:
     """A reader has what it needs up to ``place``: it may be trimmed."""
+    if not re.fullmatch(NAME, reader):
+        raise JournalError(f"{reader!r} cannot be the name of a reader: letters, digits, ._- only")
     (folder / READERS).mkdir(exist_ok=True)
     disk.replace(folder / READERS / f"{reader}.json", msgspec.json.encode(place))
 

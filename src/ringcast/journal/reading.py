@@ -1,8 +1,4 @@
-"""Journals as everybody but their node sees them: which records there are, and reading them.
-
-Several journals of one group are read as one: replicas hold the same records at the same places,
-and what one of them lacks is taken from another.
-"""
+"""A journal as everybody but its node sees it: which records there are, and reading them."""
 
 from __future__ import annotations
 
@@ -12,7 +8,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ringcast.journal.layout import START, JournalError, Place, schema
+from ringcast.core.ids import ViewId
+from ringcast.journal.layout import GAP_INDEX, LAST_INDEX, START, JournalError, Place, schema
 from ringcast.journal.log import durable_bytes, read_trimmed, segment_names
 from ringcast.journal.segment import INDEX, Head, SegmentFile, read_index
 
@@ -89,7 +86,18 @@ class Shelf:
             known[path] = volume
         self._known = known
         self._volumes = [volume for volume in known.values() if volume.heads]
-        self.trimmed = read_trimmed(self.folder).place
+        self.gone = read_trimmed(self.folder)
+        """What was trimmed."""
+        before = self.trimmed = self.gone.place
+        """Everything behind this place is here, up to the last record."""
+        self.gaps: list[Range] = []
+        """Where records are missing, because their node was away and nobody had them any more."""
+        for volume in self._volumes:
+            first, last = volume.heads[0].first, volume.heads[-1].last
+            if first.index == GAP_INDEX:
+                self.gaps.append(Range(before, first))
+                self.trimmed = first
+            before = last
 
     @property
     def end(self) -> Head | None:
@@ -116,6 +124,17 @@ class Shelf:
             at = bisect_right(volume.heads, after, key=last_of)
             for number in range(at, len(volume.heads)):
                 yield volume, volume.heads[number]
+
+    def holds(self, view: ViewId, place: Place) -> bool:
+        """Whether a record of this configuration lies at the place."""
+        just = Range(place._replace(index=place.index - 1), place)
+        found = [batch.column("view")[0].as_py() for batch in self.batches(just, check=False)]
+        return {"seq": view.seq, "rep": view.rep} in found
+
+    def has(self, span: Range) -> bool:
+        """Whether any record lies in the range, its end not counted."""
+        first = self.next_after(span.after)
+        return first is not None and first < span.upto
 
     def next_after(self, place: Place) -> Place | None:
         """The first record after ``place``; None if there is none yet."""
@@ -148,13 +167,15 @@ class Shelf:
         head = volume.heads[bisect_left(volume.heads, number, key=lambda each: each.after)]
         return head.last if head.after == number else volume.rows(head)[number - head.number - 1]
 
-    def places(self, span: Range) -> list[Any]:
-        """The places of the records of a range, as columns of numbers."""
+    def keys(self, span: Range) -> list[Any]:
+        """What tells the records of a range apart, as columns of numbers: their places, and of
+        transitional configurations which one it is, for members that part have one each there."""
         import pyarrow as pa
 
-        found = [batch.column("position") for batch in self.batches(span, check=False)]
-        column = pa.chunked_array(found, schema().field("position").type).combine_chunks()
-        return [each.to_numpy() for each in column.flatten()]
+        names = [schema().field(name) for name in ("position", "view")]
+        found = [batch.select(["position", "view"]) for batch in self.batches(span, check=False)]
+        table = pa.Table.from_batches(found, pa.schema(names))
+        return keys_of(table)
 
     def batches(self, span: Range, check: bool = True) -> Iterator[Any]:
         """The records of a range as Arrow batches that lie in the files."""
@@ -169,120 +190,13 @@ class Shelf:
             yield batch
 
 
-class Shelves:
-    """Several journals of one group, read as one."""
-
-    def __init__(self, folders: Sequence[Path]) -> None:
-        if not folders:
-            raise JournalError("no journal is named")
-        self.shelves = [Shelf(folder) for folder in folders]
-
-    def refresh(self) -> None:
-        """See what was written or trimmed since."""
-        for shelf in self.shelves:
-            shelf.refresh()
-
-    @property
-    def trimmed(self) -> Place:
-        """What no journal has any more ends here."""
-        return min(shelf.trimmed for shelf in self.shelves)
-
-    @property
-    def last(self) -> Place:
-        """The last record that any of them has."""
-        return max(shelf.last for shelf in self.shelves)
-
-    def check(self, after: Place) -> None:
-        """Raise if records after ``after`` are gone everywhere."""
-        if after < self.trimmed:
-            raise JournalError(
-                f"the records after {after} were trimmed, up to {self.trimmed}: a reader that "
-                "stops there is not told of them; start it anew, or keep the journal longer"
-            )
-
-    def pieces(self, span: Range) -> Iterator[tuple[Shelf, Range]]:
-        """The range cut into pieces, each with the journal that has the next record, up to the
-        end of its frame: there another one may have records in between."""
-        if len(self.shelves) == 1:
-            yield self.shelves[0], span
-            return
-        place = span.after
-        while place < span.upto:
-            found = [(at, s) for s in self.shelves if (at := s.next_after(place)) is not None]
-            found = [(at, s) for at, s in found if at <= span.upto]
-            if not found:
-                return
-            _, shelf = min(found, key=lambda each: each[0])
-            _, head = next(shelf.frames(place))
-            end = min(head.last, span.upto)
-            yield shelf, Range(place, end)
-            place = end
-
-    def after_rows(self, span: Range, rows: int) -> Place:
-        """The place so many records into a range; its end if there are fewer.
-
-        What the journal at hand lacks there and another has comes on top.
-        """
-        for shelf, piece in self.pieces(span):
-            count = shelf.count(piece)
-            if count >= rows:
-                return shelf.after_rows(piece.after, rows)
-            rows -= count
-        return span.upto
-
-    def split(self, span: Range, size: int) -> list[Range]:
-        """A range in parts of about so many bytes, as equal as frames allow: a smaller one at the
-        end would keep a task waiting, or a core idle."""
-        ends: list[tuple[Place, int]] = []
-        for shelf, piece in self.pieces(span):
-            for _, head in shelf.frames(piece.after):
-                if head.first > piece.upto:
-                    break
-                ends.append((min(head.last, piece.upto), head.length))
-        total = sum(length for _, length in ends)
-        parts = max(1, round(total / size))
-        found: list[Range] = []
-        start, held = span.after, 0
-        for end, length in ends:
-            held += length
-            if held * parts >= total * (len(found) + 1):
-                found.append(Range(start, span.upto if held == total else end))
-                start = end
-        return found
-
-    def batches(self, span: Range) -> Iterator[Any]:
-        """All records of a range, each once, in order."""
-        for shelf, piece in self.pieces(span):
-            own = shelf.places(piece) if len(self.shelves) > 1 else None
-            others = (other.places(piece) for other in self.shelves if other is not shelf)
-            if all(len(each[0]) == 0 or same(own, each) for each in others):
-                yield from shelf.batches(piece)
-            else:
-                yield self._merge(piece)
-
-    def _merge(self, span: Range) -> Any:
-        """What any of them has in a range, each place once."""
-        import numpy as np
-        import pyarrow as pa
-
-        found = [batch for shelf in self.shelves for batch in shelf.batches(span)]
-        table = pa.Table.from_batches(found, schema()).combine_chunks()
-        columns = [each.to_numpy() for each in table.column("position").combine_chunks().flatten()]
-        order = np.lexsort(columns[::-1])
-        ordered = [column[order] for column in columns]
-        fresh = np.ones(len(order), bool)
-        fresh[1:] = np.any([each[1:] != each[:-1] for each in ordered], axis=0)
-        return table.take(order[fresh]).combine_chunks().to_batches()[0]
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two columns of places are equal."""
+def keys_of(records: Any) -> list[Any]:
+    """What tells records apart, see ``Shelf.keys``."""
     import numpy as np
 
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
-def whole(folders: Sequence[Path]) -> Iterator[Any]:
-    """Everything that journals hold, each record once, in order."""
-    shelves = Shelves(folders)
-    yield from shelves.batches(Range(START, shelves.last))
+    place, view = (
+        [each.to_numpy() for each in records.column(name).combine_chunks().flatten()]
+        for name in ("position", "view")
+    )
+    parted = place[-1] == LAST_INDEX
+    return [*place, *(np.where(parted, column, 0) for column in view)]

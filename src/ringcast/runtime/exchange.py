@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 
 from ringcast.core.ids import NodeId
-from ringcast.journal.layout import JournalError, Place
+from ringcast.journal.layout import NAME, JournalError, Place
 from ringcast.runtime.address import Address
 from ringcast.runtime.errors import RingcastError, TransportError
 from ringcast.runtime.keys import KeyFile
@@ -39,7 +39,7 @@ PART_BYTES = 4 * 2**20
 PATIENCE_S = 20.0
 """Longest silence in a conversation."""
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern="^[A-Za-z0-9._-]+$")]
+Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -65,7 +65,7 @@ class Records(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """That was all. The last record there is, and up to where they were trimmed."""
+    """That was all. The journal has everything after ``trimmed``, up to ``last``."""
 
     token: int
     last: Place

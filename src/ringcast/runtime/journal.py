@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from ringcast.core.ids import NodeId
 from ringcast.journal.layout import VIEW, Entry, JournalError, Place
 from ringcast.journal.log import Journal, Limits, read_small, segment_names
-from ringcast.journal.reading import Range, Shelf, Shelves
+from ringcast.journal.reading import Range, Shelf
 from ringcast.journal.segment import SegmentFile
 from ringcast.journal.sheet import Packed, pack, sheet
+from ringcast.journal.shelves import Shelves
 
 MOST_WAITING = 64 * 2**20
 """Bytes that may wait for the disk before the ring is slowed down."""
@@ -32,6 +34,8 @@ MOST_WAITING = 64 * 2**20
 PACE_S, ENOUGH_BYTES = 0.01, 2**20
 """Records that nobody waits for are written when so much time has passed or so much has come: a
 turn of the thread costs 0.4 ms, however few they are, and a fast disk would take one at a time."""
+
+NOBODY = "the node was away, and no member could tell what was before this"
 
 PENDING, FETCHED = "pending", "fetched"
 COMPANIONS, SOURCES = "companions.json", "sources.json"
@@ -176,11 +180,15 @@ class Keeper:
         return Journal(folder, self._limits)
 
     async def settle(
-        self, told: Iterable[NodeId], upto: Place, members: tuple[NodeId, ...]
+        self,
+        told: Iterable[NodeId],
+        upto: Place,
+        members: tuple[NodeId, ...],
+        holes: Sequence[Range] = (),
     ) -> None:
         """All have told: what they had up to ``upto`` and what waited here go into the journal.
 
-        ``members`` are those of the present configuration.
+        ``members`` are those of the present configuration, ``holes`` what nobody could tell.
         """
         while self._working or self._queue:
             await asyncio.sleep(0.001)
@@ -188,7 +196,7 @@ class Keeper:
         self._working = True  # records that come now wait in the queue
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, self._merge, folders, upto, members)
+            await loop.run_in_executor(self._thread, self._merge, folders, upto, members, holes)
         except JournalError as error:
             self._fail(str(error))
             return
@@ -196,20 +204,30 @@ class Keeper:
             self._working = False
         self._work()
 
-    def _merge(self, folders: list[Path], upto: Place, members: tuple[NodeId, ...]) -> None:
+    def _merge(
+        self,
+        folders: list[Path],
+        upto: Place,
+        members: tuple[NodeId, ...],
+        holes: Sequence[Range] = (),
+    ) -> None:
         assert self._pending is not None
         self._pending.sync()
-        after, own = self.journal.last, self._pending.last
-        known = [self.folder / PENDING, *(folder for folder in folders if folder.is_dir())]
-        shelves = Shelves(known)
-        sources: Sources = {}
-        for batch in shelves.batches(Range(after, min(upto, shelves.last))):
-            self.journal.take(batch)
-            add_sources(sources, batch)
-        if upto < own:
-            for batch in Shelf(self.folder / PENDING).batches(Range(upto, own)):
+        own = self.folder / PENDING
+        told = Shelves([own, *(folder for folder in folders if folder.is_dir())])
+        sources = self.sources()  # also of what is in the journal: its last segment may be left
+        spans = pairwise([self.journal.last, *(hole.upto for hole in holes), upto])
+        parts = [told.within(Range(*span)) for span in spans]
+        parts.append(Shelf(own).batches(Range(upto, self._pending.last)))
+        missing = False
+        for number, part in enumerate(parts):
+            for batch in part:
+                if missing:
+                    self.journal.skip(Place(**batch.column("position")[0].as_py()), NOBODY)
+                    missing = False
                 self.journal.take(batch)
                 add_sources(sources, batch)
+            missing = missing or number < len(holes)
         self.journal.sync()
         note_sources(self.journal, sources)
         note_companions(self.journal, members)

@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
-from ringcast.journal.layout import START, Place
+from ringcast.journal.layout import NAME, START, Place
+from ringcast.journal.shelves import Marks, Span
 from ringcast.pipeline.errors import PipelineError
 
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}$")
-SPARKS_OWN = {"checkpointlocation", "mergeschema", "querytimeout"}
+NAMES = "1 to 64 letters, digits, dots, dashes are needed, a letter or digit first"
+SPARKS_OWN = {"mergeschema", "querytimeout"}
 
 
 class Options(msgspec.Struct, frozen=True, rename=str.lower):
@@ -39,6 +40,8 @@ class Options(msgspec.Struct, frozen=True, rename=str.lower):
     """Writing: the name under which the rows are numbered."""
     staging: str = ""
     """Writing: a folder that driver and executors share, for rows until their batch is decided."""
+    checkpointLocation: str = ""
+    """Writing a stream: Spark's own, by which another query with the same name is known."""
     bodies: str = "auto"
     """What a body is: ``raw`` (bytes), ``json`` (a row) or ``arrow`` (rows). Writing, auto takes
     the column body if there is one, otherwise the row as JSON."""
@@ -72,15 +75,15 @@ def read_options(given: Mapping[str, str], writing: bool) -> Options:
         if not options.connect:
             raise PipelineError("rows go to a group through a node: give its address as connect")
         for name in ("group", "stream"):
-            if not NAME.match(getattr(options, name)):
-                raise PipelineError(f"{name}: 1 to 64 letters, digits, dots, dashes are needed")
+            if not re.fullmatch(NAME, getattr(options, name)):
+                raise PipelineError(f"{name}: {NAMES}")
         if not options.staging:
             raise PipelineError("staging: name a folder that the driver and all executors share")
         if options.bodySchema:
             raise PipelineError("bodySchema is for reading; rows are written as they are")
     else:
-        if options.reader and not NAME.match(options.reader):
-            raise PipelineError("reader: 1 to 64 letters, digits, dots, dashes are needed")
+        if options.reader and not re.fullmatch(NAME, options.reader):
+            raise PipelineError(f"reader: {NAMES}")
         if bool(options.bodySchema) != (options.bodies in ("json", "arrow")):
             raise PipelineError(
                 "bodies = json or arrow and bodySchema = 'order BIGINT, …' go together"
@@ -95,14 +98,14 @@ def read_options(given: Mapping[str, str], writing: bool) -> Options:
 POSITION = re.compile(r"\(?(\d+),(\d+)\)?:(\d+)(?:\.(\d+))?$")
 
 
-def starting(text: str, trimmed: Place, last: Place) -> Place:
-    """Where a new query begins: behind this place."""
+def starting(text: str, there: Span) -> Marks:
+    """Where a new query begins: behind these marks."""
     if text == "earliest":
-        return trimmed
+        return there.start
     if text == "latest":
-        return last
+        return there.end
     found = POSITION.match(text)
     if not found:
         raise PipelineError(f"startingPosition {text!r}: say earliest, latest or (8,1):23.0")
     ring_seq, ring_rep, seq, index = (int(part or 0) for part in found.groups())
-    return max(START, Place(ring_seq, ring_rep, seq, index - 1))
+    return (max(START, Place(ring_seq, ring_rep, seq, index - 1)),) * len(there.end)

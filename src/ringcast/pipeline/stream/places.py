@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from ringcast.journal.layout import JournalError, Place, from_bytes
+from ringcast.journal.layout import START, JournalError, from_bytes
 from ringcast.journal.log import commit
-from ringcast.journal.reading import Range, Shelves
+from ringcast.journal.shelves import Marks, Shelves, Span
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.options import Options
 from ringcast.runtime import address
@@ -39,22 +39,25 @@ EVERYTHING = 2**62
 
 
 class Origin(Protocol):
-    """Records to read."""
+    """Records to read, from one journal or several."""
 
-    def ends(self) -> tuple[Place, Place]:
-        """Up to where records were trimmed, and the last one there is."""
+    names: list[str]
+    """Of the journals."""
 
-    def after_rows(self, span: Range, rows: int) -> Place:
-        """The place so many records into a range, or its end."""
+    def ends(self) -> Span:
+        """Everything there is: where each journal begins, and its last record."""
 
-    def parts(self, span: Range) -> list[Range]:
-        """A range divided among tasks."""
+    def after_rows(self, span: Span, rows: int) -> Marks:
+        """The marks so many records further, or the end."""
 
-    def batches(self, span: Range) -> Iterator[Any]:
-        """The records of a range."""
+    def parts(self, span: Span) -> list[Span]:
+        """What is new between two marks, divided among tasks."""
 
-    def commit(self, reader: str, place: Place) -> None:
-        """The reader needs nothing up to ``place`` any more."""
+    def batches(self, span: Span) -> Iterator[Any]:
+        """The records that are new between two marks."""
+
+    def commit(self, reader: str, marks: Marks) -> None:
+        """The reader needs nothing up to these marks any more."""
 
 
 def origin_of(options: Options) -> Origin:
@@ -66,6 +69,9 @@ class Files:
     """Journals that every task can open."""
 
     def __init__(self, folders: list[Path]) -> None:
+        self.names = [str(folder) for folder in folders]
+        if len(set(self.names)) < len(self.names):
+            raise PipelineError("path: a journal is named twice")
         self._folders = folders
         self._shelves: Shelves | None = None
 
@@ -77,31 +83,31 @@ class Files:
             self._shelves.refresh()
         return self._shelves
 
-    def ends(self) -> tuple[Place, Place]:
+    def ends(self) -> Span:
         """See ``Origin``."""
         shelves = self._open()
-        return shelves.trimmed, shelves.last
+        return Span(shelves.begins, shelves.ends)
 
-    def after_rows(self, span: Range, rows: int) -> Place:
+    def after_rows(self, span: Span, rows: int) -> Marks:
         """See ``Origin``."""
         return self._open().after_rows(span, rows)
 
-    def parts(self, span: Range) -> list[Range]:
+    def parts(self, span: Span) -> list[Span]:
         """See ``Origin``."""
         shelves = self._open()
-        shelves.check(span.after)
+        shelves.check(span.start)
         return shelves.split(span, PART_BYTES)
 
-    def batches(self, span: Range) -> Iterator[Any]:
+    def batches(self, span: Span) -> Iterator[Any]:
         """See ``Origin``."""
         shelves = self._open()
-        shelves.check(span.after)
+        shelves.check(span.start)
         yield from shelves.batches(span)
 
-    def commit(self, reader: str, place: Place) -> None:
+    def commit(self, reader: str, marks: Marks) -> None:
         """See ``Origin``."""
-        for folder in self._folders:
-            commit(folder, reader, place)
+        for folder, mark in zip(self._folders, marks, strict=True):
+            commit(folder, reader, mark)
 
 
 class Peer:
@@ -112,34 +118,36 @@ class Peer:
             self._address = address.parse(options.connect, "connect")
         except RingcastError as error:
             raise PipelineError(str(error)) from None
+        self.names = [str(self._address)]
         self._key_file = options.key_file
 
-    def ends(self) -> tuple[Place, Place]:
+    def ends(self) -> Span:
         """See ``Origin``."""
-        nothing = Ask(token(), Place(0, 0, 0, 0), Place(0, 0, 0, 0), 0)
+        nothing = Ask(token(), START, START, 0)
         told = [each for each in self._talk(nothing) if isinstance(each, Told)][-1]
-        return told.trimmed, told.last
+        return Span((told.trimmed,), (told.last,))
 
-    def after_rows(self, span: Range, rows: int) -> Place:
+    def after_rows(self, span: Span, rows: int) -> Marks:
         """See ``Origin``."""
-        (done,) = self._talk(Seek(token(), *span, rows))
+        (after,), (upto,) = span
+        (done,) = self._talk(Seek(token(), after, upto, rows))
         assert isinstance(done, Done)
-        return done.place
+        return (done.place,)
 
-    def parts(self, span: Range) -> list[Range]:
+    def parts(self, span: Span) -> list[Span]:
         """See ``Origin``."""
         return [span]
 
-    def batches(self, span: Range) -> Iterator[Any]:
+    def batches(self, span: Span) -> Iterator[Any]:
         """See ``Origin``."""
-        for answer in self._talk(Ask(token(), *span, EVERYTHING)):
+        (after,), (upto,) = span
+        for answer in self._talk(Ask(token(), after, upto, EVERYTHING)):
             if isinstance(answer, Records):
                 yield from_bytes(answer.batch)
 
-    def commit(self, reader: str, place: Place) -> None:
+    def commit(self, reader: str, marks: Marks) -> None:
         """See ``Origin``."""
-        for _ in self._talk(Commit(token(), reader, place)):
-            pass
+        self.ask(Commit(token(), reader, *marks))
 
     def ask(self, question: Question) -> None:
         """Something to be done; it is when this returns."""
@@ -159,7 +167,10 @@ class Peer:
             except RingcastError as error:
                 raise JournalError(f"{self._address}: {error}") from None
             except OSError as error:
-                raise JournalError(f"{self._address}: {error.strerror or error}") from None
+                why = error.strerror or str(error) or "no answer"
+                raise JournalError(
+                    f"{self._address}: {why}; connect needs a node that runs and has a journal"
+                ) from None
             finally:
                 if line is not None:
                     hear(_hang_up(line))

@@ -24,6 +24,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ringcast.journal.disk import DISK
+from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import Options
 from ringcast.pipeline.stream.places import Peer
@@ -138,7 +140,27 @@ class RingcastStreamWriter(Writing, DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """All tasks of a batch are done."""
+        self._refuse_others(batchId)
         self.publish(messages, batchId)
+
+    def _refuse_others(self, batch: int) -> None:
+        """Another query numbers its batches anew, and members would drop its rows as repeated."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        place = self.options.checkpointLocation
+        try:
+            me = (Path(place) / "metadata").read_bytes()  # names the query, in all its lives
+        except OSError:
+            me = place.encode()
+        note = self._folder / "query"
+        if not note.exists():
+            DISK.replace(note, me)
+        later = [done for done in self._folder.glob("*.done") if int(done.stem) > batch]
+        if later or note.read_bytes() != me:
+            raise PipelineError(
+                f"the stream {self.options.stream!r} belongs to another query, or to this one "
+                "before its checkpoint was lost: members would take rows for repeated ones; give "
+                "each query a stream of its own"
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """A task or the commit failed."""

@@ -1,6 +1,7 @@
 """``spark.read`` and ``spark.readStream`` with ``format("ringcast")``.
 
-Offsets are positions, so a query goes on exactly behind the last row of its checkpoint. Tasks
+Offsets are positions, one in each journal, so a query goes on exactly behind the rows that it has
+read, and takes from each journal what no other had up to where it was read. Tasks
 hand on Arrow batches, as they lie in the files if they are large; no row passes through Python.
 """
 
@@ -25,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ringcast.journal.layout import MESSAGE, Place, schema
-from ringcast.journal.reading import Range
+from ringcast.journal.shelves import Marks, Span
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import Options, read_options, starting
@@ -40,16 +41,20 @@ ENOUGH_ROWS, ENOUGH_BYTES = 1024, 2**20
 """A batch of so many rows or bytes is handed on as it lies in the file."""
 
 
+Offset = dict[str, Any]
+"""How far a query has come, as it is in its checkpoint."""
+
+
 class Part(InputPartition):
     """The records that one task reads."""
 
-    def __init__(self, span: Range) -> None:
-        super().__init__(tuple(span.after) + tuple(span.upto))
+    def __init__(self, span: Span) -> None:
+        super().__init__(tuple(tuple(map(tuple, marks)) for marks in span))
 
     @property
-    def span(self) -> Range:
-        """The range."""
-        return Range(Place(*self.value[:4]), Place(*self.value[4:]))
+    def span(self) -> Span:
+        """Between which marks they are."""
+        return Span(*(tuple(Place(*mark) for mark in marks) for marks in self.value))
 
 
 class RingcastSource(DataSource):
@@ -154,9 +159,9 @@ class RingcastReader(Rows, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """From the first record that is left to the last."""
         origin = origin_of(self.options)
-        trimmed, last = origin.ends()
-        after = starting(self.options.startingPosition, trimmed, last)
-        return [Part(span) for span in origin.parts(Range(after, last))]
+        there = origin.ends()
+        start = starting(self.options.startingPosition, there)
+        return [Part(span) for span in origin.parts(Span(start, there.end))]
 
 
 class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -165,36 +170,54 @@ class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailabl
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
         self._origin = origin_of(options)
-        self._until: Place | None = None
+        self._until: Marks | None = None
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> Offset:
         """Where a new query begins."""
-        return starting(self.options.startingPosition, *self._origin.ends())._asdict()
+        return self._offset(starting(self.options.startingPosition, self._origin.ends()))
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What comes from now on is for another time."""
-        self._until = self._origin.ends()[1]
+        self._until = self._origin.ends().end
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What the user asked for."""
         most = self.options.maxRowsPerBatch
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """How far the next batch goes."""
-        after = Place(**start)
-        last = self._until if self._until is not None else self._origin.ends()[1]
-        last = max(after, last)
-        if isinstance(limit, ReadMaxRows) and after < last:
-            last = self._origin.after_rows(Range(after, last), limit.max_rows)
-        return last._asdict()
+        after = self._marks(start)
+        last = self._until if self._until is not None else self._origin.ends().end
+        last = tuple(map(max, after, last))
+        if isinstance(limit, ReadMaxRows) and after != last:
+            last = self._origin.after_rows(Span(after, last), limit.max_rows)
+        return self._offset(last)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """A batch divided among tasks."""
-        span = Range(Place(**start), Place(**end))
-        return [Part(each) for each in self._origin.parts(span)] if span.after < span.upto else []
+        span = Span(self._marks(start), self._marks(end))
+        return [Part(each) for each in self._origin.parts(span)] if span.start != span.end else []
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: Offset) -> None:
         """The batch is done: what it read may be trimmed."""
         if self.options.reader:
-            self._origin.commit(self.options.reader, Place(**end))
+            self._origin.commit(self.options.reader, self._marks(end))
+
+    def _offset(self, marks: Marks) -> Offset:
+        """A place, or with several journals one for each, by its name."""
+        if len(marks) == 1:
+            return marks[0]._asdict()
+        return dict(zip(self._origin.names, map(list, marks), strict=True))
+
+    def _marks(self, offset: Offset) -> Marks:
+        names = self._origin.names
+        if len(names) == 1 and offset.keys() == set(Place._fields):
+            return (Place(**offset),)
+        if set(names) != offset.keys():
+            before = "one journal" if offset.keys() == set(Place._fields) else ", ".join(offset)
+            raise PipelineError(
+                f"the query's checkpoint is of {before}, and path names {', '.join(names)}: which "
+                "rows were read cannot be told; name the same journals, or begin a new query"
+            )
+        return tuple(Place(*offset[name]) for name in names)
