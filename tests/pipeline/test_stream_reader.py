@@ -200,10 +200,15 @@ def listening(answer: bytes) -> Iterator[str]:
                     calls.append(server.accept()[0])
                     calls[-1].sendall(answer)
 
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        for each in calls:
-            each.close()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for each in calls:
+                each.close()
 
 
 @pytest.mark.parametrize(
