@@ -30,7 +30,7 @@ from tables import Tables
 
 from ringcast.cli.bench_run import Figures, Trial, run
 from ringcast.journal.log import LIMITS
-from ringcast.journal.reading import Shelves
+from ringcast.journal.shelves import Shelves
 from ringcast.pipeline.session import Where as Said
 from ringcast.pipeline.session import change_environment, environment_of, place
 from ringcast.runtime.journal import Keeper

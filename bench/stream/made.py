@@ -14,7 +14,8 @@ from ringcast.core.ids import Level, ViewId
 from ringcast.journal.export import FILE_BYTES
 from ringcast.journal.layout import MESSAGE, START, Entry, Place, view_entry
 from ringcast.journal.log import Journal
-from ringcast.journal.reading import Range, Shelves
+from ringcast.journal.reading import Range
+from ringcast.journal.shelves import Shelves
 from ringcast.pipeline.stream.source import HIDDEN
 
 RING = ViewId(8, 1)
@@ -76,7 +77,7 @@ def write_parquet(journal: Path, folder: Path) -> None:
     shelves = Shelves([journal])
     folder.mkdir()
     some: list[Any] = []
-    for batch in shelves.batches(Range(START, shelves.last)):
+    for batch in shelves.within(Range(START, shelves.last)):
         some.append(batch.drop_columns([HIDDEN]))
         if sum(each.nbytes for each in some) >= FILE_BYTES:
             write_file(folder, some)
