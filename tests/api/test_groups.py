@@ -61,6 +61,26 @@ def test_positions_are_the_same_everywhere_and_increase(tmp_path: Path) -> None:
     run(story)
 
 
+def test_who_waits_for_a_message_goes_on_before_who_reads_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ring(tmp_path, 2) as nodes:
+            _, group = await joined(nodes)
+            order: list[str] = []
+
+            async def read() -> None:
+                await messages(group, 1)
+                order.append("read")
+
+            reading = asyncio.create_task(read())
+            await asyncio.sleep(0)
+            await group.send(b"a")
+            order.append("sent")
+            await reading
+            assert order == ["sent", "read"]
+
+    run(story)
+
+
 def test_levels_by_name(tmp_path: Path) -> None:
     """Totem R80: fifo and causal are served, and reported, as agreed."""
 

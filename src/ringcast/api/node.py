@@ -245,6 +245,8 @@ class Node:
                 source = (word.stream, word.batch, word.first + known)
                 word = Data(word.group, word.bodies[known:])
                 position = Position(batch.ring, batch.seq, index + known)
+            if mine:  # who waits for it goes on before who reads it, which may take a while
+                self.outgoing.delivered(number, position)
             if type(word) is not Data or word.bodies:
                 if self._recorder and type(word) is Data:
                     place = Place(batch.ring.seq, batch.ring.rep, batch.seq, position.index)
@@ -252,8 +254,6 @@ class Node:
                         view, place, batch.sender, batch.level, word.group, word.bodies, source
                     )
                 self._directory.on_envelope(batch.sender, batch.level, position, word)
-            if mine:
-                self.outgoing.delivered(number, position)
             index += length
 
     def on_view(self, change: InstallView) -> None:
