@@ -1,6 +1,6 @@
 """The journal as a table beside Parquet, in one interleaved run; and what it costs a live group.
 
-``compare.py --all`` takes ten minutes and 13 GB of disk, writes
+``compare.py --all`` takes seven minutes and 13 GB of disk, writes
 ``bench/results/stream.json`` and the tables of ``docs/performance.md``. ``--quick`` takes three
 minutes and writes nothing.
 """

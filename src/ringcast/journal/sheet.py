@@ -35,7 +35,7 @@ class Packed(NamedTuple):
 def pack(entry: Entry) -> Packed:
     """What is done with every body, while the processor still has it at hand.
 
-    Then its memory is free for the next ones, which come into it sooner than into another.
+    Afterwards its memory is free for the bodies that come next, and only the copy is kept.
     """
     bodies = entry.bodies
     lengths = array("i", map(len, bodies))
