@@ -10,6 +10,7 @@ import property_table
 import reproduce_page
 import rules_page
 import simulator_tables
+import swarm_page
 from tags import ROOT
 
 
@@ -26,7 +27,14 @@ def with_block(text: str, name: str, block: str) -> str:
 def generated() -> dict[Path, str]:
     """Each page that holds generated text, as it should be."""
     texts: dict[Path, str] = {}
-    for maker in (rules_page, cli_page, property_table, simulator_tables, reproduce_page):
+    for maker in (
+        rules_page,
+        cli_page,
+        property_table,
+        simulator_tables,
+        reproduce_page,
+        swarm_page,
+    ):
         texts |= maker.pages()
         for (path, name), block in maker.blocks().items():
             texts[path] = with_block(texts.get(path) or path.read_text("utf-8"), name, block)

@@ -7,7 +7,6 @@ nothing. Needs root (network namespaces) and the packages corosync, libcpg-dev a
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +19,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import corosync
 import pso
 import raw
+from asked import Command, keep
 from corosync import Corosync
-from promises import PAGE, Row, figure, ratio_table, write_page
-from record import RESULTS, table, write
+from promises import Row, figure, ratio_table
+from record import RESULTS, table
 from windows import Windows, sound
 
 from ringcast.cli import bridge
@@ -249,37 +249,28 @@ PARTS: dict[str, str] = {
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    choice = parser.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--all", action="store_true", help="everything, and write the results")
-    choice.add_argument("--quick", action="store_true", help="everything once, three members")
-    for name, text in PARTS.items():
-        choice.add_argument(f"--{name}", action="store_true", help=text)
-    parser.add_argument("--repeats", type=int, help="rounds (5; quick: 1)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="length of a window")
-    asked = parser.parse_args()
+    command = Command(__doc__, PARTS, "everything once, three members", rounds=5)
+    command.parser.add_argument("--seconds", type=float, default=1.0, help="length of a window")
+    asked = command.parse()
     for why in (bridge.obstacle(), corosync.obstacle(), pso.obstacle()):
         if why:
             sys.exit(f"compare.py: {why}")
-    picked = {name for name in PARTS if getattr(asked, name)} or set(PARTS)
     counts = (3,) if asked.quick else (3, 5)
-    book = Windows(asked.seconds, picked)
+    book = Windows(asked.seconds, asked.picked)
     work: list[Callable[[], None]] = [lambda n=n: one_round(book, n) for n in counts]  # type: ignore[misc]
-    for _ in range(asked.repeats or (1 if asked.quick else 5)):
+    for _ in range(asked.repeats):
         for each in work:
             each()
-    if "members" in picked and not asked.quick:
+    if "members" in asked.picked and not asked.quick:
         members(book)
     promised = [replace(row, group=str(n)) for n in counts for row in rows(n)]
     found = book.judged(promised)
     print("\n" + ratio_table(found, "N"))
     if asked.all:
         figures = {"ratios": found, "measured": book.spreads(), "seconds": asked.seconds}
-        file = write("live", figures)
+        blocks = {"live ratios": ratio_table(found, "N"), "live members": member_table(book)}
         plot(book, RESULTS / "live.png")
-        write_page("live ratios", SCRIPT, ratio_table(found, "N"))
-        write_page("live members", SCRIPT, member_table(book))
-        print(f"\nwritten to {file.parent.name}/{file.name} and {PAGE.parent.name}/{PAGE.name}")
+        keep("live", SCRIPT, figures, blocks)
 
 
 if __name__ == "__main__":

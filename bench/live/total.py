@@ -7,7 +7,6 @@ root (network namespaces) and the packages libjgroups-java and openjdk-17-jdk-he
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from statistics import mean, median
@@ -16,9 +15,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jgroups
+from asked import Command, keep
 from jgroups import JGroups
-from promises import PAGE, Row, figure, ratio_table, write_page
-from record import RESULTS, table, write
+from promises import Row, figure, ratio_table
+from record import RESULTS, table
 from windows import Windows, sound
 
 from ringcast.cli import bridge
@@ -31,6 +31,9 @@ PROTOCOLS = ("totem", "total")
 RATE = 400
 N = 3
 """Members of a group beside JGroups."""
+
+TWICE = 2
+"""In each round, since JGroups' figures scatter more than others."""
 
 ACKS = (1, 4, 16, 64)
 """How many numbers a member acknowledges at a time (k of TL-25), in a group of …"""
@@ -174,24 +177,18 @@ PARTS = {
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    choice = parser.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--all", action="store_true", help="everything, and write the results")
-    choice.add_argument("--quick", action="store_true", help="everything once, three members")
-    for name, text in PARTS.items():
-        choice.add_argument(f"--{name}", action="store_true", help=text)
-    parser.add_argument("--repeats", type=int, help="rounds (3; quick: 1)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="length of a window")
-    asked = parser.parse_args()
+    command = Command(__doc__, PARTS, "everything once, three members")
+    command.parser.add_argument("--seconds", type=float, default=1.0, help="length of a window")
+    asked = command.parse()
     for why in (bridge.obstacle(), jgroups.obstacle()):
         if why:
             sys.exit(f"total.py: {why}")
-    picked = {name for name in PARTS if getattr(asked, name)} or set(PARTS)
-    book = Windows(asked.seconds, picked)
-    for _ in range(asked.repeats or (1 if asked.quick else 3)):
-        if "jgroups" in picked:
-            beside_jgroups(book)
-        if "members" in picked:
+    book = Windows(asked.seconds, asked.picked)
+    for _ in range(asked.repeats):
+        if "jgroups" in asked.picked:
+            for _ in range(TWICE):
+                beside_jgroups(book)
+        if "members" in asked.picked:
             for n in (N,) if asked.quick else MEMBERS:
                 beside_totem(book, n)
             acknowledging(book)
@@ -205,11 +202,8 @@ def main() -> None:
     print("", *blocks.values(), sep="\n\n")
     if asked.all:
         figures = {"ratios": found, "measured": book.spreads(), "seconds": asked.seconds}
-        file = write("total", figures)
         plot(book, RESULTS / "total.png")
-        for name, block in blocks.items():
-            write_page(name, SCRIPT, block)
-        print(f"\nwritten to {file.parent.name}/{file.name} and {PAGE.parent.name}/{PAGE.name}")
+        keep("total", SCRIPT, figures, blocks)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ verifies one trace of 1,000,000,000 events, once, and writes ``pipeline-billion.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import tempfile
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from asked import Command, keep
 from duck import open_duck
 from engines import Engine, Open, Turn
 from ours import open_plain, open_spark
@@ -276,21 +276,13 @@ PARTS = {
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    choice = parser.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--all", action="store_true", help="everything, and write the results")
-    choice.add_argument("--quick", action="store_true", help="everything, on small traces, once")
-    choice.add_argument("--billion", action="store_true", help="one trace of a billion events")
-    for name, text in PARTS.items():
-        choice.add_argument(f"--{name}", action="store_true", help=text)
-    parser.add_argument("--repeats", type=int, help="rounds (3; quick: 1)")
-    parser.add_argument("--events", type=int, nargs="+", help="other sizes of traces")
-    parser.add_argument("--work", type=Path, help="where the traces are kept meanwhile")
-    asked = parser.parse_args()
-    picked = {name for name in PARTS if getattr(asked, name)} or set(PARTS)
-    repeats = asked.repeats or (1 if asked.quick else 3)
+    command = Command(__doc__, PARTS, "everything, on small traces, once")
+    command.add("billion", "one trace of a billion events")
+    command.parser.add_argument("--events", type=int, nargs="+", help="other sizes of traces")
+    command.parser.add_argument("--work", type=Path, help="where the traces are kept meanwhile")
+    asked = command.parse()
     if asked.events and len(asked.events) != (1 if asked.billion else 2):
-        parser.error("--events takes two sizes, with --billion one")
+        command.parser.error("--events takes two sizes, with --billion one")
     with tempfile.TemporaryDirectory(prefix="ringcast-bench-", dir=asked.work) as name:
         work = Path(name)
         if asked.billion:
@@ -299,11 +291,11 @@ def main() -> None:
         sizes = tuple(asked.events or (QUICK if asked.quick else SIZES))
         book = Book()
         traces = []
-        if "turns" in picked:
-            traces = [take_turns(book, work, events, repeats) for events in sizes]
-        faults = find_faults(work, sizes) if "faults" in picked else []
-        if "sweep" in picked:
-            sweep_cost(book, work, 8 if asked.quick else RUNS, repeats)
+        if "turns" in asked.picked:
+            traces = [take_turns(book, work, events, asked.repeats) for events in sizes]
+        faults = find_faults(work, sizes) if "faults" in asked.picked else []
+        if "sweep" in asked.picked:
+            sweep_cost(book, work, 8 if asked.quick else RUNS, asked.repeats)
     found = book.judged(rows(sizes))
     blocks = {
         "pipeline ratios": ratio_table(found, "events"),
@@ -313,10 +305,7 @@ def main() -> None:
     print("\n" + "\n\n".join(blocks.values()))
     if asked.all:
         figures = {"ratios": found, "measured": book.spreads(), "traces": traces, "faults": faults}
-        file = write("pipeline", figures)
-        for name, block in blocks.items():
-            write_page(name, SCRIPT, block)
-        print(f"\nwritten to {file.parent.name}/{file.name} and docs/performance.md")
+        keep("pipeline", SCRIPT, figures, blocks)
 
 
 if __name__ == "__main__":

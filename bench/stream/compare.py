@@ -7,7 +7,6 @@ minutes and writes nothing.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import shutil
@@ -22,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from asked import Command, keep
 from lag import latencies_ms
 from made import write_journal
-from promises import Book, Row, ratio_table, write_page
-from record import write
+from promises import Book, Row, ratio_table
 from tables import Tables
 
 from ringcast.cli.bench_run import Figures, Trial, run
@@ -214,36 +213,28 @@ PARTS = {
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    choice = parser.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--all", action="store_true", help="everything, and write the results")
-    choice.add_argument("--quick", action="store_true", help="everything, on small tables, once")
-    for name, text in PARTS.items():
-        choice.add_argument(f"--{name}", action="store_true", help=text)
-    parser.add_argument("--repeats", type=int, help="rounds (3; quick: 1)")
-    parser.add_argument("--work", type=Path, help="where journals and tables are kept meanwhile")
-    asked = parser.parse_args()
-    picked = {name for name in PARTS if getattr(asked, name)} or set(PARTS)
-    repeats = asked.repeats or (1 if asked.quick else 3)
+    command = Command(__doc__, PARTS, "everything, on small tables, once")
+    command.parser.add_argument("--work", type=Path, help="where journals and tables are kept")
+    asked = command.parse()
+    repeats = asked.repeats
     share = 10 if asked.quick else 1
     large = LARGE_BYTES // share
     book = Book()
     with tempfile.TemporaryDirectory(prefix="ringcast-bench-", dir=asked.work) as name:
         work = Path(name)
-        if "tables" in picked:
+        if "tables" in asked.picked:
             tables(book, work, repeats, share)
-        if "latency" in picked:
+        if "latency" in asked.picked:
             latency(book, work, max(1, repeats // 2))
-        if "journal" in picked:
+        if "journal" in asked.picked:
             journal_cost(book, work, repeats)
-        if "recovery" in picked:
+        if "recovery" in asked.picked:
             recovery(book, work, min(repeats, 3), large)
     found = book.judged(rows(large))
     print("\n" + ratio_table(found, "of"))
     if asked.all:
-        file = write("stream", {"ratios": found, "measured": book.spreads()})
-        write_page("stream ratios", SCRIPT, ratio_table(found, "of"))
-        print(f"\nwritten to {file.parent.name}/{file.name} and docs/performance.md")
+        figures = {"ratios": found, "measured": book.spreads()}
+        keep("stream", SCRIPT, figures, {"stream ratios": ratio_table(found, "of")})
 
 
 if __name__ == "__main__":

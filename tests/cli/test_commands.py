@@ -286,3 +286,15 @@ def test_an_interrupt_ends_everything(number: signal.Signals) -> None:
             return
         time.sleep(0.05)
     pytest.fail("processes are left")
+
+
+def test_an_interruption_before_a_command_has_begun_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def building(*words: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("typer.Typer.__call__", building)
+    with pytest.raises(SystemExit) as left:
+        app([])
+    assert left.value.code == 130

@@ -79,7 +79,7 @@ def frames(group: int) -> st.SearchStrategy[object]:
         st.builds(Fetch, mine, st.lists(numbers, max_size=7).map(tuple)),
         st.builds(LogReq, mine, numbers),
         st.builds(LogRep, mine, vectors | counts, runs | odd_runs, matrices),
-        st.just(Alive()),
+        st.builds(Alive, mine),
     )
 
 

@@ -9,7 +9,7 @@ from fd import LAN, PAPER, Group, tokens
 
 from ringcast.blocks.packing import Contents
 from ringcast.blocks.ring_detector import Alive
-from ringcast.core.effects import InstallView, Persist, Send
+from ringcast.core.effects import InstallView, Persist, Send, SetTimer
 from ringcast.core.ids import Level
 from ringcast.core.inputs import Received, Started
 from ringcast.protocols.token_fd import SHEET, Config
@@ -69,9 +69,10 @@ def test_tf_23_one_view_of_all_members_and_the_first_token() -> None:
 
 def test_tf_2_a_heartbeat_goes_to_the_successor_and_says_nothing_of_others() -> None:
     group = Group(3).up()
-    alive = {n: [e.to for e in only(group.log[n], Send) if e.message == Alive()] for n in group.ids}
+    beat = Alive(group.config.group)
+    alive = {n: [e.to for e in only(group.log[n], Send) if e.message == beat] for n in group.ids}
     assert alive == {1: [2], 2: [3], 3: [1]}
-    assert Alive.__struct_fields__ == ()
+    assert Alive.__struct_fields__ == ("group",)
 
 
 def test_tf_42_a_member_that_lost_its_memory_stays_out_and_says_what_to_do() -> None:
@@ -96,11 +97,20 @@ def test_tf_42_frames_of_a_second_life_are_not_acted_upon() -> None:
 def test_tf_42_a_heartbeat_of_the_epoch_before_shuts_nobody_out() -> None:
     """Members go to another epoch one by one: who is there first hears the others' last beats."""
     group = Group(3, epoch=2).up(2)
-    group.handle(2, Received(1, 7, Alive()))
+    before = Alive(Group(3, epoch=1).config.group)
+    assert drops(group.handle(2, Received(1, 7, before))) == ["a frame of another group"]
     effects = group.handle(2, Received(1, 8, group.token(0)))
     assert tokens(effects).keys() == {3}
-    late = group.handle(2, Received(1, 7, Alive()))
+    late = group.handle(2, Received(1, 7, Alive(group.config.group)))
     assert drops(late) == ["a member that has lost its memory"]
+
+
+def test_tf_1_a_predecessor_with_other_settings_is_silent_to_us() -> None:
+    """Its tokens do not count, so it must not be trusted to pass one on."""
+    group = Group(3).up(2)
+    effects = group.handle(2, Received(1, 7, Alive(Group(3, epoch=9).config.group)))
+    assert drops(effects) == ["a frame of another group"]
+    assert not only(effects, SetTimer), "or it would be trusted for longer"
 
 
 def test_tf_42_an_id_used_twice_stops_the_member() -> None:

@@ -10,7 +10,7 @@ Rules: token-fd TF-1, TF-2.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -35,7 +35,9 @@ class Timer(StrEnum):
 
 
 class Alive(msgspec.Struct, frozen=True, array_like=True, tag=40, gc=False):
-    """The sender lives."""
+    """The sender lives, and takes part in this group."""
+
+    group: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
 
 
 class Suspicion(msgspec.Struct, frozen=True, gc=False):
@@ -61,8 +63,11 @@ class RingDetector(Machine):
 
     table: ClassVar[Table]
 
-    def __init__(self, predecessor: NodeId, successor: NodeId, patience: Patience) -> None:
+    def __init__(
+        self, predecessor: NodeId, successor: NodeId, patience: Patience, group: int = 0
+    ) -> None:
         super().__init__()
+        self._alive = Alive(group)
         self.phase: Phase = Phase.TRUSTING
         self.predecessor = predecessor
         self.patience = patience
@@ -95,7 +100,7 @@ class RingDetector(Machine):
 
     def beat(self, env: Env, event: object) -> None:
         """TF-1: say to the successor, and to nobody else, that we live."""
-        env.send(self._successor, Alive())
+        env.send(self._successor, self._alive)
         env.set_timer(Timer.BEAT, self.patience.beat_us)
 
     def on_alive(self, env: Env, event: Received) -> None:

@@ -21,7 +21,7 @@ from ringcast.cli import (
     sweep,
     verify,
 )
-from ringcast.cli.options import UNKNOWN
+from ringcast.cli.options import INTERRUPTED, UNKNOWN
 
 
 class App(typer.Typer):
@@ -38,6 +38,8 @@ class App(typer.Typer):
                 raise
             typer.echo(f"ringcast: {message().rstrip('.')}; see ringcast --help", err=True)
             code = UNKNOWN
+        except KeyboardInterrupt:  # before a command had begun
+            code = INTERRUPTED
         finally:
             signal.signal(signal.SIGTERM, before)
         sys.exit(code)

@@ -12,7 +12,7 @@ import typer
 from ringcast.pipeline.errors import PipelineError
 from ringcast.sim import words
 
-OK, VIOLATED, UNKNOWN = 0, 1, 2
+OK, VIOLATED, UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: fine; a property was violated; unknown or bad usage."""
 
 Master = Annotated[

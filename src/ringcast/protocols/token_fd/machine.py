@@ -78,9 +78,7 @@ class TokenFd(Processor):
         if place is None or getattr(message, "group", self.group) != self.group:
             env.drop("token-fd TF-11", "a frame of another group")
             return False
-        # A heartbeat names no group: while all go to another epoch it may be of the one before.
-        bind = self.boots.get if type(message) is Alive else self.boots.setdefault
-        if bind(src, event.boot) != event.boot:
+        if self.boots.setdefault(src, event.boot) != event.boot:
             env.drop("token-fd TF-42", "a member that has lost its memory")
             return False
         if why := malformed(message, self.ring.n, place):

@@ -53,7 +53,7 @@ class Processor(Machine):
         self.boot = 0
         self.boots: dict[NodeId, int] = {}
         """TF-42: the incarnation of each member that takes part."""
-        detector = RingDetector(ring.predecessor, ring.after(1), config.patience)
+        detector = RingDetector(ring.predecessor, ring.after(1), config.patience, self.group)
         self.detector = Owned(detector, self.hear)
 
         # The token.
