@@ -20,7 +20,7 @@ from ringcast.protocols.totem_single.machine import TotemSingle
 RESULTS = Path(__file__).parents[2] / "bench" / "results"
 
 NEVER = {"Active/Unicast", "Blocked/Unicast", "Blocked/announce"}
-"""What only a program that owns a machine of TOTAL asks for; and a timer that a proposal cancels."""
+"""What only an owner of a machine of TOTAL asks for, and a timer that a proposal cancels."""
 
 
 @pytest.mark.parametrize(

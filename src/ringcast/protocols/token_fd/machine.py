@@ -43,7 +43,8 @@ class TokenFd(Processor):
             env.stop(
                 f"member {self.me} took part in epoch {earlier} of this group before, and has "
                 "lost what it knew: it stays out, and the others go on without it. To begin "
-                f"anew, give all members epoch = {earlier + 1} or more (token-fd TF-42)"
+                f"anew, give all members epoch = {earlier + 1} or more in their settings "
+                "(token-fd TF-42)"
             )
             return
         env.persist(EPOCH, config.epoch)
