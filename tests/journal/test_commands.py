@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from ringcast.cli.app import app
 from ringcast.journal.log import DURABLE, Journal, segment_names
 from ringcast.journal.segment import HEAD_BYTES
+from ringcast.runtime.store import Store
 
 RINGCAST = [sys.executable, "-m", "ringcast.cli", "journal"]
 COMMANDS = ("ls", "cat", "check", "export")
@@ -37,12 +38,14 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_no_journal(tmp_path: Path, command: str) -> None:
     (tmp_path / "empty").mkdir()
+    Store(tmp_path / "state").close()
     (tmp_path / "file").write_text("text")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "x.segment").write_text("")
     for name, words in (
         ("nowhere", "No such file or directory"),
         ("empty", "there is no journal in it"),
+        ("state", "there is no journal in it"),
         ("file", "Not a directory"),
     ):
         code, said = call(command, tmp_path / name)

@@ -333,7 +333,7 @@ class Journal:
         os.close(self._lock)
 
 
-LOCK, TRIMMED = "lock", "trimmed.json"
+LOCK, TRIMMED = "journal.lock", "trimmed.json"
 WHICH = "name the folder that the node's configuration calls journal"
 DURABLE = "durable"
 """Which segment is being written and how much of it is on disk: what others may read."""
