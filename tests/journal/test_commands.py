@@ -83,6 +83,23 @@ def test_damage_is_named_and_not_read_past(folder: Path, command: str) -> None:
         assert not Path(f"{folder}-out").exists()
 
 
+@pytest.mark.parametrize("at", range(HEAD_BYTES, HEAD_BYTES + 320, 4))
+def test_damage_of_one_journal_of_several_is_named_or_does_not_matter(
+    folder: Path, at: int
+) -> None:
+    """Wherever it is: what Arrow says to it is of no use to anybody."""
+    sound = Path(f"{folder}-sound")
+    shutil.copytree(folder, sound)
+    path = segment_names(folder)[0]
+    damage(path, at)
+    for folders in ((folder, sound), (sound, folder)):
+        code, said = call("cat", *folders)
+        if code == 0:
+            assert len(said.splitlines()) == len(PLACES)
+        else:
+            assert code == 2 and str(path) in said
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_folder_without_permission(folder: Path, command: str) -> None:

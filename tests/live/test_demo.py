@@ -90,6 +90,31 @@ def test_spark_comes_to_the_state_of_the_members(tmp_path: Path) -> None:
     assert processes(tmp_path) == []
 
 
+LATE = """
+import sys
+from ringcast.cli import demo_stream
+from ringcast.cli.app import app
+from ringcast.cli.screen import Late
+def act(show):
+    raise Late("Spark at its first batch: not within 240 s")
+demo_stream.Show.act = act
+sys.argv = ["ringcast", "demo", "--stream", *sys.argv[1:]]
+app()
+"""
+
+
+def test_a_demo_that_does_not_come_to_its_end_has_compared_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "nothing could be compared: Spark at its first batch" in done.stderr
+    words = [sys.executable, "-c", LATE, "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert json.loads(done.stdout) == {
+        "ok": False, "error": "Spark at its first batch: not within 240 s",
+    }  # fmt: skip
+
+
 def test_another_state_is_told_by_name() -> None:
     one, other = Shop(), Shop()
     for item, count in (("pear", 3), ("plum", 2)):

@@ -287,6 +287,30 @@ def test_another_query_with_the_name_of_one_is_refused(
     assert [word.bodies for word in asked] == [(b"a",), (b"c",)]
 
 
+def test_another_table_under_the_name_of_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same one again is a repetition, in whatever order its rows come."""
+    asked: list[Publish] = []
+    monkeypatch.setattr(Peer, "ask", lambda peer, question: asked.append(question))
+    options = {"connect": "127.0.0.1:1", "staging": str(tmp_path), "group": "g", "stream": "s"}
+    source = RingcastSource({**options, "checkpointLocation": ""})
+    table = source.writer(StructType([StructField("body", BinaryType())]), False)
+
+    def write(*parts: tuple[bytes, ...]) -> None:
+        rows = [pa.record_batch([pa.array(part, pa.binary())], ["body"]) for part in parts]
+        table.commit([table.write(iter([part])) for part in rows])
+
+    write((b"a", b"b"), (b"c",))
+    write((b"c", b"a"), (b"b",))
+    with pytest.raises(PipelineError, match="give each query and each table a stream of its own"):
+        write((b"a", b"b"))
+    query = writer(tmp_path, tmp_path / "checkpoint")
+    with pytest.raises(PipelineError, match="belongs to another query or table"):
+        query.commit([query.write(iter(()))], 0)
+    assert [word.bodies for word in asked] == [(b"a", b"b", b"c")]
+
+
 def test_bodies_of_64_mib_and_of_nothing(tmp_path: Path) -> None:
     large = bytes(range(256)) * 2**18
     journal = Journal(tmp_path)

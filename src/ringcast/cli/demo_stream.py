@@ -25,7 +25,7 @@ from rich.table import Table
 
 from ringcast.cli import shop_stream
 from ringcast.cli.members import Band, Member
-from ringcast.cli.options import OK, VIOLATED, fail
+from ringcast.cli.options import OK, UNKNOWN, VIOLATED, fail
 from ringcast.cli.output import as_json, console, ids, say
 from ringcast.cli.screen import Late, Screen, Stage
 from ringcast.cli.shop import ITEMS, Shelf, Shop
@@ -306,7 +306,10 @@ def demonstrate(json: bool) -> NoReturn:
                 show.act()
                 outcome = judge(show, folder)
             except Late as error:
-                outcome = Outcome(0, 0, {}, 0, {}, show.spark.starts, [str(error)])
+                if json:
+                    as_json({"ok": False, "error": str(error)})
+                    raise typer.Exit(UNKNOWN) from None
+                fail(f"nothing could be compared: {error}; with less to do beside it, try again")
             finally:
                 show.spark.kill()
                 show.screen.close()
@@ -323,8 +326,6 @@ def summarize(outcome: Outcome) -> None:
     say("")
     for difference in outcome.differences:
         say(f"[bold red]different[/] {escape(difference)}")
-    if not outcome.orders:
-        return
     say(
         f"[bold]{outcome.orders:,}[/] orders, {outcome.acknowledged:,} of them acknowledged as "
         f"durable before their member ended; {outcome.spark_starts} lives of Spark"

@@ -173,7 +173,12 @@ class Shelf:
         import pyarrow as pa
 
         names = [schema().field(name) for name in ("position", "view")]
-        found = [batch.select(["position", "view"]) for batch in self.batches(span, check=False)]
+        try:
+            found = [each.select(["position", "view"]) for each in self.batches(span, check=False)]
+        except (OSError, pa.ArrowException):  # damaged, and nothing was checked: say where
+            for _ in self.batches(span):
+                pass
+            raise
         table = pa.Table.from_batches(found, pa.schema(names))
         return keys_of(table)
 

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
+from xxhash import xxh3_64_intdigest
 
 from ringcast.journal.disk import DISK
 from ringcast.pipeline.errors import PipelineError
@@ -36,10 +37,10 @@ MOST_ROWS, MOST_BYTES = 512, 2**20
 
 
 class Staged(WriterCommitMessage):
-    """What a task left: a file of rows."""
+    """What a task left: a file of rows, and the sum of their hashes."""
 
-    def __init__(self, name: str, rows: int) -> None:
-        self.name, self.rows = name, rows
+    def __init__(self, name: str, rows: int, content: int) -> None:
+        self.name, self.rows, self.content = name, rows, content
 
 
 class Writing:
@@ -56,17 +57,33 @@ class Writing:
         """Leave the rows of a partition in a file of their own."""
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"{uuid.uuid4().hex}.rows"
-        rows = 0
+        rows = content = 0
         with (self._folder / name).open("wb") as file:
             for batch in iterator:
                 for body in bodies.encode(self._form, batch):
                     file.write(len(body).to_bytes(4, "big") + body)
                     rows += 1
+                    content += xxh3_64_intdigest(body)
             file.flush()
             os.fsync(file.fileno())
-        return Staged(name, rows)
+        return Staged(name, rows, content)
 
     # --- in the driver ---------------------------------------------------------------------
+
+    def refuse_others(self, me: bytes, batch: int) -> None:
+        """Who else writes the stream numbers its batches anew, and members would drop its rows as
+        repeated."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        note = self._folder / "query"
+        if not note.exists():
+            DISK.replace(note, me)
+        later = [done for done in self._folder.glob("*.done") if int(done.stem) > batch]
+        if later or note.read_bytes() != me:
+            raise PipelineError(
+                f"the stream {self.options.stream!r} belongs to another query or table, or to this "
+                "query before its checkpoint was lost: members would take rows for repeated ones; "
+                "give each query and each table a stream of its own"
+            )
 
     def publish(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
         """Decide the batch, publish it, and clear up."""
@@ -140,27 +157,13 @@ class RingcastStreamWriter(Writing, DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """All tasks of a batch are done."""
-        self._refuse_others(batchId)
-        self.publish(messages, batchId)
-
-    def _refuse_others(self, batch: int) -> None:
-        """Another query numbers its batches anew, and members would drop its rows as repeated."""
-        self._folder.mkdir(parents=True, exist_ok=True)
         place = self.options.checkpointLocation
         try:
-            me = (Path(place) / "metadata").read_bytes()  # names the query, in all its lives
+            query = (Path(place) / "metadata").read_bytes()  # names it, in all its lives
         except OSError:
-            me = place.encode()
-        note = self._folder / "query"
-        if not note.exists():
-            DISK.replace(note, me)
-        later = [done for done in self._folder.glob("*.done") if int(done.stem) > batch]
-        if later or note.read_bytes() != me:
-            raise PipelineError(
-                f"the stream {self.options.stream!r} belongs to another query, or to this one "
-                "before its checkpoint was lost: members would take rows for repeated ones; give "
-                "each query a stream of its own"
-            )
+            query = place.encode()
+        self.refuse_others(query, batchId)
+        self.publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """A task or the commit failed."""
@@ -168,10 +171,14 @@ class RingcastStreamWriter(Writing, DataSourceStreamArrowWriter):
 
 
 class RingcastWriter(Writing, DataSourceArrowWriter):
-    """A table, as one batch. The same ``stream`` writes one table, once."""
+    """A table, as one batch. The same ``stream`` writes one table, once, however often it is tried;
+    another table is refused."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done."""
+        staged = [each for each in messages if isinstance(each, Staged)]
+        rows, content = sum(each.rows for each in staged), sum(each.content for each in staged)
+        self.refuse_others(f"a table of {rows} rows, {content % 2**64:x}".encode(), 0)
         self.publish(messages, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
