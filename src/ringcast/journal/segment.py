@@ -114,6 +114,10 @@ class SegmentFile:
                 size = os.fstat(file.fileno()).st_size
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
                 self.data = memoryview(self._map)
+        except FileNotFoundError:
+            raise JournalError(
+                f"{path}: it is gone, perhaps trimmed meanwhile; read again"
+            ) from None
         except OSError as error:
             raise JournalError(f"{path}: cannot be read ({error.strerror})") from None
 
