@@ -99,6 +99,7 @@ class Battle:
     def start(self, name: str) -> None:
         """A node, by its number, or the driver."""
         who = {} if name == "driver" else self.settings[int(name)]
+        (self.folder / f"caught-up-{name}").unlink(missing_ok=True)  # that was its last life's word
         what = {"folder": str(self.folder), "node": who, "volatile": self.volatile,
                 "connect": self.settings[1]["bind"]}  # fmt: skip
         command = [sys.executable, fire_programs.__file__, json.dumps(what)]
