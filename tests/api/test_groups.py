@@ -524,7 +524,7 @@ def test_a_group_needs_a_running_node(tmp_path: Path) -> None:
 def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
     async def story() -> None:
         first, second = configs(tmp_path, 2)
-        with pytest.raises(ConfigError, match="unknown field `colour`"):
+        with pytest.raises(ConfigError, match=r"unknown field `colour`; known: id, bind, "):
             Node.open({**first, "colour": "red"})
         with pytest.raises(ConfigError, match=r"Expected `int` >= 1 - at `\$.id`"):
             Node.open({**first, "id": 0})

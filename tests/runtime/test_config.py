@@ -58,7 +58,13 @@ def test_the_example_is_fine_and_needs_no_more() -> None:
         ),
         ({"protocol": "paxos"}, "protocol: no protocol called 'paxos'; known: "),
         ({"profile": "fast"}, "profile = 'fast': totem has lan, measured, appendix"),
+        ({"protocol": "totm"}, "no protocol called 'totm'; did you mean totem? known: token-fd, "),
         ({"settings": {"windowsize": 1}}, "settings: Object contains unknown field `windowsize`"),
+        ({"settings": {"windowsize": 1}}, "`windowsize`; did you mean window_size? known: token_"),
+        (
+            {"protocol": "total", "settings": {"mode": "uniforn"}},
+            "'uniforn' - at `$.mode`; did you mean uniform? known: prefix, agreed, uniform",
+        ),
         ({"settings": {"window_size": "1"}}, "settings: Expected `int`"),
         ({"settings": {"join_us": 10**9}}, "settings: join_us = 1000000000 must be below"),
         ({"protocol": "token-fd", "settings": {"f": 1}}, "settings: f = 1 needs 3 members or more"),
@@ -140,6 +146,8 @@ def test_a_file_and_its_paths(tmp_path: Path) -> None:
         ("id = 1", "missing required field `bind`"),
         ('id = 1\nbind = "h:1"', "missing required field `state_dir`"),
         ('id = 1\nbind = "h:1"\nstate_dir = "s"\nbindd = 1', "unknown field `bindd`"),
+        ('id = 1\nbind = "h:1"\nstate_dir = "s"\nbindd = 1', "did you mean bind? known: id, "),
+        ("[journal_limits]\nkeepbytes = 1", "`; did you mean keep_bytes? known: segment_bytes, "),
         ('id = 1\nbind = "127.0.0.1:1"\nstate_dir = "s"', "no way to find the others"),
     ],
 )

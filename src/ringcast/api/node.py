@@ -7,8 +7,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import msgspec
-
 from ringcast.api import envelope
 from ringcast.api.directory import Directory
 from ringcast.api.envelope import Data, Enter, Exit, Once
@@ -19,7 +17,7 @@ from ringcast.api.recorder import Recorder
 from ringcast.core.effects import Batch, InstallView
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.journal.layout import JournalError, Place, Source
-from ringcast.runtime.config import ENVELOPE_ROOM, NodeConfig, load
+from ringcast.runtime.config import ENVELOPE_ROOM, NodeConfig, from_settings, load
 from ringcast.runtime.errors import ConfigError, NodeStopped, RingcastError, StorageError
 from ringcast.runtime.host import Host
 from ringcast.runtime.wire import UNREADABLE
@@ -54,10 +52,7 @@ class Node:
             case NodeConfig():
                 return cls(config)
             case dict():
-                try:
-                    return cls(msgspec.convert(config, NodeConfig))
-                except msgspec.ValidationError as error:
-                    raise ConfigError(str(error)) from None
+                return cls(from_settings(config))
             case _:
                 return cls(load(config))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ringcast.core.explain import known
 from ringcast.core.ids import NodeId
 from ringcast.core.machine import Machine
 
@@ -60,8 +61,7 @@ def protocol(name: str) -> Sheet:
     try:
         return _sheets[name]
     except KeyError:
-        known = ", ".join(sorted(_sheets)) or "none"
-        raise LookupError(f"no protocol called {name!r}; known: {known}") from None
+        raise LookupError(f"no protocol called {name!r}; {known(name, sorted(_sheets))}") from None
 
 
 def protocols() -> tuple[Sheet, ...]:

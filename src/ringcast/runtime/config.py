@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
+from ringcast.core.explain import explained
 from ringcast.core.ids import LIMIT, NodeId
 from ringcast.core.registry import Sheet, protocol
 from ringcast.journal.log import LIMITS, Limits
@@ -88,7 +89,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         try:
             members = (self.id, *self.peer_addresses)
             return sheet.for_group(msgspec.convert(settings, sheet.config), members)
-        except (msgspec.ValidationError, ValueError) as error:
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"settings: {explained(error, sheet.config)}") from None
+        except ValueError as error:
             raise ConfigError(f"settings: {error}") from None
 
     @property
@@ -165,14 +168,22 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             )
 
 
+def from_settings(settings: dict[str, Any]) -> NodeConfig:
+    """A configuration from what its file would say, not checked yet."""
+    try:
+        return msgspec.convert(settings, NodeConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigError(explained(error, NodeConfig)) from None
+
+
 def load(path: str | Path) -> NodeConfig:
     """Read a configuration file. Paths in it are relative to the file."""
     path = Path(path)
     try:
-        config = msgspec.toml.decode(path.read_bytes(), type=NodeConfig)
+        config = from_settings(msgspec.toml.decode(path.read_bytes()))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
     here = path.resolve().parent
     places = {
