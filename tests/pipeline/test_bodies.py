@@ -19,7 +19,7 @@ from ringcast.journal.layout import START, Entry, Place, view_entry
 from ringcast.journal.sheet import pack, sheet, whole
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
-from ringcast.pipeline.stream.options import read_options
+from ringcast.pipeline.stream.options import to_read, to_write
 from ringcast.pipeline.stream.source import HIDDEN, RingcastSource
 
 RING = ViewId(8, 1)
@@ -42,11 +42,7 @@ AS_ARROW = bodies.to_arrow_schema(ORDER, timezone="UTC")
 
 def columns(form: str, row: T.StructType = ORDER) -> T.StructType:
     """What Spark makes of the source's columns."""
-    plain = RingcastSource({"path": "somewhere"}).schema()
-    assert isinstance(plain, T.StructType)
-    kind: T.DataType = T.ArrayType(row) if form == "arrow" else row
-    fields = [T.StructField("body", kind) if f.name == "body" else f for f in plain]
-    return T.StructType(fields)
+    return bodies.with_body(RingcastSource({"path": "somewhere"}).schema(), form, row)
 
 
 def records(found: list[bytes]) -> Any:
@@ -170,19 +166,19 @@ def test_damaged_arrow_is_never_worse_than_bad(at: int) -> None:
         ({"bodies": "json"}, "go together"),
         ({"bodySchema": "id BIGINT"}, "go together"),
         ({"bodies": "raw", "bodySchema": "id BIGINT"}, "go together"),
-        ({"bodies": "yaml"}, "raw, json, arrow"),
-        ({"bodies": "json", "bodySchema": "id INT", "badBodies": "maybe"}, "fail or null"),
+        ({"bodies": "yaml"}, "bodies`; known: arrow, auto, json, raw"),
+        ({"bodies": "json", "bodySchema": "id INT", "badBodies": "nul"}, "null. known: fail, null"),
     ],
 )
 def test_bad_options_are_said(options: dict[str, str], words: str) -> None:
     with pytest.raises(PipelineError, match=words):
-        read_options({"path": "x", **options}, writing=False)
+        to_read({"path": "x", **options})
 
 
 def test_what_a_sink_cannot_do_is_said() -> None:
     words = {"connect": "h:1", "group": "g", "stream": "s", "staging": "x"}
     with pytest.raises(PipelineError, match="for reading"):
-        read_options({**words, "bodies": "json", "bodySchema": "id INT"}, writing=True)
+        to_write({**words, "bodies": "json", "bodySchema": "id INT"})
     whole = T.StructType([T.StructField("body", T.LongType())])
     with pytest.raises(PipelineError, match="binary or string"):
         bodies.form_of("raw", whole)
@@ -199,12 +195,14 @@ def test_rows_as_json_are_what_others_expect() -> None:
 def test_a_type_that_json_has_not_is_said() -> None:
     row = T.StructType([T.StructField("long", T.DayTimeIntervalType())])
     with pytest.raises(PipelineError, match="cannot be read from JSON"):
-        bodies.Reading("json", columns("json", row), False)
+        columns("json", row)
+    said = {"path": "x", "bodies": "json", "bodySchema": "names MAP<INT, STRING>"}
+    with pytest.raises(PipelineError, match=r"bodySchema: map<int32, .* cannot be read from JSON"):
+        RingcastSource(said).schema()
 
 
 def test_the_columns_as_spark_reads_them() -> None:
     said = {"path": "x", "bodies": "arrow", "bodySchema": "id BIGINT, name STRING"}
-    words = RingcastSource(said).schema()
-    assert isinstance(words, str)
-    assert "`body` ARRAY<STRUCT<id BIGINT, name STRING>>" in words
-    assert "`group` string" in words
+    found = RingcastSource(said).schema()
+    assert found["body"].dataType.simpleString() == "array<struct<id:bigint,name:string>>"
+    assert found["body"].nullable and not found["group"].nullable

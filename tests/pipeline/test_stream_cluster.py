@@ -15,6 +15,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 JOB = """
 import json, sys
+from pyspark.errors import PySparkException
 from ringcast.pipeline.session import Where, open_session
 
 kind, url, journal, node, out = sys.argv[1][2:], *sys.argv[2:]
@@ -46,6 +47,11 @@ with open_session(Where(**{kind: url})) as spark:
         source.load().select("body"), "ringcast", connect=node, group="g", stream="copy",
         staging=f"{out}/staging", checkpointLocation=f"{out}/checkpoint-sink",
     )
+    wrong = spark.read.format("ringcast").options(path=journal, bodies="json")
+    try:
+        wrong.option("bodySchema", "id BIGNT").load().collect()
+    except PySparkException as error:
+        found["mistake"] = str(error)
 print(json.dumps(found))
 """
 
@@ -64,6 +70,7 @@ def test_a_journal_and_a_group_through_a_cluster(kind: str, cluster: Any, tmp_pa
         assert found["path"] == found["path streamed"] == rows
         assert found["path batches"] == [40, 40, 40]
         assert found["connect"] == found["connect streamed"] == [str(n) for n in range(50)]
+        assert "PipelineError: bodySchema 'id BIGNT': column 'id' has no type" in found["mistake"]
         assert sum(found["connect batches"]) == 50 and max(found["connect batches"]) <= 40
         for each in settings:
             assert arrived(each["journal"], 170)[50:] == wanted(1, 60)

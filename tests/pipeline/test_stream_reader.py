@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -16,14 +17,14 @@ import pyarrow as pa
 import pytest
 from groups import SMALL, entries, group, wanted, write
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from ringcast.api import recorder
 from ringcast.journal.layout import START, JournalError, Place
 from ringcast.journal.log import Journal, Limits, readers
 from ringcast.journal.shelves import Span
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.stream.options import read_options
+from ringcast.pipeline.stream.options import to_read, to_write
 from ringcast.pipeline.stream.places import Files, Peer
 from ringcast.pipeline.stream.source import RingcastSource, RingcastStreamReader
 from ringcast.runtime import keys
@@ -86,7 +87,8 @@ def test_available_now_is_what_was_there_when_it_began(tmp_path: Path) -> None:
 
 def test_where_a_new_query_begins(tmp_path: Path) -> None:
     write(tmp_path, 1, 50)
-    for said, first in (("earliest", 1), ("latest", 51), ("(8,1):20", 20), ("(8,1):20.0", 20)):
+    for said, first in (("earliest", 1), ("latest", 51), ("(8,1):20", 20), ("8,1:20.0", 20),
+                        ("(8,1):19.end", 20)):  # fmt: skip
         start = reader(path=tmp_path, startingPosition=said).initialOffset()
         stream = reader(path=tmp_path)
         assert read(stream, start, stream.latestOffset(start, ReadAllAvailable())) == wanted(
@@ -150,7 +152,7 @@ def test_a_node_says_what_it_has_no_more(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(recorder, "TRIM_S", 0.02)
     little = {"segment_bytes": 1, "keep_bytes": 1}
     with group(tmp_path, 1, journal_limits=little) as (member,):
-        peer = Peer(read_options({"connect": member["bind"]}, writing=False))
+        peer = Peer(to_read({"connect": member["bind"]}))
         deadline = time.monotonic() + 30
         for batch in count():
             peer.ask(Publish(token(), "g", "s", batch, 0, (b"row",)))
@@ -177,15 +179,75 @@ def test_small_frames_become_large_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["..", "../up", "a b", "x\n", "", "." * 3])
 def test_names_that_could_leave_their_folder_are_refused(name: str) -> None:
-    writing = {"connect": "127.0.0.1:1", "staging": "s", "group": "g", "stream": "s"}
     for option in ("stream", "group"):
         with pytest.raises(PipelineError, match=f"{option}: 1 to 64 letters"):
-            read_options({**writing, option: name}, writing=True)
+            to_write({**WRITING, option: name})
     if name:
         with pytest.raises(PipelineError, match="reader: 1 to 64 letters"):
-            read_options({"path": "x", "reader": name}, writing=False)
+            to_read({"path": "x", "reader": name})
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert([4, 1, name, START], Commit)
+
+
+WRITING = {"connect": "127.0.0.1:1", "staging": "s", "group": "g", "stream": "s"}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"path": "x", "maxrowsperbach": "1"}, r"did you mean maxRowsPerBatch\? known: connect, "),
+        ({"path": "x", "staging": "y"}, "staging is for writing; for reading there are connect, "),
+        ({"path": "x", "maxRowsPerBatch": "-1"}, r"`int` >= 0 - at `\$.maxRowsPerBatch`"),
+        ({"path": "x", "maxRowsPerBatch": "all"}, r"`int`, got `str` - at `\$.maxRowsPerBatch`"),
+        ({"path": "x", "startingPosition": "first"}, r"'first': say earliest, latest or \(8,1\):"),
+        ({"path": "x", "startingPosition": "(8,1):"}, "say earliest, latest or "),
+        ({"connect": "nowhere"}, "connect = 'nowhere': write host:port"),
+        ({}, "give either path .* or connect"),
+        ({"path": " , "}, "give either path .* or connect"),
+    ],
+)
+def test_what_is_wrong_with_a_source_is_said_when_it_is_loaded(
+    given: dict[str, str], words: str
+) -> None:
+    """Spark asks for the columns then, and for nothing else until a query runs."""
+    with pytest.raises(PipelineError, match=words) as caught:
+        RingcastSource(given).schema()
+    assert not {"checkpointLocation", "stream"} & set(re.findall(r"\w+", str(caught.value)))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "rows go into a group through a node: give its address host:port as connect$"),
+        ({"path": "x"}, "through a node: .* as connect, and path is for reading"),
+        (WRITING | {"connect": "nowhere"}, "connect = 'nowhere': write host:port"),
+        (WRITING | {"group": ""}, "group is missing; group: 1 to 64 letters"),
+        (WRITING | {"stream": ""}, "stream is missing; stream: 1 to 64 letters"),
+        (WRITING | {"staging": ""}, "staging: name a folder"),
+        (WRITING | {"stagging": "x"}, r"did you mean staging\? known: connect, key_file, group, "),
+        (WRITING | {"views": "false"}, "views is for reading; for writing there are connect, "),
+        (WRITING | {"bodies": "jsn"}, "did you mean json"),
+        (WRITING | {"bodies": "raw"}, "bodies = raw needs a column body of binary or string"),
+    ],
+)
+def test_what_is_wrong_with_a_sink_is_said_before_it_writes(
+    given: dict[str, str], words: str
+) -> None:
+    row = StructType([StructField("id", LongType())])
+    for make in (RingcastSource(given).writer, RingcastSource(given).streamWriter):
+        with pytest.raises(PipelineError, match=words) as caught:
+            make(row, False)
+        assert not {"startingPosition", "reader"} & set(re.findall(r"\w+", str(caught.value)))
+
+
+def test_options_are_known_however_they_are_written() -> None:
+    """Spark hands their names on in small letters."""
+    given = {"PATH": "a, b", "MaxRowsPerBatch": "7", "views": "False", "mergeSchema": "x"}
+    options = to_read(given)
+    assert (options.folders, options.maxRowsPerBatch) == ([Path("a"), Path("b")], 7)
+    assert not options.views
+    for name in ("keyFile", "key_file", "keyfile"):
+        assert to_read({"connect": "h:1", name: "k"}).key_file == "k"
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from ringcast.journal.layout import GAP, MESSAGE, START, JournalError, Place
 from ringcast.journal.log import read_trimmed, readers, segment_names
 from ringcast.journal.reading import Range, Shelf
 from ringcast.journal.shelves import Shelves, Span
+from ringcast.journal.spelling import EXAMPLE, parse, spelled
 from ringcast.pipeline.progress import Bar
 
 app = typer.Typer(help="Look at a node's ordered log, check it, and take it elsewhere.")
@@ -30,7 +30,6 @@ Folder = Annotated[Path, typer.Argument(help="The journal's folder.")]
 Folders = Annotated[list[Path], typer.Argument(help="One journal, or several of one group.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-PLACE = re.compile(r"\(?(\d+),(\d+)\)?:(\d+)(?:\.(\d+))?$")
 LONGEST_SHOWN = 120
 LOOK_S = 0.5
 """How often ``--follow`` looks for more."""
@@ -50,12 +49,11 @@ def plain_errors() -> Iterator[None]:
 
 
 def place(text: str, option: str) -> Place:
-    """A position as ``(8,1):23.0``, or without the brackets or the index."""
-    found = PLACE.match(text)
-    if not found:
-        fail(f"{option} {text!r} is no position; they look like (8,1):23.0")
-    ring_seq, ring_rep, seq, index = (int(part or 0) for part in found.groups())
-    return Place(ring_seq, ring_rep, seq, index)
+    """The position that an option gives."""
+    found = parse(text)
+    if found is None:
+        fail(f"{option} {text!r} is no position; they look like {EXAMPLE}")
+    return found
 
 
 @app.command("ls")
@@ -74,20 +72,20 @@ def ls(folder: Folder, json: Json = False) -> None:
             "file": path.name,
             "records": sum(head.rows for head in heads),
             "bytes": heads[-1].end,
-            "first": str(heads[0].first),
-            "last": str(heads[-1].last),
+            "first": spelled(heads[0].first),
+            "last": spelled(heads[-1].last),
             "sealed": path.with_suffix(".index").exists(),
         }
         for path, heads in files.items()
     ]
-    found = {
+    found: dict[str, Any] = {
         "folder": str(folder),
         "records": sum(each["records"] for each in segments),
-        "first": str(shelf.first) if shelf.first else None,
-        "last": str(shelf.last) if shelf.first else None,
-        "trimmed": {"upto": str(trimmed.place), "records": trimmed.number},
-        "readers": {name: str(at) for name, at in known.items()},
-        "gaps": [{"after": str(gap.after), "upto": str(gap.upto)} for gap in shelf.gaps],
+        "first": spelled(shelf.first) if shelf.first else None,
+        "last": spelled(shelf.last) if shelf.first else None,
+        "trimmed": {"upto": spelled(trimmed.place), "records": trimmed.number},
+        "readers": {name: spelled(at) for name, at in known.items()},
+        "gaps": [{"after": spelled(gap.after), "upto": spelled(gap.upto)} for gap in shelf.gaps],
         "catching_up": pending,
         "segments": segments,
     }
@@ -102,10 +100,10 @@ def ls(folder: Folder, json: Json = False) -> None:
         )
     say(f"{found['records']:,} records in {len(segments)} segments")
     if trimmed.number:
-        say(f"trimmed: {trimmed.number:,} records, up to {trimmed.place}")
-    for gap in shelf.gaps:
-        say(f"missing: what was between {gap.after} and {gap.upto}, while the node was away")
-    for name, at in known.items():
+        say(f"trimmed: {trimmed.number:,} records, up to {found['trimmed']['upto']}")
+    for gap in found["gaps"]:
+        say(f"missing: what was between {gap['after']} and {gap['upto']}, while the node was away")
+    for name, at in found["readers"].items():
         say(f"reader {escape(name)} has committed {at}")
     if pending:
         say("the node was away and catches up, or ended before it had: more waits in pending")
@@ -150,7 +148,7 @@ def cat(
 
 def show(row: dict[str, Any], json: bool) -> None:
     """One record on a line."""
-    at = str(Place(**row["position"]))
+    at = spelled(Place(**row["position"]))
     moment = row["time"].astimezone(UTC)
     if json:
         raw = row["body"]

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NotRequired, Required, TypedDict
 
 import msgspec
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StructField, StructType
 
 from ringcast.journal.layout import MESSAGE, Place
 from ringcast.pipeline.errors import PipelineError
@@ -27,10 +27,12 @@ class BadBody(Exception):
     """A body that is not what was said it would be."""
 
 
-def ddl_of(columns: StructType, body: str) -> str:
-    """The columns in Spark's words, with another type for the body."""
-    kinds = {each.name: each.dataType.simpleString() for each in columns} | {"body": body}
-    return ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
+def with_body(columns: StructType, form: str, row: StructType) -> StructType:
+    """The columns with bodies of such rows; PipelineError if they cannot be read."""
+    body = StructField("body", ArrayType(row) if form == "arrow" else row)
+    found = StructType([body if each.name == "body" else each for each in columns])
+    Reading(form, found, forgiving=False)
+    return found
 
 
 # --- reading -----------------------------------------------------------------------------------

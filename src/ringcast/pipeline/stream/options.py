@@ -1,54 +1,70 @@
-"""The options of ``format("ringcast")``, read strictly: a name with a typing error is an error."""
+"""The options of ``format("ringcast")``, read strictly: a name with a typing error is an error.
+
+Spark asks for the columns when a source is loaded, and for a writer before the first task of a
+sink: whatever can be wrong with options by themselves is found then.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from ringcast.core.explain import explained, known
 from ringcast.journal.layout import NAME, START, Place
 from ringcast.journal.shelves import Marks, Span
+from ringcast.journal.spelling import EXAMPLE, parse
 from ringcast.pipeline.errors import PipelineError
+from ringcast.runtime import address
+from ringcast.runtime.address import Address
+from ringcast.runtime.errors import ConfigError
 
 NAMES = "1 to 64 letters, digits, dots, dashes are needed, a letter or digit first"
 SPARKS_OWN = {"mergeschema", "querytimeout"}
 
 
-class Options(msgspec.Struct, frozen=True, rename=str.lower):
-    """What a user may say. Spark does not tell large from small letters in names of options."""
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a user may say, reading or writing."""
 
-    path: str = ""
-    """One or several journals of a group, with commas between them."""
     connect: str = ""
-    """Or the address ``host:port`` of a node that has a journal."""
+    """The address ``host:port`` of a node; to read from, it needs a journal."""
     key_file: str = ""
     """The group's keys, for ``connect``."""
     group: str = ""
     """Reading: only this group's messages. Writing: the group the rows are for."""
-    views: bool = True
-    """Reading: configurations too."""
-    reader: str = ""
-    """Reading a stream: the name under which what was read is committed, so that it may go."""
-    startingPosition: str = "earliest"
-    """Reading a stream: earliest, latest, or a position such as ``(8,1):23.0``."""
-    maxRowsPerBatch: int = 0
-    """Reading a stream: the most rows of a batch; 0 is no limit."""
-    stream: str = ""
-    """Writing: the name under which the rows are numbered."""
-    staging: str = ""
-    """Writing: a folder that driver and executors share, for rows until their batch is decided."""
-    checkpointLocation: str = ""
-    """Writing a stream: Spark's own, by which another query with the same name is known."""
-    bodies: str = "auto"
+    bodies: Literal["auto", "raw", "json", "arrow"] = "auto"
     """What a body is: ``raw`` (bytes), ``json`` (a row) or ``arrow`` (rows). Writing, auto takes
     the column body if there is one, otherwise the row as JSON."""
+
+    @property
+    def address(self) -> Address:
+        """Of the node."""
+        try:
+            return address.parse(self.connect, "connect")
+        except ConfigError as error:
+            raise PipelineError(str(error)) from None
+
+
+class ReadOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of the source."""
+
+    path: str = ""
+    """Instead of ``connect``: one or several journals of a group, with commas between them."""
+    views: bool = True
+    """Configurations too."""
     bodySchema: str = ""
-    """Reading JSON or Arrow: its columns, such as ``order BIGINT, amount DECIMAL(9,2)``."""
-    badBodies: str = "fail"
-    """Reading JSON or Arrow: what is done about a body that is not, ``fail`` or ``null``."""
+    """Of JSON or Arrow: its columns, such as ``order BIGINT, amount DECIMAL(9,2)``."""
+    badBodies: Literal["fail", "null"] = "fail"
+    """What is done about a body that is not such JSON or Arrow."""
+    startingPosition: str = "earliest"
+    """earliest, latest, or a position such as ``(8,1):23.0``, for a new query."""
+    maxRowsPerBatch: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    """Of a stream: the most rows of a batch; 0 is no limit."""
+    reader: str = ""
+    """Of a stream: the name under which what was read is committed, so that it may go."""
 
     @property
     def folders(self) -> list[Path]:
@@ -56,46 +72,91 @@ class Options(msgspec.Struct, frozen=True, rename=str.lower):
         return [Path(part.strip()) for part in self.path.split(",") if part.strip()]
 
 
-def read_options(given: Mapping[str, str], writing: bool) -> Options:
-    """The options, checked; PipelineError says what is wrong."""
-    words: dict[str, Any] = {name.lower().replace("keyfile", "key_file"): value
-                             for name, value in given.items()}  # fmt: skip
-    known = {each.encode_name for each in msgspec.structs.fields(Options)}
-    strange = sorted(words.keys() - known - SPARKS_OWN)
-    if strange:
-        raise PipelineError(f"no option {', '.join(strange)}; there are {', '.join(sorted(known))}")
-    taken = {name: value for name, value in words.items() if name in known}
-    try:
-        options = msgspec.convert(taken, Options, strict=False)
-    except msgspec.ValidationError as error:
-        raise PipelineError(f"options: {error}") from None
-    if bool(options.path) == bool(options.connect):
+class WriteOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of the sink."""
+
+    stream: str = ""
+    """The name under which the rows are numbered."""
+    staging: str = ""
+    """A folder that driver and executors share, for rows until their batch is decided."""
+    checkpointLocation: str = ""
+    """Of a stream: Spark's own, by which another query with the same name is known."""
+
+
+Kind = TypeVar("Kind", ReadOptions, WriteOptions)
+
+
+def to_read(given: Mapping[str, str]) -> ReadOptions:
+    """The options of a source, checked; PipelineError says what is wrong."""
+    options = _taken(given, ReadOptions)
+    if bool(options.folders) == bool(options.connect):
         raise PipelineError("give either path (journals) or connect (a node's address)")
-    if writing:
-        if not options.connect:
-            raise PipelineError("rows go to a group through a node: give its address as connect")
-        for name in ("group", "stream"):
-            if not re.fullmatch(NAME, getattr(options, name)):
-                raise PipelineError(f"{name}: {NAMES}")
-        if not options.staging:
-            raise PipelineError("staging: name a folder that the driver and all executors share")
-        if options.bodySchema:
-            raise PipelineError("bodySchema is for reading; rows are written as they are")
-    else:
-        if options.reader and not re.fullmatch(NAME, options.reader):
-            raise PipelineError(f"reader: {NAMES}")
-        if bool(options.bodySchema) != (options.bodies in ("json", "arrow")):
-            raise PipelineError(
-                "bodies = json or arrow and bodySchema = 'order BIGINT, …' go together"
-            )
-    if options.bodies not in ("auto", "raw", "json", "arrow"):
-        raise PipelineError("bodies is raw, json, arrow or auto")
-    if options.badBodies not in ("fail", "null"):
-        raise PipelineError("badBodies is fail or null")
+    if options.connect:
+        _ = options.address
+    if options.reader:
+        _check_name("reader", options.reader)
+    if bool(options.bodySchema) != (options.bodies in ("json", "arrow")):
+        raise PipelineError("bodies = json or arrow and bodySchema = 'order BIGINT, …' go together")
+    if options.startingPosition not in ("earliest", "latest"):
+        _place(options.startingPosition)
     return options
 
 
-POSITION = re.compile(r"\(?(\d+),(\d+)\)?:(\d+)(?:\.(\d+))?$")
+def to_write(given: Mapping[str, str]) -> WriteOptions:
+    """The options of a sink, checked; PipelineError says what is wrong."""
+    lower = {name.lower() for name in given}
+    if "connect" not in lower or "path" in lower:
+        path = ", and path is for reading" if "path" in lower else ""
+        raise PipelineError(
+            f"rows go into a group through a node: give its address host:port as connect{path}"
+        )
+    options = _taken(given, WriteOptions)
+    _ = options.address
+    _check_name("group", options.group)
+    _check_name("stream", options.stream)
+    if not options.staging:
+        raise PipelineError("staging: name a folder that the driver and all executors share")
+    return options
+
+
+def _taken(given: Mapping[str, str], kind: type[Kind]) -> Kind:
+    """Spark does not tell large from small letters in names of options, and hands on small ones."""
+    here, there, other = "reading", "writing", _names(WriteOptions)
+    if kind is WriteOptions:
+        here, there, other = there, here, _names(ReadOptions)
+    names = _names(kind)
+    taken: dict[str, str] = {}
+    for name, value in given.items():
+        word = name.lower().replace("keyfile", "key_file")
+        if word in names:
+            taken[names[word]] = value
+        elif word in other:
+            ours = ", ".join(names.values())
+            raise PipelineError(f"{other[word]} is for {there}; for {here} there are {ours}")
+        elif word not in SPARKS_OWN:
+            raise PipelineError(f"no option {name}; {known(name, names.values())}")
+    try:
+        return msgspec.convert(taken, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise PipelineError(f"options: {explained(error, kind)}") from None
+
+
+def _names(kind: type[Options]) -> dict[str, str]:
+    """The options in small letters, and as they are written."""
+    return {name.lower(): name for name in kind.__struct_fields__}
+
+
+def _check_name(option: str, name: str) -> None:
+    if not re.fullmatch(NAME, name):
+        missing = "" if name else f"{option} is missing; "
+        raise PipelineError(f"{missing}{option}: {NAMES}")
+
+
+def _place(text: str) -> Place:
+    place = parse(text)
+    if place is None:
+        raise PipelineError(f"startingPosition {text!r}: say earliest, latest or {EXAMPLE}")
+    return place
 
 
 def starting(text: str, there: Span) -> Marks:
@@ -104,8 +165,5 @@ def starting(text: str, there: Span) -> Marks:
         return there.start
     if text == "latest":
         return there.end
-    found = POSITION.match(text)
-    if not found:
-        raise PipelineError(f"startingPosition {text!r}: say earliest, latest or (8,1):23.0")
-    ring_seq, ring_rep, seq, index = (int(part or 0) for part in found.groups())
-    return (max(START, Place(ring_seq, ring_rep, seq, index - 1)),) * len(there.end)
+    first = _place(text)
+    return (max(START, first._replace(index=first.index - 1)),) * len(there.end)

@@ -11,8 +11,7 @@ from ringcast.journal.layout import START, JournalError, from_bytes
 from ringcast.journal.log import commit
 from ringcast.journal.shelves import Marks, Shelves, Span
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.stream.options import Options
-from ringcast.runtime import address
+from ringcast.pipeline.stream.options import Options, ReadOptions
 from ringcast.runtime.errors import RingcastError
 from ringcast.runtime.exchange import (
     GUEST,
@@ -60,7 +59,7 @@ class Origin(Protocol):
         """The reader needs nothing up to these marks any more."""
 
 
-def origin_of(options: Options) -> Origin:
+def origin_of(options: ReadOptions) -> Origin:
     """What the options name."""
     return Files(options.folders) if options.path else Peer(options)
 
@@ -114,10 +113,7 @@ class Peer:
     """A node that serves its journal."""
 
     def __init__(self, options: Options) -> None:
-        try:
-            self._address = address.parse(options.connect, "connect")
-        except RingcastError as error:
-            raise PipelineError(str(error)) from None
+        self._address = options.address
         self.names = [str(self._address)]
         self._key_file = options.key_file
 

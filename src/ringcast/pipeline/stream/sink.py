@@ -28,7 +28,7 @@ from xxhash import xxh3_64_intdigest
 from ringcast.journal.disk import DISK
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
-from ringcast.pipeline.stream.options import Options
+from ringcast.pipeline.stream.options import WriteOptions
 from ringcast.pipeline.stream.places import Peer
 from ringcast.runtime.exchange import Publish, token
 
@@ -46,7 +46,7 @@ class Staged(WriterCommitMessage):
 class Writing:
     """Staging and publishing, batch and streaming alike."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self.options = options
         self._form = bodies.form_of(options.bodies, schema)
         self._folder = Path(options.staging) / options.stream

@@ -29,7 +29,8 @@ from ringcast.journal.layout import MESSAGE, Place, schema
 from ringcast.journal.shelves import Marks, Span
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
-from ringcast.pipeline.stream.options import Options, read_options, starting
+from ringcast.pipeline.stream.columns import body_columns
+from ringcast.pipeline.stream.options import ReadOptions, starting, to_read, to_write
 from ringcast.pipeline.stream.places import origin_of
 from ringcast.pipeline.stream.sink import RingcastStreamWriter, RingcastWriter
 
@@ -69,39 +70,38 @@ class RingcastSource(DataSource):
         """As it is asked for."""
         return "ringcast"
 
-    def schema(self) -> StructType | str:
+    def schema(self) -> StructType:
         """The columns of the journal, with those of bodies if they are named."""
+        options = to_read(self._given)
         found = schema()
         columns = from_arrow_schema(found.remove(found.get_field_index(HIDDEN)))
-        options = read_options(self._given, writing=False)
-        if not options.bodySchema:
-            return columns
-        row = f"STRUCT<{options.bodySchema}>"
-        return bodies.ddl_of(columns, f"ARRAY<{row}>" if options.bodies == "arrow" else row)
+        if options.bodySchema:
+            columns = bodies.with_body(columns, options.bodies, body_columns(options.bodySchema))
+        return columns
 
     def reader(self, schema: StructType) -> RingcastReader:
         """Everything there is now."""
-        return RingcastReader(read_options(self._given, writing=False), schema)
+        return RingcastReader(to_read(self._given), schema)
 
     def streamReader(self, schema: StructType) -> RingcastStreamReader:
         """Everything there is and will be."""
-        return RingcastStreamReader(read_options(self._given, writing=False), schema)
+        return RingcastStreamReader(to_read(self._given), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> RingcastWriter:
         """Rows into a group."""
         if overwrite:
             raise PipelineError("what was broadcast stays; use mode('append')")
-        return RingcastWriter(read_options(self._given, writing=True), schema)
+        return RingcastWriter(to_write(self._given), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RingcastStreamWriter:
         """A stream of rows into a group."""
-        return RingcastStreamWriter(read_options(self._given, writing=True), schema)
+        return RingcastStreamWriter(to_write(self._given), schema)
 
 
 class Rows:
     """What tasks do with a part, batch and streaming alike."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
         self._schema = schema
 
@@ -167,7 +167,7 @@ class RingcastReader(Rows, DataSourceReader):
 class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The log as it grows."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._origin = origin_of(options)
         self._until: Marks | None = None

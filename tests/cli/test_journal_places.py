@@ -1,0 +1,52 @@
+"""A transitional configuration stands at ``.end``, in what is printed and in what is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from typer.testing import CliRunner
+
+from ringcast.cli.app import app
+from ringcast.core.ids import ViewId
+from ringcast.journal.layout import START, Entry, Place, view_entry
+from ringcast.journal.log import Journal, commit
+
+VIEWS = [
+    view_entry(ViewId(4, 1), (1,), False, START, 0),
+    view_entry(ViewId(8, 1), (1,), True, Place(4, 1, 0, 0), 0),
+    view_entry(ViewId(8, 1), (1, 2), False, START, 0),
+]
+
+
+def journal(folder: Path, views: list[Entry]) -> str:
+    log = Journal(folder)
+    log.append(views)
+    log.close()
+    return str(folder)
+
+
+def said(*words: str) -> str:
+    done = CliRunner().invoke(app, ["journal", *words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_place_of_a_transitional_configuration(tmp_path: Path) -> None:
+    folder = journal(tmp_path / "a", VIEWS)
+    assert [line.split()[0] for line in said("cat", folder).splitlines()] == [
+        "(4,1):0.0", "(4,1):0.end", "(8,1):0.0",
+    ]  # fmt: skip
+    assert said("cat", folder, "--from", "(4,1):0.end").splitlines()[0].startswith("(4,1):0.end")
+    (upto,) = said("cat", folder, "--json", "--from", "4,1:0.1", "--to", "4,1:0.end").splitlines()
+    assert msgspec.json.decode(upto)["position"] == "(4,1):0.end"
+
+
+def test_a_segment_and_a_reader_that_end_there(tmp_path: Path) -> None:
+    folder = journal(tmp_path / "a", VIEWS[:2])
+    commit(tmp_path / "a", "billing", VIEWS[1].last)
+    shown = said("ls", folder)
+    assert "(4,1):0.0 .. (4,1):0.end" in shown
+    assert "reader billing has committed (4,1):0.end" in shown
+    found = msgspec.json.decode(said("ls", folder, "--json"))
+    assert found["last"] == "(4,1):0.end"
