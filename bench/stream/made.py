@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ringcast.core.ids import Level, ViewId
+from ringcast.journal import layout
 from ringcast.journal.export import FILE_BYTES
 from ringcast.journal.layout import MESSAGE, START, Entry, Place, view_entry
+from ringcast.journal.leaf import Range
 from ringcast.journal.log import Journal
-from ringcast.journal.reading import Range
 from ringcast.journal.shelves import Shelves
 from ringcast.pipeline.stream.source import HIDDEN
 
@@ -57,7 +58,7 @@ def entries(first: int, count: int, size: int) -> Iterator[Entry]:
     for at in range(first, first + count, ENVELOPE):
         some = bodies(at, min(ENVELOPE, first + count - at), size)
         number = at // ENVELOPE
-        yield Entry(
+        yield layout.entry(
             Place(RING.seq, RING.rep, number + 1, 0), RING, MESSAGE, MEMBERS[number % 3],
             Level.AGREED, "orders", (), some, EPOCH_US + number,
         )  # fmt: skip

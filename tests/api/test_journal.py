@@ -19,13 +19,15 @@ from ringcast.api.node import Node
 from ringcast.api.recorder import Recorder, holes
 from ringcast.cli.app import app
 from ringcast.core.ids import Level, ViewId
-from ringcast.journal.layout import MESSAGE, START, Entry, JournalError, Place, from_bytes
+from ringcast.journal import layout
+from ringcast.journal.layout import MESSAGE, START, Entry, JournalError, Place
 from ringcast.journal.log import Journal, segment_names
 from ringcast.journal.reading import Shelf
+from ringcast.journal.records import records
 from ringcast.journal.segment import SegmentFile
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.errors import ConfigError, NodeStopped
-from ringcast.runtime.exchange import Ask, Records, Told, token
+from ringcast.runtime.exchange import Ask, Records, Told, heard, token
 
 
 def test_journals_of_the_same_configurations_are_identical(tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_who_was_away_catches_up(tmp_path: Path) -> None:
     assert bodies(tmp_path, 1) == bodies(tmp_path, 2) == [*wanted, b"last", b""]
 
 
-LITTLE = {"segment_bytes": 2000, "keep_bytes": 1}
+LITTLE = {"segment_bytes": 2000, "keep_bytes": 20_000}
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -255,6 +257,28 @@ def test_durable_needs_a_journal(tmp_path: Path) -> None:
     run(story)
 
 
+@pytest.mark.parametrize("where", ["ringcast.runtime.journal.sheet", "ringcast.api.recorder.heard"])
+def test_an_unforeseen_error_stops_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """While it writes, or catches up: it must not go on as if it had."""
+    settings = with_journals(tmp_path, 2)
+
+    async def story() -> None:
+        async with opened(settings[:1]) as nodes:
+            (group,) = await joined(nodes)
+            await group.send(b"before", durable=True)
+            monkeypatch.setattr(where, lambda _: 1 / 0)
+            async with opened(settings[1:] if "heard" in where else []) as late:
+                node = (late or nodes)[0]
+                if not late:
+                    with pytest.raises(NodeStopped, match="division by zero"):
+                        await group.send(b"after", durable=True)
+                await eventually(lambda: not node.running)
+
+    run(story)
+
+
 def test_a_full_disk_stops_the_node_and_loses_nothing_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,16 +313,16 @@ def test_a_full_disk_stops_the_node_and_loses_nothing_acknowledged(
 
 
 def message(seq: int) -> Entry:
-    return Entry(Place(8, 1, seq, 0), ViewId(8, 1), MESSAGE, 1, Level.AGREED, "g", (),
+    return layout.entry(Place(8, 1, seq, 0), ViewId(8, 1), MESSAGE, 1, Level.AGREED, "g", (),
                  (b"%d" % seq,), seq)  # fmt: skip
 
 
 async def told(recorder: Recorder, upto: Place, waiting: bool) -> list[bytes]:
     """What a node answers to somebody who asks for all it has up to a place."""
     found: list[bytes] = []
-    async for answer in recorder._serve(Ask(token(), START, upto, 1000, waiting)):
+    async for answer in recorder._serve(Ask(token(), START, upto, waiting)):
         if isinstance(answer, Records):
-            found += from_bytes(answer.batch).column("body").to_pylist()
+            found += records(heard(answer)).column("body").to_pylist()
     return found
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ringcast.core.ids import Level, ViewId
 from ringcast.journal import layout
 from ringcast.journal.layout import START, Entry, Place, view_entry
+from ringcast.journal.leaf import Leaf, leaf
 from ringcast.journal.log import Journal, Limits
-from ringcast.journal.sheet import Sheet, pack, sheet, whole
+from ringcast.journal.sheet import Sheet, sheet
 
 RING = ViewId(8, 1)
 
 
 def entry(seq: int, *bodies: bytes, index: int = 0, level: Level = Level.AGREED) -> Entry:
     place = Place(8, 1, seq, index)
-    return Entry(place, RING, layout.MESSAGE, 2, level, "orders", (), bodies, 1_000 + seq)
+    return layout.entry(place, RING, layout.MESSAGE, 2, level, "orders", (), bodies, 1_000 + seq)
 
 
 def entries(upto: int) -> list[Entry]:
@@ -26,13 +26,14 @@ def entries(upto: int) -> list[Entry]:
 
 def written(some: list[Entry]) -> Sheet:
     """Records on their way into a frame."""
-    return sheet([pack(each) for each in some])
+    return sheet(some)
 
 
-def records(some: list[Entry]) -> Any:
-    """Records as a reader sees them."""
+def kept(some: list[Entry]) -> Leaf:
+    """Entries as a journal keeps them."""
     ready = written(some)
-    return whole(ready.columns, b"".join(ready.pieces))
+    data = memoryview(b"".join(ready.pieces))
+    return leaf(memoryview(ready.section), len(some), ready.rows, data)
 
 
 SMALL = Limits(segment_bytes=2000)
@@ -52,12 +53,14 @@ def history() -> list[Entry]:
         for seq in range(1, count + 1):
             place = Place(ring.seq, ring.rep, seq, 0)
             bodies = tuple(b"%d/%d" % (seq, part) for part in range(1 + seq % 3))
-            found.append(Entry(place, ring, layout.MESSAGE, 2, Level.AGREED, "g", (), bodies, seq))
+            found.append(
+                layout.entry(place, ring, layout.MESSAGE, 2, Level.AGREED, "g", (), bodies, seq)
+            )
     return found
 
 
 HISTORY = history()
-PLACES = [each.first._replace(index=i) for each in HISTORY for i in range(len(each.bodies))]
+PLACES = [each.first._replace(index=i) for each in HISTORY for i in range(len(each.lengths))]
 
 
 def write(folder: Path, entries: list[Entry], cuts: list[int]) -> None:

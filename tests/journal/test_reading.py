@@ -6,14 +6,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from histories import HISTORY, PLACES, SMALL, records, write
+from histories import HISTORY, PLACES, SMALL, entry, kept, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringcast.core.ids import ViewId
 from ringcast.journal.layout import START, JournalError, Place, gap_entry, view_entry
+from ringcast.journal.leaf import Range
 from ringcast.journal.log import Journal, Limits, commit
-from ringcast.journal.reading import Range, Shelf
+from ringcast.journal.reading import Shelf
 from ringcast.journal.shelves import Shelves, Span, whole
 
 
@@ -21,12 +22,12 @@ def places(batches: object) -> list[Place]:
     return [Place(**row) for batch in batches for row in batch.column("position").to_pylist()]  # type: ignore[attr-defined]
 
 
-kept = st.lists(st.booleans(), min_size=len(HISTORY), max_size=len(HISTORY))
+chosen = st.lists(st.booleans(), min_size=len(HISTORY), max_size=len(HISTORY))
 cuts = st.lists(st.integers(0, len(HISTORY)), max_size=12)
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.lists(st.tuples(kept, cuts), min_size=1, max_size=3), st.data())
+@given(st.lists(st.tuples(chosen, cuts), min_size=1, max_size=3), st.data())
 def test_replicas_are_merged_each_place_once(
     replicas: list[tuple[list[bool], list[int]]], data: st.DataObject
 ) -> None:
@@ -36,14 +37,14 @@ def test_replicas_are_merged_each_place_once(
         for path, (keep, cut) in zip(folders, replicas, strict=True):
             mine = [each for each, wanted in zip(HISTORY, keep, strict=True) if wanted]
             write(path, mine, cut)
-            union |= {e.first._replace(index=i) for e in mine for i in range(len(e.bodies))}
+            union |= {e.first._replace(index=i) for e in mine for i in range(len(e.lengths))}
         assert places(whole(folders)) == sorted(union)
         after, upto = (data.draw(st.sampled_from(PLACES)) for _ in range(2))
         span = Range(after, upto)
         found = places(Shelves(folders).within(span))
         assert found == sorted(p for p in union if after < p <= upto)
         shelf = Shelf(folders[0])
-        mine_only = places(shelf.batches(span))
+        mine_only = places(Shelves(folders[:1]).within(span))
         assert len(mine_only) == (shelf.count(span) if after < upto else 0)
         shelves = Shelves(folders)
         new = Span(shelves.marks(after), shelves.marks(max(after, upto)))
@@ -58,7 +59,7 @@ def test_replicas_are_merged_each_place_once(
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(kept, cuts), min_size=2, max_size=3), st.data())
+@given(st.lists(st.tuples(chosen, cuts), min_size=2, max_size=3), st.data())
 def test_however_journals_grow_each_record_is_read_once(
     replicas: list[tuple[list[bool], list[int]]], data: st.DataObject
 ) -> None:
@@ -105,7 +106,8 @@ def part_ways(folder: Path) -> tuple[Journal, Journal]:
         last = ring[-1].first.seq
         for seq in tail:  # each delivers what it has of the end of the ring
             place = Place(8, 1, last + seq, 0)
-            journal.append([ring[-1]._replace(first=place, view=view, bodies=(b"%d" % seq,))])
+            body = b"%d" % seq
+            journal.append([entry(seq, body)._replace(first=place, view=view)])
         journal.sync()
     return journals
 
@@ -169,7 +171,7 @@ def test_what_one_trimmed_unread_another_must_have_in_the_same_configuration(
     with pytest.raises(JournalError, match="/1: the records after"):
         Shelves([tmp_path / "1", tmp_path / "2"]).check(marks)
     three = Journal(tmp_path / "3", SMALL)
-    for each in whole([tmp_path / "2"]):
+    for each in Shelf(tmp_path / "2").leaves(Range(START, PLACES[-1])):
         three.take(each)
     three.sync()
     kept_by(tmp_path / "3", three)
@@ -213,7 +215,7 @@ def test_a_gap_is_seen_and_filled_from_another(tmp_path: Path) -> None:
     other.sync()
     away.append(HISTORY[:6])
     gap = gap_entry(HISTORY[20].first, "nobody knows", 0)
-    away.take(records([gap, *HISTORY[20:]]))
+    away.take(kept([gap, *HISTORY[20:]]))
     away.sync()
     shelf = Shelf(tmp_path / "1")
     assert shelf.gaps == [Range(HISTORY[5].last, gap.first)] and shelf.trimmed == gap.first
@@ -227,7 +229,7 @@ def test_a_gap_is_seen_and_filled_from_another(tmp_path: Path) -> None:
     assert places(whole([tmp_path / "1", tmp_path / "2"])) == PLACES
     assert places(both.batches(Span(both.marks(START), both.ends))) == PLACES
     late = Journal(tmp_path / "3", SMALL)
-    for each in alone.within(Range(START, alone.last)):
+    for each in alone.leaves(Range(START, alone.last)):
         late.take(each)
     late.close()
     assert Shelf(tmp_path / "3").gaps == shelf.gaps, "what is told of a gap is a gap again"
@@ -258,7 +260,7 @@ def test_a_shelf_sees_what_is_written_later(tmp_path: Path) -> None:
     assert shelf.last == before
     shelf.refresh()
     assert shelf.last == PLACES[-1]
-    assert places(shelf.batches(Range(START, shelf.last))) == PLACES
+    assert places(Shelves([shelf.folder]).within(Range(START, shelf.last))) == PLACES
     journal.close()
 
 

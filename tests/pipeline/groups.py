@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ringcast.api.node import Node
 from ringcast.cli.members import free_ports
 from ringcast.core.ids import Level, ViewId
@@ -24,7 +26,7 @@ SMALL = Limits(segment_bytes=20_000)
 
 def entries(first: int, last: int) -> list[Entry]:
     return [
-        Entry(Place(8, 1, seq, 0), RING, layout.MESSAGE, 2, Level.AGREED,
+        layout.entry(Place(8, 1, seq, 0), RING, layout.MESSAGE, 2, Level.AGREED,
               "orders" if seq % 3 else "other", (), (b"%d" % seq, b"x" * 50), seq)
         for seq in range(first, last + 1)
     ]  # fmt: skip
@@ -40,7 +42,7 @@ def write(folder: Path, first: int, last: int, view: bool = False) -> None:
 
 
 def wanted(first: int, last: int) -> list[bytes]:
-    return [body for each in entries(first, last) for body in each.bodies]
+    return [body for each in entries(first, last) for body in msgspec.msgpack.decode(each.data)[2]]
 
 
 @contextmanager

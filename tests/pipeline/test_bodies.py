@@ -15,8 +15,10 @@ from pyspark.sql import types as T
 
 from ringcast.core.ids import Level, ViewId
 from ringcast.journal import layout
-from ringcast.journal.layout import START, Entry, Place, view_entry
-from ringcast.journal.sheet import pack, sheet, whole
+from ringcast.journal.layout import START, Place, view_entry
+from ringcast.journal.leaf import leaf
+from ringcast.journal.records import records as records_of
+from ringcast.journal.sheet import sheet
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import to_read, to_write
@@ -48,12 +50,15 @@ def columns(form: str, row: T.StructType = ORDER) -> T.StructType:
 def records(found: list[bytes]) -> Any:
     """A view, then messages with these bodies."""
     entries = [view_entry(RING, (1, 2), False, START, 0)]
-    entries += [
-        Entry(Place(8, 1, seq, 0), RING, layout.MESSAGE, 2, Level.AGREED, "g", (), (body,), seq)
-        for seq, body in enumerate(found, 1)
-    ]
-    ready = sheet([pack(entry) for entry in entries])
-    return whole(ready.columns, b"".join(ready.pieces)).drop_columns([HIDDEN])
+    for seq, body in enumerate(found, 1):
+        place = Place(8, 1, seq, 0)
+        entries.append(
+            layout.entry(place, RING, layout.MESSAGE, 2, Level.AGREED, "g", (), (body,), seq)
+        )
+    ready = sheet(entries)
+    data = memoryview(b"".join(ready.pieces))
+    found = leaf(memoryview(ready.section), len(entries), ready.rows, data)
+    return records_of(found).drop_columns([HIDDEN])
 
 
 def read(form: str, found: list[bytes], forgiving: bool = False) -> list[Any]:

@@ -11,7 +11,8 @@ import pytest
 from groups import RING, arrived, group
 
 from ringcast.core.ids import Level
-from ringcast.journal.layout import MESSAGE, Entry, Place
+from ringcast.journal import layout
+from ringcast.journal.layout import MESSAGE, Place
 from ringcast.journal.log import Journal, readers
 from ringcast.pipeline.stream.options import ReadOptions, WriteOptions
 from ringcast.runtime import keys
@@ -35,7 +36,7 @@ def test_the_programs_of_the_page(
             body = b'{"id":%d,"item":"nut","amount":"%d.50"}' % (at, at)
             place = Place(8, 1, at, 0)
             journal.append(
-                [Entry(place, RING, MESSAGE, 2, Level.AGREED, "orders", (), (body,), at)]
+                [layout.entry(place, RING, MESSAGE, 2, Level.AGREED, "orders", (), (body,), at)]
             )
         journal.close()
     keys.write(tmp_path / "group.key", keys.add({}))

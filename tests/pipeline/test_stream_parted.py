@@ -62,7 +62,9 @@ def test_what_the_other_side_put_before_it_is_read_too(
     order = [place for place, _ in found]
     assert order != sorted(order), "one side was behind the other"
     ends = {name: [readers(folder)["test"]] for name, folder in zip(at or {}, folders, strict=True)}
-    assert at == {name: list(place) for name, (place,) in ends.items()}
+    assert {name: mark[:4] for name, mark in (at or {}).items()} == {
+        name: list(place) for name, (place,) in ends.items()
+    }
 
 
 def rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import socket
 import threading
 import time
@@ -15,12 +16,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from groups import SMALL, entries, group, wanted, write
+from groups import RING, SMALL, entries, group, wanted, write
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from ringcast.api import recorder
-from ringcast.journal.layout import START, JournalError, Place
+from ringcast.core.ids import Level
+from ringcast.journal import layout
+from ringcast.journal.layout import MESSAGE, START, JournalError, Place
 from ringcast.journal.log import Journal, Limits, readers
 from ringcast.journal.shelves import Span
 from ringcast.pipeline.errors import PipelineError
@@ -102,14 +105,68 @@ def test_what_was_committed_may_go_and_nothing_else(tmp_path: Path) -> None:
     start = stream.initialOffset()
     middle = stream.latestOffset(start, ReadMaxRows(400))
     stream.commit(middle)
-    assert readers(tmp_path) == {"billing": Place(**middle)}
+    assert readers(tmp_path) == {"billing": place(middle)}
     journal = Journal(tmp_path, KEEP_LITTLE)
     journal.rotate()
     assert journal.trim() > 0
     journal.close()
-    assert START < journal.trimmed.place <= Place(**middle)
+    assert START < journal.trimmed.place <= place(middle)
     end = stream.latestOffset(middle, ReadAllAvailable())
     assert read(stream, middle, end) == wanted(201, 400)
+
+
+def place(offset: dict[str, Any]) -> Place:
+    return Place(*(offset[name] for name in Place._fields))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_checkpoint_is_not_taken_to_the_journal_of_another_group(
+    tmp_path: Path, several: bool
+) -> None:
+    """Though it has records at the same places."""
+    write(tmp_path / "ours", 1, 40)
+    write(tmp_path / "ours-2", 1, 40)
+    path = f"{tmp_path}/ours,{tmp_path}/ours-2" if several else tmp_path / "ours"
+    stream = reader(path=path)
+    at = stream.latestOffset(stream.initialOffset(), ReadMaxRows(30))
+    assert reader(path=path).latestOffset(at, ReadAllAvailable()) != at
+    for mine in ("ours", "ours-2"):
+        shutil.rmtree(tmp_path / mine)
+        journal = Journal(tmp_path / mine)
+        for seq in range(1, 41):
+            there = Place(8, 1, seq, 0)
+            bodies = (b"theirs", b"too")
+            journal.append(
+                [layout.entry(there, RING, MESSAGE, 1, Level.AGREED, "g", (), bodies, 0)]
+            )
+        journal.close()
+    with pytest.raises(PipelineError, match="is of another group"):
+        reader(path=path).latestOffset(at, ReadAllAvailable())
+    with pytest.raises(PipelineError, match="is of another group"):
+        reader(path=path).partitions(at, at)
+
+
+def test_where_there_is_nothing_to_compare_a_query_goes_on(tmp_path: Path) -> None:
+    """A journal that is being filled again is shorter than what was read, and what was read may
+    have been trimmed."""
+    write(tmp_path / "a", 1, 40)
+    stream = reader(path=tmp_path / "a")
+    at = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    shutil.rmtree(tmp_path / "a")
+    write(tmp_path / "a", 1, 20)
+    again = reader(path=tmp_path / "a")
+    assert again.latestOffset(at, ReadAllAvailable()) == at
+    journal = Journal(tmp_path / "a")
+    journal.append(entries(21, 50))
+    journal.close()
+    end = again.latestOffset(at, ReadAllAvailable())
+    assert read(again, at, end) == wanted(41, 50)
+    trimmed(tmp_path / "b")
+    kept = reader(path=tmp_path / "b").initialOffset()
+    assert kept["digest"] == "" and reader(path=tmp_path / "b").latestOffset(kept, LIMIT) != kept
+
+
+LIMIT = ReadMaxRows(1)
 
 
 def trimmed(folder: Path) -> None:
@@ -129,7 +186,7 @@ def test_a_checkpoint_below_what_is_left_is_an_error_at_every_step(tmp_path: Pat
     with pytest.raises(JournalError, match="were trimmed"):
         stream.partitions(checkpoint, end)
     with pytest.raises(JournalError, match="were trimmed"):  # trimmed after it was planned
-        list(Files([tmp_path]).batches(Span((Place(**checkpoint),), (Place(**end),))))
+        list(Files([tmp_path]).batches(Span((Place(**checkpoint),), (place(end),))))
     start = stream.initialOffset()
     assert read(stream, start, end) == wanted(401, 410), "a new query begins with what is left"
 
@@ -145,7 +202,7 @@ def test_through_a_node_it_is_the_same(tmp_path: Path) -> None:
             at = end
         assert [body for batch in found for body in batch] == [b"%d" % n for n in range(50)]
         assert len(found) >= 3 and max(map(len, found)) <= 20
-        assert readers(Path(member["journal"])) == {"far": Place(**at)}
+        assert readers(Path(member["journal"])) == {"far": place(at)}
 
 
 def test_a_node_says_what_it_has_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +434,8 @@ def test_bodies_of_64_mib_and_of_nothing(tmp_path: Path) -> None:
     large = bytes(range(256)) * 2**18
     journal = Journal(tmp_path)
     for seq, body in enumerate((b"", large, b""), 1):
-        journal.append([entries(seq, seq)[0]._replace(bodies=(body,))])
+        place = Place(8, 1, seq, 0)
+        journal.append([layout.entry(place, RING, MESSAGE, 1, Level.AGREED, "g", (), (body,), 0)])
     journal.close()
     stream = reader(path=tmp_path)
     start = stream.initialOffset()

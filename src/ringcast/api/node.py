@@ -239,6 +239,7 @@ class Node:
                     known = self._directory.streams.fresh(word)
                 source = (word.stream, word.batch, word.first + known)
                 word = Data(word.group, word.bodies[known:])
+                body = envelope.encode(word)
                 position = Position(batch.ring, batch.seq, index + known)
             if mine:  # who waits for it goes on before who reads it, which may take a while
                 self.outgoing.delivered(number, position)
@@ -246,7 +247,14 @@ class Node:
                 if self._recorder and type(word) is Data:
                     place = Place(batch.ring.seq, batch.ring.rep, batch.seq, position.index)
                     self._recorder.on_messages(
-                        view, place, batch.sender, batch.level, word.group, word.bodies, source
+                        view,
+                        place,
+                        batch.sender,
+                        batch.level,
+                        word.group,
+                        word.bodies,
+                        body,
+                        source,
                     )
                 self._directory.on_envelope(batch.sender, batch.level, position, word)
             index += length

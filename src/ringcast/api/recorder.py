@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from ringcast.core.effects import InstallView
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.journal import layout
 from ringcast.journal.layout import LAST_INDEX, Entry, JournalError, Place, Source
+from ringcast.journal.leaf import Range
 from ringcast.journal.log import commit
-from ringcast.journal.reading import Range
+from ringcast.journal.message import digest
 from ringcast.journal.shelves import Shelves, Span
 from ringcast.runtime.address import Address
 from ringcast.runtime.config import NodeConfig
@@ -26,6 +28,7 @@ from ringcast.runtime.exchange import (
     Ask,
     Commit,
     Done,
+    Look,
     Publish,
     Question,
     Records,
@@ -34,7 +37,9 @@ from ringcast.runtime.exchange import (
     Told,
     answers,
     call,
+    heard,
     token,
+    told,
 )
 from ringcast.runtime.journal import PENDING, Keeper
 from ringcast.runtime.keys import KeyFile
@@ -47,8 +52,6 @@ ANSWER_S = 10.0
 
 RETRY_S = 0.5
 """After a member could not tell what it has, until it is asked again."""
-
-EVERYTHING = 2**62
 
 
 class Recorder:
@@ -89,12 +92,16 @@ class Recorder:
         level: Level,
         group: str,
         bodies: tuple[bytes, ...],
+        data: bytes,
         source: Source | None,
     ) -> None:
-        """Messages of a group, at their place in the order."""
+        """Messages of a group, at their place in the order; ``data`` is how they came."""
+        content = (array("i", map(len, bodies)), data, digest(data))
         now_us = time.time_ns() // 1000
-        entry = Entry(place, view, layout.MESSAGE, sender, level, group, (), bodies, now_us, source)
-        self._keeper.add(entry)
+        kind = layout.MESSAGE
+        self._keeper.add(
+            Entry(place, view, kind, sender, level, group, (), *content, now_us, source)
+        )
 
     def on_view(self, change: InstallView) -> None:
         """A configuration, at its place in the order."""
@@ -127,6 +134,10 @@ class Recorder:
             case Ask():
                 async for answer in self._tell(question):
                     yield answer
+            case Look(mark, place):
+                (journal,) = (await asyncio.to_thread(self._shelves, False)).shelves
+                last = min(journal.last, self._keeper.durable)
+                yield Told(mark, last, journal.trimmed, journal.digest(place))
             case Seek(mark, after, upto, rows):
                 shelves = await asyncio.to_thread(self._shelves, False)
                 span = Span((after,), (min(upto, shelves.last, self._keeper.durable),))
@@ -145,18 +156,12 @@ class Recorder:
         await self._until(ask)
         shelves = await asyncio.to_thread(self._shelves, ask.waiting)
         journal, last = shelves.shelves[-1], min(shelves.last, self._keeper.durable)
-        if ask.rows and not ask.waiting:
+        if not ask.waiting:
             shelves.check((ask.after,))
-        left = ask.rows
-        for batch in shelves.within(Range(ask.after, min(ask.upto, last))) if left else ():
-            at = 0
-            step = max(1, batch.num_rows * PART_BYTES // max(batch.nbytes, 1))
-            while at < batch.num_rows and left:
-                part = batch.slice(at, min(step, left))
-                yield Records(ask.token, part.serialize().to_pybytes())
-                at, left = at + part.num_rows, left - part.num_rows
-            if not left:
-                break
+        for leaf in shelves.leaves(Range(ask.after, min(ask.upto, last))):
+            step = max(1, len(leaf) * PART_BYTES // max(len(leaf.data), 1))
+            for at in range(0, len(leaf), step):
+                yield told(ask.token, leaf.part(at, min(at + step, len(leaf))))
         yield Told(ask.token, min(journal.last, last), journal.trimmed)
 
     async def _until(self, ask: Ask) -> None:
@@ -187,8 +192,8 @@ class Recorder:
         """Fill the gap; a node that cannot must not go on as if it had."""
         try:
             await self._ask_around()
-        except JournalError as error:
-            self._failed(str(error))
+        except Exception as error:  # whatever it is, nobody else would say it
+            self._failed(str(error) or repr(error))
 
     async def _ask_around(self) -> None:
         """Ask everybody on the ring what was delivered while this node was away, once."""
@@ -233,10 +238,10 @@ class Recorder:
             return False
         scratch = self._keeper.scratch(peer)
         try:
-            ask = Ask(token(), self._keeper.journal.last, upto, EVERYTHING, waiting=True)
+            ask = Ask(token(), self._keeper.journal.last, upto, waiting=True)
             async for answer in answers(line, ask):
                 if isinstance(answer, Records):
-                    await asyncio.to_thread(scratch.take, layout.from_bytes(answer.batch))
+                    await asyncio.to_thread(scratch.take, heard(answer))
             assert isinstance(answer, Told), "the answer to this question"
             return answer
         except (JournalError, RingcastError, OSError):

@@ -18,10 +18,11 @@ from ringcast.cli.output import as_json, say
 from ringcast.journal.check import Report, compare, examine, identical
 from ringcast.journal.export import export
 from ringcast.journal.layout import GAP, MESSAGE, START, JournalError, Place
+from ringcast.journal.leaf import Range
 from ringcast.journal.log import read_trimmed, readers, segment_names
-from ringcast.journal.reading import Range, Shelf
+from ringcast.journal.reading import Shelf
 from ringcast.journal.shelves import Shelves, Span
-from ringcast.journal.spelling import EXAMPLE, parse, spelled
+from ringcast.journal.spelling import EXAMPLE, parse
 from ringcast.pipeline.progress import Bar
 
 app = typer.Typer(help="Look at a node's ordered log, check it, and take it elsewhere.")
@@ -72,8 +73,8 @@ def ls(folder: Folder, json: Json = False) -> None:
             "file": path.name,
             "records": sum(head.rows for head in heads),
             "bytes": heads[-1].end,
-            "first": spelled(heads[0].first),
-            "last": spelled(heads[-1].last),
+            "first": str(heads[0].first),
+            "last": str(heads[-1].last),
             "sealed": path.with_suffix(".index").exists(),
         }
         for path, heads in files.items()
@@ -81,11 +82,11 @@ def ls(folder: Folder, json: Json = False) -> None:
     found: dict[str, Any] = {
         "folder": str(folder),
         "records": sum(each["records"] for each in segments),
-        "first": spelled(shelf.first) if shelf.first else None,
-        "last": spelled(shelf.last) if shelf.first else None,
-        "trimmed": {"upto": spelled(trimmed.place), "records": trimmed.number},
-        "readers": {name: spelled(at) for name, at in known.items()},
-        "gaps": [{"after": spelled(gap.after), "upto": spelled(gap.upto)} for gap in shelf.gaps],
+        "first": str(shelf.first) if shelf.first else None,
+        "last": str(shelf.last) if shelf.first else None,
+        "trimmed": {"upto": str(trimmed.place), "records": trimmed.number},
+        "readers": {name: str(at) for name, at in known.items()},
+        "gaps": [{"after": str(gap.after), "upto": str(gap.upto)} for gap in shelf.gaps],
         "catching_up": pending,
         "segments": segments,
     }
@@ -148,7 +149,7 @@ def cat(
 
 def show(row: dict[str, Any], json: bool) -> None:
     """One record on a line."""
-    at = spelled(Place(**row["position"]))
+    at = str(Place(**row["position"]))
     moment = row["time"].astimezone(UTC)
     if json:
         raw = row["body"]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import starmap
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from ringcast.core.ids import ViewId
 from ringcast.journal.layout import GAP_INDEX, START, Place
+from ringcast.journal.leaf import Leaf, Range
 from ringcast.journal.log import read_trimmed, segment_names
-from ringcast.journal.reading import Range, Shelf
+from ringcast.journal.reading import Shelf
 from ringcast.journal.segment import Head, SegmentFile, read_index
-from ringcast.journal.sheet import link, record_values
+from ringcast.journal.sheet import link
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -67,10 +66,10 @@ def examine(folder: Path) -> Iterator[Report]:
                 _add(report, path, head.first, "the checksum does not match")
                 chain, last = head.chain, head.last
                 continue
-            records = file.read(head, check=False)
-            for place in disorder(records, last):
+            leaf = file.read(head, check=False)
+            for place in disorder(leaf, last):
                 _add(report, path, place, f"does not come after {last}")
-            if link(chain, record_values(records)) != head.chain:
+            if link(chain, leaf.values()) != head.chain:
                 _add(report, path, head.first, "the chain does not match")
             if head.first.index == GAP_INDEX:
                 report.gaps = [*report.gaps, f"{last} .. {head.first}"]
@@ -93,20 +92,13 @@ def _add(report: Report, path: Path, place: Place, what: str) -> None:
     report.findings = [*report.findings, Finding(str(path), str(place), what)]
 
 
-def disorder(records: Any, before: Place) -> list[Place]:
-    """The first place in a batch that does not come after the one before it."""
-    import numpy as np
-
-    columns = [each.to_numpy() for each in records.column("position").flatten()]
-    pairs = [
-        (np.concatenate([[old], column[:-1]]), column)
-        for old, column in zip(before, columns, strict=True)
-    ]
-    rising = np.zeros(len(columns[0]), bool)
-    for earlier, later in reversed(pairs):
-        rising = (later > earlier) | ((later == earlier) & rising)
-    wrong = np.flatnonzero(~rising)
-    return [Place(*(int(column[wrong[0]]) for column in columns))] if len(wrong) else []
+def disorder(leaf: Leaf, before: Place) -> list[Place]:
+    """The first place in a leaf that does not come after the one before it."""
+    for first, count in zip(leaf.firsts, leaf.counts.tolist(), strict=True):
+        if first <= before:
+            return [first]
+        before = first._replace(index=first.index + count - 1)
+    return []
 
 
 def compare(folders: Sequence[Path]) -> Iterator[Finding]:
@@ -119,6 +111,8 @@ def compare(folders: Sequence[Path]) -> Iterator[Finding]:
     for other in others:
         upto = min(first.last, other.last)
         for path, head in first.frames():
+            if head.first > upto:
+                break
             span = Range(head.first._replace(index=head.first.index - 1), min(head.last, upto))
             difference = _difference(first, other, span)
             if difference is not None:
@@ -136,15 +130,11 @@ def _difference(one: Shelf, other: Shelf, span: Range) -> Place | None:
 
 
 def _values(shelf: Shelf, span: Range) -> list[tuple[tuple[Place, ViewId], int]]:
-    """Each record's place and configuration, and a number made of all in it but the time."""
+    """Each entry's place and configuration, and a number made of all in it but the time."""
     found: list[tuple[tuple[Place, ViewId], int]] = []
-    for batch in shelf.batches(span):
-        places, views = (
-            zip(*(each.to_pylist() for each in batch.column(name).flatten()), strict=True)
-            for name in ("position", "view")
-        )
-        keys = zip(starmap(Place, places), starmap(ViewId, views), strict=True)
-        found.extend(zip(keys, record_values(batch).tolist(), strict=True))
+    for leaf in shelf.leaves(span):
+        keys = zip(leaf.firsts, leaf.views(), strict=True)
+        found.extend(zip(keys, leaf.values(), strict=True))
     return found
 
 

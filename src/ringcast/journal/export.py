@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ringcast.journal.layout import START, JournalError, schema
-from ringcast.journal.reading import Range
+from ringcast.journal.leaf import Range
 from ringcast.journal.shelves import Shelves
 
 FILE_BYTES = 128 * 2**20

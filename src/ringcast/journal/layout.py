@@ -1,15 +1,18 @@
 """What a record is: places in the order, and the columns.
 
-The columns are those that Spark sees, so reading a journal is handing on its batches.
+A journal keeps entries, which are messages of the ring as they came, each with one or many
+records. The columns of records are those that Spark sees (``records``).
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.journal.message import digest, message
 
 MESSAGE, VIEW, TRANSITIONAL = "message", "view", "transitional"
 """The kinds of a record: a message of a group, a regular and a transitional configuration."""
@@ -25,6 +28,8 @@ LAST_INDEX = 2**31 - 1
 GAP_INDEX = -1
 """A gap comes before the first record behind it, at a place that no other record has."""
 
+WORDS = {"end": LAST_INDEX, "gap": GAP_INDEX}
+"""How people write such places: ``(4,1):0.end`` is where a transitional configuration stands."""
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Readers and writers, whose names become those of files."""
@@ -43,7 +48,8 @@ class Place(NamedTuple):
     index: int  # type: ignore[assignment]  # that tuples have a method of this name hurts nobody
 
     def __str__(self) -> str:
-        return f"({self.ring_seq},{self.ring_rep}):{self.seq}.{self.index}"
+        last = next((word for word, at in WORDS.items() if at == self.index), self.index)
+        return f"({self.ring_seq},{self.ring_rep}):{self.seq}.{last}"
 
 
 START = Place(0, 0, 0, 0)
@@ -58,7 +64,7 @@ Source = tuple[str, int, int]
 
 
 class Entry(NamedTuple):
-    """Records that have all but their bodies in common: what one envelope brought, or a view."""
+    """Records that have all but their bodies in common: one message of the ring, or a view."""
 
     first: Place
     view: ViewId
@@ -67,7 +73,12 @@ class Entry(NamedTuple):
     level: Level
     group: str
     members: tuple[NodeId, ...]
-    bodies: tuple[bytes, ...]
+    lengths: array[int]
+    """Of the bodies."""
+    data: bytes
+    """The message, see ``message``."""
+    digest: int
+    """Of the message, made when it is at hand: later the processor has to fetch it again."""
     time_us: int
     source: Source | None = None
     """Of the first record; the rows of the others follow."""
@@ -76,7 +87,25 @@ class Entry(NamedTuple):
     def last(self) -> Place:
         """The place of the last record."""
         ring_seq, ring_rep, seq, index = self.first
-        return Place(ring_seq, ring_rep, seq, index + len(self.bodies) - 1)
+        return Place(ring_seq, ring_rep, seq, index + len(self.lengths) - 1)
+
+
+def entry(
+    first: Place,
+    view: ViewId,
+    kind: str,
+    sender: NodeId,
+    level: Level,
+    group: str,
+    members: tuple[NodeId, ...],
+    bodies: Sequence[bytes],
+    time_us: int,
+    source: Source | None = None,
+) -> Entry:
+    """Records with these bodies."""
+    lengths, data = array("i", map(len, bodies)), message(group, bodies)
+    content = (lengths, data, digest(data))
+    return Entry(first, view, kind, sender, level, group, members, *content, time_us, source)
 
 
 def view_entry(
@@ -87,18 +116,18 @@ def view_entry(
         first, kind = after._replace(index=LAST_INDEX), TRANSITIONAL
     else:
         first, kind = Place(view.seq, view.rep, 0, 0), VIEW
-    return Entry(first, view, kind, 0, Level.AGREED, "", members, (b"",), time_us)
+    return entry(first, view, kind, 0, Level.AGREED, "", members, (b"",), time_us)
 
 
 def gap_entry(following: Place, why: str, time_us: int) -> Entry:
     """A gap before the record at ``following``."""
     first, view = following._replace(index=GAP_INDEX), ViewId(*following[:2])
-    return Entry(first, view, GAP, 0, Level.AGREED, "", (), (why.encode(),), time_us)
+    return entry(first, view, GAP, 0, Level.AGREED, "", (), (why.encode(),), time_us)
 
 
 @cache
 def schema() -> Any:
-    """The columns, as Arrow and Spark know them."""
+    """The columns of records, as Arrow and Spark know them."""
     import pyarrow as pa
 
     def fixed(name: str, kind: Any) -> Any:
@@ -124,48 +153,3 @@ def schema() -> Any:
             pa.field("source", pa.struct(source)),
         ]
     )
-
-
-@cache
-def stored() -> Any:
-    """The columns as they are written: of a body, where it ends among those of its frame."""
-    import pyarrow as pa
-
-    names = schema()
-    ends = pa.field("body", pa.int32(), nullable=False)
-    return names.set(names.get_field_index("body"), ends)
-
-
-def configurations(records: Any) -> list[tuple[ViewId, Place]]:
-    """The configurations of some records, in their order, each with its last place."""
-    import numpy as np
-
-    places = records.column("position")
-    rows = np.flatnonzero(places.flatten()[3].to_numpy() != GAP_INDEX)  # gaps are of none
-    seq, rep = (each.to_numpy()[rows] for each in records.column("view").flatten())
-    ends = (np.diff(seq, append=-1) != 0) | (np.diff(rep, append=-1) != 0)
-    return [
-        (ViewId(int(seq[at]), int(rep[at])), Place(**places[int(rows[at])].as_py()))
-        for at in np.flatnonzero(ends)
-    ]
-
-
-def cut_at_gaps(records: Any) -> list[tuple[Any, bool]]:
-    """The same records in parts, and whether a part begins with a gap, as each gap does."""
-    import numpy as np
-
-    gaps = np.flatnonzero(records.column("position").flatten()[3].to_numpy() == GAP_INDEX)
-    edges = sorted({0, *gaps.tolist(), records.num_rows})
-    return [(records.slice(a, b - a), a in gaps) for a, b in pairwise(edges)]
-
-
-def from_bytes(data: bytes) -> Any:
-    """An Arrow batch of records that came as bytes; JournalError if it is none."""
-    import pyarrow as pa
-
-    try:
-        found = pa.ipc.read_record_batch(pa.py_buffer(data), schema())
-        found.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
-        raise JournalError(f"not a batch of records ({error})") from None
-    return found

@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,9 @@ from ringcast.journal.layout import (
     Entry,
     JournalError,
     Place,
-    configurations,
-    cut_at_gaps,
     gap_entry,
 )
+from ringcast.journal.leaf import Leaf
 from ringcast.journal.segment import (
     INDEX,
     SEGMENT,
@@ -40,7 +40,7 @@ from ringcast.journal.segment import (
     read_index,
     write_index,
 )
-from ringcast.journal.sheet import Sheet, pack, sheet, sheet_of
+from ringcast.journal.sheet import Sheet, sheet, sheet_of
 
 MIB = 2**20
 
@@ -95,7 +95,7 @@ class Trimmed(msgspec.Struct, frozen=True):
         past = dict(self.past)
         file = SegmentFile(path)
         for head in heads:
-            for view, place in configurations(file.read(head, check=False)):
+            for view, place in file.read(head, check=False).configurations():
                 past.pop(view, None)
                 past[view] = place
         kept = tuple(past.items())
@@ -129,6 +129,8 @@ class Journal:
         """Ages are by the clock as it was at opening: if it jumps, nothing is old at once."""
         self.cut_bytes = 0
         """What was cut off at opening, because it was being written at the end."""
+        if not all(map(find_spec, ("numpy", "xxhash"))):
+            raise JournalError("a journal needs numpy and xxhash: pip install 'ringcast[trace]'")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -203,11 +205,11 @@ class Journal:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Write records after all others. They are durable after ``sync``."""
-        self.put(sheet([pack(entry) for entry in entries]))
+        self.put(sheet(entries))
 
-    def take(self, records: Any) -> None:
-        """The same for records of another journal, an Arrow batch already."""
-        for part, gap in cut_at_gaps(records):
+    def take(self, leaf: Leaf) -> None:
+        """The same for entries of another journal."""
+        for part, gap in leaf.cut_at_gaps():
             if gap:
                 self.rotate()
             self.put(sheet_of(part))

@@ -6,19 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from ringcast.core.ids import ViewId
-from ringcast.journal.layout import GAP_INDEX, LAST_INDEX, START, JournalError, Place, schema
+from ringcast.journal.layout import GAP_INDEX, START, JournalError, Place
+from ringcast.journal.leaf import Leaf, Range
 from ringcast.journal.log import durable_bytes, read_trimmed, segment_names
 from ringcast.journal.segment import INDEX, Head, SegmentFile, read_index
-
-
-class Range(NamedTuple):
-    """Records after ``after`` up to and including ``upto``."""
-
-    after: Place
-    upto: Place
 
 
 class Volume:
@@ -47,16 +40,11 @@ class Volume:
         end = self._grown[-1].end if self._grown else 0
         self._grown.extend(takewhile(lambda head: head.end <= upto, file.heads(end)))
 
-    def read(self, head: Head, check: bool) -> Any:
-        """The records of a frame."""
+    def read(self, head: Head, check: bool = True) -> Leaf:
+        """The entries of a frame."""
         if self._file is None:
             self._file = SegmentFile(self.path)
         return self._file.read(head, check)
-
-    def rows(self, head: Head) -> list[Place]:
-        """The places of the records of a frame."""
-        columns = self.read(head, check=False).column("position").flatten()
-        return [Place(*each) for each in zip(*(c.to_pylist() for c in columns), strict=True)]
 
 
 def last_of(head: Head) -> Place:
@@ -128,8 +116,12 @@ class Shelf:
     def holds(self, view: ViewId, place: Place) -> bool:
         """Whether a record of this configuration lies at the place."""
         just = Range(place._replace(index=place.index - 1), place)
-        found = [batch.column("view")[0].as_py() for batch in self.batches(just, check=False)]
-        return {"seq": view.seq, "rep": view.rep} in found
+        return any(view in leaf.views() for leaf in self.leaves(just, check=False))
+
+    def digest(self, place: Place) -> int | None:
+        """Of the entry with the record at a place; None if there is none."""
+        just = Range(place._replace(index=place.index - 1), place)
+        return next((int(leaf.table[0]["digest"]) for leaf in self.leaves(just, check=False)), None)
 
     def has(self, span: Range) -> bool:
         """Whether any record lies in the range, its end not counted."""
@@ -141,8 +133,8 @@ class Shelf:
         for volume, head in self._from(place):
             if head.first > place:
                 return head.first
-            rows = volume.rows(head)
-            return rows[bisect_right(rows, place)]
+            leaf = volume.read(head, check=False)
+            return leaf.place(leaf.upto(place))
         return None
 
     def count(self, span: Range) -> int:
@@ -152,9 +144,8 @@ class Shelf:
     def _number(self, place: Place) -> int:
         """How many records came up to ``place``, with those that were trimmed."""
         for volume, head in self._from(place):
-            return head.number + (
-                bisect_right(volume.rows(head), place) if head.first <= place else 0
-            )
+            before = volume.read(head, False).upto(place) if head.first <= place else 0
+            return head.number + before
         return self.end.after if self.end else 0
 
     def after_rows(self, after: Place, rows: int) -> Place:
@@ -165,43 +156,17 @@ class Shelf:
             return self.last
         volume = self._volumes[at]
         head = volume.heads[bisect_left(volume.heads, number, key=lambda each: each.after)]
-        return head.last if head.after == number else volume.rows(head)[number - head.number - 1]
+        if head.after == number:
+            return head.last
+        return volume.read(head, check=False).place(number - head.number - 1)
 
-    def keys(self, span: Range) -> list[Any]:
-        """What tells the records of a range apart, as columns of numbers: their places, and of
-        transitional configurations which one it is, for members that part have one each there."""
-        import pyarrow as pa
-
-        names = [schema().field(name) for name in ("position", "view")]
-        try:
-            found = [each.select(["position", "view"]) for each in self.batches(span, check=False)]
-        except (OSError, pa.ArrowException):  # damaged, and nothing was checked: say where
-            for _ in self.batches(span):
-                pass
-            raise
-        table = pa.Table.from_batches(found, pa.schema(names))
-        return keys_of(table)
-
-    def batches(self, span: Range, check: bool = True) -> Iterator[Any]:
-        """The records of a range as Arrow batches that lie in the files."""
+    def leaves(self, span: Range, check: bool = True) -> Iterator[Leaf]:
+        """The entries that have records in a range, as they lie in the files."""
         for volume, head in self._from(span.after):
             if head.first > span.upto:
                 return
-            batch = volume.read(head, check)
+            leaf = volume.read(head, check)
             if head.first <= span.after or head.last > span.upto:
-                rows = volume.rows(head)
-                start = bisect_right(rows, span.after)
-                batch = batch.slice(start, bisect_right(rows, span.upto) - start)
-            yield batch
-
-
-def keys_of(records: Any) -> list[Any]:
-    """What tells records apart, see ``Shelf.keys``."""
-    import numpy as np
-
-    place, view = (
-        [each.to_numpy() for each in records.column(name).combine_chunks().flatten()]
-        for name in ("position", "view")
-    )
-    parted = place[-1] == LAST_INDEX
-    return [*place, *(np.where(parted, column, 0) for column in view)]
+                leaf = leaf.within(span)
+            if len(leaf):
+                yield leaf

@@ -1,10 +1,10 @@
-"""A segment: one append-only file of frames, each a batch of records with a checksum.
+"""A segment: one append-only file of frames, each some entries with a checksum.
 
-A frame is a head of fixed size, then the batch: its columns as an Arrow IPC message, and the
-bodies, which are not copied into it. The head says how long both are, which records they hold and
-what the chain is after them; the checksum covers the rest of the head and the batch. Heads alone
-are the index of positions: a sealed segment has a copy of them beside it, with a checksum too, so
-that opening a journal reads no records.
+A frame is a head of fixed size, then what is known of each entry, then their messages (``leaf``).
+The head says how long both are, which records they hold and what the chain is after them; the
+checksum covers the rest of the head and what is known, and a digest of each message is part of
+that. Heads alone are the index of positions: a sealed segment has a copy of them beside it, with a
+checksum too, so that opening a journal reads no records.
 """
 
 from __future__ import annotations
@@ -14,35 +14,38 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
-from ringcast.journal.layout import JournalError, Place, stored
-from ringcast.journal.sheet import Piece, Sheet, link, whole
+from ringcast.journal.layout import JournalError, Place
+from ringcast.journal.leaf import Leaf, leaf
+from ringcast.journal.sheet import Piece, Sheet, link
 
-MAGIC = b"RcJ2"
-HEAD = struct.Struct("<4sQQIQIQqqqiqqqi16s")
+MAGIC = b"RcJ3"
+HEAD = struct.Struct("<4sQQIQIIQqqqiqqqi16s")
 HEAD_BYTES = 128
-"""Heads are padded, so that batches are aligned for reading in place."""
+"""Heads are padded, so that what follows is aligned for reading in place."""
 
 LONGEST = 2**31
-"""A batch that claims to be longer is damage."""
+"""A frame that claims to be longer is damage."""
 
 SEGMENT, INDEX = ".segment", ".index"
 
 
 class Head(NamedTuple):
-    """What is known of a frame without reading its batch."""
+    """What is known of a frame without reading it."""
 
     offset: int
     """Where the frame begins in its file."""
     length: int
-    """Bytes of the batch."""
-    columns: int
-    """Bytes of its columns; the bodies begin at the next multiple of 64."""
+    """Bytes behind the head."""
+    section: int
+    """Bytes of what is known; the messages begin at the next multiple of 64."""
     checksum: int
     number: int
     """Of the first record, counted from the journal's beginning."""
     rows: int
+    """Records."""
+    entries: int
     first: Place
     last: Place
     chain: bytes
@@ -60,7 +63,7 @@ class Head(NamedTuple):
 
     def pack(self, checksum: int) -> bytes:
         """The head as bytes."""
-        fixed = (self.length, self.columns, self.number, self.rows, self.offset)
+        fixed = (self.length, self.section, self.number, self.rows, self.entries, self.offset)
         packed = HEAD.pack(MAGIC, checksum, *fixed, *self.first, *self.last, self.chain)
         return packed.ljust(HEAD_BYTES, b"\0")
 
@@ -74,34 +77,34 @@ def unpack(data: bytes | memoryview) -> Head | None:
     """The head at the beginning of ``data``; None if there is none."""
     if len(data) < HEAD_BYTES:
         return None
-    magic, checksum, length, columns, number, rows, offset, *rest = HEAD.unpack_from(data)
-    if magic != MAGIC or not padded(columns) <= length <= LONGEST or not rows:
+    magic, checksum, length, section, number, rows, entries, offset, *rest = HEAD.unpack_from(data)
+    if magic != MAGIC or not padded(section) <= length <= LONGEST or not rows:
         return None
-    first, last = Place(*rest[:4]), Place(*rest[4:8])
-    return Head(offset, length, columns, checksum, number, rows, first, last, rest[8])
+    places = Place(*rest[:4]), Place(*rest[4:8])
+    return Head(offset, length, section, checksum, number, rows, entries, *places, rest[8])
 
 
-def checksum(head: Head, *pieces: Piece) -> int:
-    """Of a frame with this head; XXH3 takes a fifth of the time of CRC-32."""
+def checksum(head: Head, section: Piece) -> int:
+    """Of a frame with this head; XXH3 takes a quarter of CRC-32's time."""
     from xxhash import xxh3_64
 
     found = xxh3_64(head.pack(0))
-    for piece in pieces:
-        found.update(piece)
+    found.update(section)
     return found.intdigest()
 
 
 def encode(written: Sheet, number: int, before: bytes, offset: int) -> tuple[Head, list[Piece]]:
     """A frame with these records, for this place in its file, in pieces that are not copied."""
-    columns = memoryview(written.columns.serialize())
-    gap = bytes(padded(len(columns)) - len(columns))
-    length = len(columns) + len(gap) + sum(map(len, written.pieces))
-    rows, chain = len(written.values), link(before, written.values)
+    section = written.section
+    gap = bytes(padded(len(section)) - len(section))
+    length = len(section) + len(gap) + sum(map(len, written.pieces))
+    many = (written.rows, len(written.values))
     places = (written.first, written.last)
-    head = Head(offset, length, len(columns), 0, number, rows, *places, chain)
-    content = [columns, gap, *written.pieces]
-    head = head._replace(checksum=checksum(head, *content))
-    return head, [head.pack(head.checksum), *content, bytes(padded(length) - length)]
+    chain = link(before, written.values)
+    head = Head(offset, length, len(section), 0, number, *many, *places, chain)
+    head = head._replace(checksum=checksum(head, section))
+    content = [section, gap, *written.pieces, bytes(padded(length) - length)]
+    return head, [head.pack(head.checksum), *content]
 
 
 class SegmentFile:
@@ -148,23 +151,23 @@ class SegmentFile:
         """Whether the frame is what was written."""
         start = head.offset + HEAD_BYTES
         packed = bytes(self.data[head.offset : start])
-        written = self.data[start : start + head.length]
-        return head.pack(head.checksum) == packed and checksum(head, written) == head.checksum
+        section = self.data[start : start + head.section]
+        if head.pack(head.checksum) != packed or checksum(head, section) != head.checksum:
+            return False
+        found = self.read(head, check=False)
+        return found.whole
 
-    def read(self, head: Head, check: bool = True) -> Any:
-        """The records of a frame as an Arrow batch that lies in the file."""
-        import pyarrow as pa
-
+    def read(self, head: Head, check: bool = True) -> Leaf:
+        """The entries of a frame, as they lie in the file."""
         if check and not self.sound(head):
             raise JournalError(
                 f"{self.path}: the records from {head.first} on are damaged; restore the file, or "
                 "read another member's journal"
             )
         start = head.offset + HEAD_BYTES
-        columns = self.data[start : start + head.columns]
-        data = self.data[start + padded(head.columns) : start + head.length]
-        found = pa.ipc.read_record_batch(pa.py_buffer(columns), stored())
-        return whole(found, data)
+        section = self.data[start : start + head.section]
+        data = self.data[start + padded(head.section) : start + head.length]
+        return leaf(section, head.entries, head.rows, data)
 
 
 def write_index(path: Path, heads: Sequence[Head]) -> None:

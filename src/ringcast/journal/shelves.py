@@ -16,9 +16,12 @@ from itertools import pairwise, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ringcast.core.ids import ViewId
-from ringcast.journal.layout import GAP_INDEX, START, JournalError, Place, schema
-from ringcast.journal.reading import Range, Shelf, keys_of
+import msgspec
+
+from ringcast.journal.layout import GAP_INDEX, START, JournalError, Place
+from ringcast.journal.leaf import Keys, Leaf, Range
+from ringcast.journal.reading import Shelf
+from ringcast.journal.records import cut
 
 Marks = tuple[Place, ...]
 """How far each of the journals was read."""
@@ -131,14 +134,18 @@ class Shelves:
             if new:
                 yield Section(Range(low, high), new, old)
 
+    def leaves(self, span: Range) -> Iterator[Leaf]:
+        """All entries that have records in a range of places, each once, in order."""
+        return (leaf for _, leaf in gathered(span, self.shelves))
+
     def within(self, span: Range) -> Iterator[Any]:
         """All records of a range of places, each once, in order."""
-        yield from batches(span, self.shelves)
+        yield from starmap(cut, gathered(span, self.shelves))
 
     def batches(self, span: Span) -> Iterator[Any]:
         """All new records, each once, in the order of their places."""
         for section in self.sections(span):
-            yield from batches(*section)
+            yield from starmap(cut, gathered(*section))
 
     def after_rows(self, span: Span, rows: int) -> Marks:
         """The marks so many new records further; the end if there are fewer.
@@ -148,7 +155,8 @@ class Shelves:
         for section in self.sections(span):
             for shelf, piece in pieces(*section):
                 if section.old:
-                    count = sum(batch.num_rows for batch in batches(piece, *section[1:]))
+                    found = starmap(cut, gathered(piece, *section[1:]))
+                    count = sum(batch.num_rows for batch in found)
                 else:
                     count = shelf.count(piece)
                 if count >= rows:
@@ -200,56 +208,79 @@ def pieces(
         place = end
 
 
-def batches(span: Range, new: Sequence[Shelf], old: Sequence[Shelf] = ()) -> Iterator[Any]:
-    """The records of a range that any of the new journals has and none of the old, each once."""
+def gathered(
+    span: Range, new: Sequence[Shelf], old: Sequence[Shelf] = ()
+) -> Iterator[tuple[Range, Leaf]]:
+    """The entries of a range that any of the new journals has and none of the old, each once, with
+    the piece of the range whose records are meant."""
     if len(new) == 1 and not old:
-        yield from new[0].batches(span)
+        yield from ((span, leaf) for leaf in new[0].leaves(span))
         return
     filled = {gap.upto for shelf in new for gap in shelf.gaps if any(s.has(gap) for s in new)}
     for shelf, piece in pieces(span, new, old):
-        own = shelf.keys(piece)
-        others = [other.keys(piece) for other in new if other is not shelf]
-        alike = all(len(each[0]) == 0 or same(own, each) for each in others)
+        (own, *_), known = keys(shelf, piece), [keys(s, piece) for s in old]
+        others = [other for s in new if s is not shelf for other in keys(s, piece)]
+        alike = all(same(own, each) for each in others)
         if alike and not old and not filled:
-            yield from shelf.batches(piece)
-        elif not (alike and any(same(own, each.keys(piece)) for each in old)):
-            yield from merged(piece, new, old, filled)
+            yield from ((piece, leaf) for leaf in shelf.leaves(piece))
+        elif not (alike and any(same(own, each) for some in known for each in some)):
+            yield from ((piece, leaf) for leaf in merged(piece, new, old, filled))
+
+
+def keys(shelf: Shelf, span: Range) -> list[Keys]:
+    """What tells the entries of a range apart: one, or none if there are no entries."""
+    import numpy as np
+
+    try:
+        found = [leaf.keys for leaf in shelf.leaves(span, check=False)]
+    except (ValueError, IndexError, msgspec.MsgspecError):  # damaged: say where
+        for _ in shelf.leaves(span):
+            pass
+        raise
+    columns = zip(*(each.places for each in found), strict=True)
+    join = np.concatenate
+    return [Keys(list(map(join, columns)), join([k.digests for k in found]))] if found else []
 
 
 def merged(
     span: Range, new: Sequence[Shelf], old: Sequence[Shelf], filled: set[Place]
-) -> Iterator[Any]:
-    """The same for a range in which they differ, without gaps that another one fills."""
+) -> Iterator[Leaf]:
+    """The same for a range in which they differ, without gaps that another one fills: entries in
+    runs that lie one behind the other in a journal."""
     import numpy as np
-    import pyarrow as pa
 
-    found = [batch for shelf in new for batch in shelf.batches(span)]
-    table = pa.Table.from_batches(found, schema()).combine_chunks()
-    columns = keys_of(table)
+    leaves = [leaf for shelf in new for leaf in shelf.leaves(span)]
+    columns = list(map(np.concatenate, zip(*(leaf.keys.places for leaf in leaves), strict=True)))
+    digests = np.concatenate([leaf.keys.digests for leaf in leaves])
+    home = np.repeat(np.arange(len(leaves)), list(map(len, leaves)))
+    number = np.concatenate([np.arange(len(leaf)) for leaf in leaves])
     order = np.lexsort(columns[::-1])
     ordered = [column[order] for column in columns]
     fresh = np.ones(len(order), bool)
     fresh[1:] = np.any([each[1:] != each[:-1] for each in ordered], axis=0)
-    for shelf in old:
-        fresh &= ~np.isin(words(ordered), words(shelf.keys(span)))
+    places = list(map(Place._make, zip(*(each.tolist() for each in ordered[:4]), strict=True)))
+    for at in np.flatnonzero(~fresh[1:] & (digests[order][1:] != digests[order][:-1])):
+        raise JournalError(
+            f"{', '.join(str(shelf.folder) for shelf in new)}: at {places[at]} they have different "
+            "records; name journals of one group"
+        )
+    for each in (each for shelf in old for each in keys(shelf, span)):
+        fresh &= ~np.isin(words(ordered), words(each.places))
     for at in np.flatnonzero(ordered[3] == GAP_INDEX):
-        fresh[at] &= Place(*(int(column[at]) for column in ordered[:4])) not in filled
-    left = table.take(order[fresh])
-    if left.num_rows:
-        (batch,) = left.combine_chunks().to_batches()
-        yield from without(batch, old) if any(span.after < s.gone.place for s in old) else (batch,)
+        fresh[at] &= places[at] not in filled
+    order = order[fresh]
+    if not len(order):
+        return
+    breaks = (np.diff(home[order]) != 0) | (np.diff(number[order]) != 1)
+    for start, end in pairwise([0, *(np.flatnonzero(breaks) + 1).tolist(), len(order)]):
+        first = int(number[order[start]])
+        run = leaves[home[order[start]]].part(first, first + end - start)
+        yield from without(run, old) if any(span.after < s.gone.place for s in old) else (run,)
 
 
-def without(batch: Any, old: Sequence[Shelf]) -> Iterator[Any]:
-    """Records that none of these journals had before it trimmed them."""
-    import pyarrow as pa
-
-    places, views = (
-        list(zip(*(each.to_pylist() for each in batch.column(name).flatten()), strict=True))
-        for name in ("position", "view")
-    )
-    keep = []
-    for place, view in zip(starmap(Place, places), starmap(ViewId, views), strict=True):
+def without(leaf: Leaf, old: Sequence[Shelf]) -> Iterator[Leaf]:
+    """Entries that none of these journals had before it trimmed them."""
+    for at, (place, view) in enumerate(zip(leaf.firsts, leaf.views(), strict=True)):
         had = [shelf.gone.had(view, place) for shelf in old if place <= shelf.gone.place]
         if None in had and True not in had:
             raise JournalError(
@@ -257,8 +288,8 @@ def without(batch: Any, old: Sequence[Shelf]) -> Iterator[Any]:
                 "has trimmed it; start the reader anew, and give it a name (reader), so that "
                 "nothing is trimmed that it has not read"
             )
-        keep.append(True not in had)
-    yield batch.filter(pa.array(keep))
+        if True not in had:
+            yield leaf.part(at, at + 1)
 
 
 def words(columns: list[Any]) -> Any:
@@ -269,11 +300,12 @@ def words(columns: list[Any]) -> Any:
     return np.ascontiguousarray(rows).view(f"V{rows.shape[1] * 8}").ravel()
 
 
-def same(one: list[Any], other: list[Any]) -> bool:
-    """Whether two journals have the same records."""
+def same(one: Keys, other: Keys) -> bool:
+    """Whether two journals have the same entries."""
     import numpy as np
 
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    pairs = zip([*one.places, one.digests], [*other.places, other.digests], strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
 
 
 def whole(folders: Sequence[Path]) -> Iterator[Any]:

@@ -19,6 +19,7 @@ import msgspec
 
 from ringcast.core.ids import NodeId
 from ringcast.journal.layout import NAME, JournalError, Place
+from ringcast.journal.leaf import Leaf, leaf
 from ringcast.runtime.address import Address
 from ringcast.runtime.errors import RingcastError, TransportError
 from ringcast.runtime.keys import KeyFile
@@ -43,7 +44,7 @@ Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Which records do you have after ``after``, up to ``upto``? At most ``rows`` of them.
+    """Which records do you have after ``after``, up to ``upto``?
 
     Nobody answers before it has all that it will ever have up to there.
     """
@@ -51,17 +52,35 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag=1):
     token: int
     after: Place
     upto: Place
-    rows: int
     waiting: bool = False
     """Also those that are not in the journal yet because something before them is still missing:
     for nodes that catch up, never for readers."""
 
 
 class Records(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Some of them, as an Arrow batch."""
+    """The entries that have some of them, as in a frame of a journal (``Leaf``)."""
 
     token: int
-    batch: bytes
+    entries: int
+    rows: int
+    section: bytes
+    data: bytes
+
+
+def told(token: int, leaf: Leaf) -> Records:
+    """Entries, to be told to somebody."""
+    return Records(token, len(leaf), len(leaf.lengths), leaf.section(), bytes(leaf.data))
+
+
+def heard(answer: Records) -> Leaf:
+    """The same, by who has heard it; JournalError if these are none."""
+    try:
+        found = leaf(
+            memoryview(answer.section), answer.entries, answer.rows, memoryview(answer.data)
+        )
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise JournalError(f"not records of a journal ({error})") from None
+    return found.check()
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -70,6 +89,15 @@ class Told(msgspec.Struct, frozen=True, array_like=True, tag=3):
     token: int
     last: Place
     trimmed: Place
+    digest: int | None = None
+    """To a Look: of what lies at the place; None if nothing does."""
+
+
+class Look(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """Where does your journal begin and end, and what lies at this place?"""
+
+    token: int
+    place: Place
 
 
 class Seek(msgspec.Struct, frozen=True, array_like=True, tag=9):
@@ -124,9 +152,9 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=8):
     token: int
 
 
-Question = Ask | Seek | Commit | Publish
+Question = Ask | Look | Seek | Commit | Publish
 Answer = Records | Told | Done | Refused
-MESSAGES = (Ask, Records, Told, Commit, Publish, Done, Refused, Greeting, Seek)
+MESSAGES = (Ask, Records, Told, Commit, Publish, Done, Refused, Greeting, Seek, Look)
 
 
 class Line:

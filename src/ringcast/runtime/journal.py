@@ -15,26 +15,26 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from ringcast.core.ids import NodeId
 from ringcast.journal.layout import VIEW, Entry, JournalError, Place
+from ringcast.journal.leaf import Leaf, Range
 from ringcast.journal.log import Journal, Limits, read_small, segment_names
-from ringcast.journal.reading import Range, Shelf
+from ringcast.journal.reading import Shelf
 from ringcast.journal.segment import SegmentFile
-from ringcast.journal.sheet import Packed, pack, sheet
+from ringcast.journal.sheet import sheet
 from ringcast.journal.shelves import Shelves
 
 MOST_WAITING = 64 * 2**20
 """Bytes that may wait for the disk before the ring is slowed down."""
 
-PACE_S, ENOUGH_BYTES = 0.01, 2**20
+PACE_S, ENOUGH_BYTES = 0.02, 2**21
 """Records that nobody waits for are written when so much time has passed or so much has come: a
-turn of the thread costs half a millisecond, however few they are, and a fast disk would take one at
-a time. Half as much at once costs 1.4 us a message of 1 KiB more, twice as much gains nothing."""
+fast disk would take one at a time, and every sync costs. With twice as much at once, or half, a
+busy node does less: more is kept than its cache holds, or there are more syncs."""
 
 NOBODY = "the node was away, and no member could tell what was before this"
 
@@ -56,13 +56,13 @@ class Keeper:
         self._pending: Journal | None = Journal(folder / PENDING, limits)
         """Where records go while this node is catching up; None when it has."""
         self._thread = ThreadPoolExecutor(1, "ringcast-journal")
-        self._queue: list[Packed] = []
+        self._queue: list[Entry] = []
         self._queued_bytes = 0
         self._working = False
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: list[tuple[Place, asyncio.Future[None]]] = []
-        self.durable = self.added = self.last
-        """Everything up to here is on disk, and the last record that came."""
+        self.durable = self._taken = self.last
+        """Everything up to here is on disk, and everything up to there on its way."""
         self.error = ""
         self._closed = False
 
@@ -87,11 +87,14 @@ class Keeper:
         """The next records, in the order of their delivery."""
         if self.error:
             return
-        packed = pack(entry)
-        self.added = packed.last
-        self._queue.append(packed)
-        self._queued_bytes += len(packed.data)
+        self._queue.append(entry)
+        self._queued_bytes += len(entry.data)
         self._work()
+
+    @property
+    def added(self) -> Place:
+        """The last record that came."""
+        return self._queue[-1].last if self._queue else self._taken
 
     async def until(self, place: Place) -> None:
         """Wait until every record up to ``place`` is on disk; at the place itself may be none."""
@@ -119,20 +122,21 @@ class Keeper:
         if self._working or self._closed or not self._queue:
             return
         self._working = True
+        upto = self._taken = self.added
         entries, self._queue, self._queued_bytes = self._queue, [], 0
         target = self._pending or self.journal
         loop = asyncio.get_running_loop()
         job = self._thread.submit(write, target, entries, self._pending is None)
-        job.add_done_callback(lambda done: loop.call_soon_threadsafe(self._written, entries, done))
+        job.add_done_callback(lambda done: loop.call_soon_threadsafe(self._written, upto, done))
 
-    def _written(self, entries: list[Packed], job: object) -> None:
+    def _written(self, upto: Place, job: Future[None]) -> None:
         self._working = False
         try:
-            job.result()  # type: ignore[attr-defined]
-        except JournalError as error:
-            self._fail(str(error))
+            job.result()
+        except Exception as error:  # whatever it is, nobody may go on as if it were written
+            self._fail(str(error) or repr(error))
             return
-        self._reached(entries[-1].last)
+        self._reached(upto)
         self._work()
 
     def _reached(self, place: Place) -> None:
@@ -218,16 +222,16 @@ class Keeper:
         told = Shelves([own, *(folder for folder in folders if folder.is_dir())])
         sources = self.sources()  # also of what is in the journal: its last segment may be left
         spans = pairwise([self.journal.last, *(hole.upto for hole in holes), upto])
-        parts = [told.within(Range(*span)) for span in spans]
-        parts.append(Shelf(own).batches(Range(upto, self._pending.last)))
+        parts = [told.leaves(Range(*span)) for span in spans]
+        parts.append(Shelf(own).leaves(Range(upto, self._pending.last)))
         missing = False
         for number, part in enumerate(parts):
-            for batch in part:
+            for leaf in part:
                 if missing:
-                    self.journal.skip(Place(**batch.column("position")[0].as_py()), NOBODY)
+                    self.journal.skip(leaf.first, NOBODY)
                     missing = False
-                self.journal.take(batch)
-                add_sources(sources, batch)
+                self.journal.take(leaf)
+                add_sources(sources, leaf)
             missing = missing or number < len(holes)
         self.journal.sync()
         note_sources(self.journal, sources)
@@ -264,13 +268,16 @@ class Keeper:
                 journal.close()
 
 
-def write(journal: Journal, entries: list[Packed], final: bool) -> None:
+def write(journal: Journal, entries: list[Entry], final: bool) -> None:
     """One turn of the thread: everything that has come, and one sync."""
-    views = [each.entry for each in entries if each.entry.kind == VIEW]
+    views = [each for each in entries if each.kind == VIEW]
     if views and final:
         note_companions(journal, views[-1].members)
     before = len(journal.segments)
-    journal.put(sheet(entries))
+    written = sheet(entries)
+    entries.clear()
+    journal.put(written)
+    del written  # while the disk is busy, the memory is of use for the messages that come
     journal.sync()
     if final and len(journal.segments) > before > 0:  # a segment was left behind
         sources: Sources = {}
@@ -295,16 +302,11 @@ def note_sources(journal: Journal, more: Sources) -> None:
         journal.note(SOURCES, [(*key, *reached) for key, reached in found.items()])
 
 
-def add_sources(found: Sources, records: Any) -> None:
-    """Take over how far writers came in these records."""
-    column = records.column("source")
-    if column.null_count == len(column):
-        return
-    for group, source in zip(records.column("group").to_pylist(), column.to_pylist(), strict=True):
-        if source is not None:
-            key = (group, source["stream"])
-            reached = (source["batch"], source["row"] + 1)
-            found[key] = max(found.get(key, (-1, 0)), reached)
+def add_sources(found: Sources, leaf: Leaf) -> None:
+    """Take over how far writers came in these entries."""
+    for group, (stream, batch, row), count in leaf.sources():
+        key = (group, stream)
+        found[key] = max(found.get(key, (-1, 0)), (batch, row + count))
 
 
 def note_companions(journal: Journal, members: tuple[NodeId, ...]) -> None:

@@ -8,6 +8,7 @@ hand on Arrow batches, as they lie in the files if they are large; no row passes
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
+from operator import le
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -41,6 +42,8 @@ HIDDEN = "source"
 ENOUGH_ROWS, ENOUGH_BYTES = 1024, 2**20
 """A batch of so many rows or bytes is handed on as it lies in the file."""
 
+
+DIGEST = "digest"
 
 Offset = dict[str, Any]
 """How far a query has come, as it is in its checkpoint."""
@@ -171,6 +174,8 @@ class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailabl
         super().__init__(options, schema)
         self._origin = origin_of(options)
         self._until: Marks | None = None
+        self._known: Marks | None = None
+        """Marks that are known to be of these journals."""
 
     def initialOffset(self) -> Offset:
         """Where a new query begins."""
@@ -190,7 +195,9 @@ class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailabl
         after = self._marks(start)
         last = self._until if self._until is not None else self._origin.ends().end
         last = tuple(map(max, after, last))
-        if isinstance(limit, ReadMaxRows) and after != last:
+        if after == last:
+            return start
+        if isinstance(limit, ReadMaxRows):
             last = self._origin.after_rows(Span(after, last), limit.max_rows)
         return self._offset(last)
 
@@ -205,19 +212,46 @@ class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailabl
             self._origin.commit(self.options.reader, self._marks(end))
 
     def _offset(self, marks: Marks) -> Offset:
-        """A place, or with several journals one for each, by its name."""
+        """A place, or with several journals one for each, by its name; and what lies there, by
+        which the journal of another group is known."""
+        self._known = marks
+        digests = [f"{each:016x}" if each else "" for each in self._origin.digests(marks)]
         if len(marks) == 1:
-            return marks[0]._asdict()
-        return dict(zip(self._origin.names, map(list, marks), strict=True))
+            return {**marks[0]._asdict(), DIGEST: digests[0]}
+        pairs = zip(marks, digests, strict=True)
+        found = ([*mark, digest] for mark, digest in pairs)
+        return dict(zip(self._origin.names, found, strict=True))
 
     def _marks(self, offset: Offset) -> Marks:
         names = self._origin.names
-        if len(names) == 1 and offset.keys() == set(Place._fields):
-            return (Place(**offset),)
-        if set(names) != offset.keys():
-            before = "one journal" if offset.keys() == set(Place._fields) else ", ".join(offset)
+        alone = set(Place._fields) <= offset.keys()
+        if len(names) == 1 and alone:
+            read = [[*(offset[name] for name in Place._fields), offset.get(DIGEST, "")]]
+        elif set(names) == offset.keys():
+            read = [offset[name] for name in names]
+        else:
+            before = "one journal" if alone else ", ".join(offset)
             raise PipelineError(
                 f"the query's checkpoint is of {before}, and path names {', '.join(names)}: which "
                 "rows were read cannot be told; name the same journals, or begin a new query"
             )
-        return tuple(Place(*offset[name]) for name in names)
+        marks = tuple(Place(*each[:4]) for each in read)
+        if marks != self._known:
+            self._compare(marks, [each[4] for each in read])
+        return marks
+
+    def _compare(self, marks: Marks, digests: list[str]) -> None:
+        """Raise if the records at the marks are not those that the query has read there. What was
+        trimmed, or is still missing, cannot be compared."""
+        there = self._origin.ends()
+        found = self._origin.digests(marks)
+        for each in zip(self._origin.names, marks, digests, found, *there, strict=True):
+            name, mark, digest, lies_there, begin, end = each
+            if digest and begin < mark <= end and int(digest, 16) != lies_there:
+                raise PipelineError(
+                    f"{name}: the record at {mark} is not the one that the query has read, so its "
+                    "checkpoint is of another group; name the journals it was made with, or begin "
+                    "a new query"
+                )
+        if all(map(le, marks, there.end)):
+            self._known = marks

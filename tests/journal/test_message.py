@@ -1,0 +1,154 @@
+"""Messages are kept as they came: where their bodies lie, and what is done about other ones."""
+
+from __future__ import annotations
+
+from array import array
+from pathlib import Path
+
+import msgspec
+import pytest
+from histories import HISTORY, RING, entry, kept, write
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringcast.api import envelope
+from ringcast.api.envelope import Data
+from ringcast.core.ids import Level
+from ringcast.journal.layout import MESSAGE, Entry, JournalError, Place
+from ringcast.journal.leaf import Names, Range
+from ringcast.journal.message import digest, message
+from ringcast.journal.records import cut, records
+from ringcast.journal.shelves import Shelves, whole
+from ringcast.runtime.exchange import Records, heard, told
+
+SIZES = st.sampled_from([0, 1, 2, 31, 32, 255, 256, 257, 65_535, 65_536, 70_000])
+"""On both sides of where a head becomes longer."""
+
+GROUPS = st.sampled_from(["g", "a" * 31, "b" * 32, "c" * 64, "\N{SNOWMAN}" * 64])
+
+
+def came(group: str, bodies: tuple[bytes, ...], data: bytes, seq: int = 1) -> Entry:
+    """Messages as a node delivers them."""
+    lengths = array("i", map(len, bodies))
+    first, level = Place(8, 1, seq, 0), Level.AGREED
+    return Entry(first, RING, MESSAGE, 1, level, group, (), lengths, data, digest(data), seq)
+
+
+@given(st.lists(st.tuples(GROUPS, st.lists(SIZES, min_size=1, max_size=20)), min_size=1))
+def test_bodies_are_found_in_what_travelled(sent: list[tuple[str, list[int]]]) -> None:
+    some = []
+    for seq, (group, sizes) in enumerate(sent, 1):
+        bodies = tuple(bytes([65 + n % 26]) * size for n, size in enumerate(sizes))
+        data = envelope.encode(Data(group, bodies))
+        assert data == message(group, bodies), "there is one way to write it"
+        some.append(came(group, bodies, data, seq))
+    rows = records(kept(some)).to_pylist()
+    assert [(row["group"], len(row["body"])) for row in rows] == [
+        (group, size) for group, sizes in sent for size in sizes
+    ]
+    assert [row["body"][:1] for row in rows if row["body"]] == [
+        bytes([65 + n % 26]) for _, sizes in sent for n, size in enumerate(sizes) if size
+    ]
+    assert all(len(set(row["body"])) <= 1 for row in rows), "no byte of anything else"
+
+
+def test_many_bodies_have_a_longer_head() -> None:
+    bodies = tuple(b"%d" % n for n in range(70_000))
+    for count in (15, 16, 65_535, 65_536, 70_000):
+        some = [came("g", bodies[:count], message("g", bodies[:count]))]
+        assert tuple(records(kept(some)).column("body").to_pylist()) == bodies[:count]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x93\x01\xa1g\x92\xc5\x00\x02ab\xc4\x01c",  # a head of 3 bytes where 2 would do
+        b"\x93\x01\xa1g\x92\xc4\x02ab\xc6\x00\x00\x00\x01c",
+        b"\x93\x01\xa1g\xdc\x00\x02\xc4\x02ab\xc4\x01c",
+        b"\x93\x01\xd9\x01g\x92\xc4\x02ab\xc4\x01c",
+        b"\xdc\x00\x03\x01\xa1g\x92\xc4\x02ab\xc4\x01c",
+        b"\x93\xcc\x01\xa1g\x92\xc4\x02ab\xc4\x01c",
+    ],
+)
+def test_a_message_that_is_written_longer_is_kept_as_all_others(data: bytes) -> None:
+    word = envelope.decode(data)
+    assert isinstance(word, Data) and word.bodies == (b"ab", b"c")
+    leaf = kept([came("g", word.bodies, data), entry(2, b"next")])
+    assert records(leaf).column("body").to_pylist() == [b"ab", b"c", b"next"]
+    assert leaf.whole
+    assert leaf.values() == kept([came("g", word.bodies, message("g", word.bodies)),
+                                  entry(2, b"next")]).values()  # fmt: skip
+
+
+def test_journals_of_two_groups_are_not_merged(tmp_path: Path) -> None:
+    write(tmp_path / "1", HISTORY, [3, 9, 20])
+    theirs = [
+        each if each.kind != MESSAGE else came("g", (b"other",) * len(each.lengths),
+            message("g", (b"other",) * len(each.lengths)))._replace(first=each.first)
+        for each in HISTORY
+    ]  # fmt: skip
+    write(tmp_path / "2", theirs, [5, 11])
+    with pytest.raises(JournalError, match="different records; name journals of one group"):
+        list(whole([tmp_path / "1", tmp_path / "2"]))
+
+
+def answer() -> Records:
+    return told(7, kept(HISTORY[:6]))
+
+
+def test_entries_are_told_and_heard() -> None:
+    leaf = kept(HISTORY[:6])
+    assert heard(answer()).values() == leaf.values()
+    for start in range(6):
+        for end in range(start + 1, 7):
+            part = heard(told(7, leaf.part(start, end)))
+            assert part.values() == leaf.values()[start:end]
+            assert (part.first, part.last) == (HISTORY[start].first, HISTORY[end - 1].last)
+
+
+@given(st.integers(0, 2000), st.integers(1, 255), st.sampled_from(["section", "data"]))
+def test_of_altered_entries_none_is_taken_for_another_one(at: int, flip: int, part: str) -> None:
+    told_ = answer()
+    data = bytearray(getattr(told_, part))
+    data[at % len(data)] ^= flip
+    try:
+        found = heard(msgspec.structs.replace(told_, **{part: bytes(data)}))
+    except JournalError:
+        return
+    records(found)  # what it says may differ, but not where it lies
+    cut(Range(found.first, found.last), found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"entries": 5},
+        {"entries": 7},
+        {"entries": 0},
+        {"entries": -1},
+        {"rows": 3},
+        {"rows": -1},
+        {"rows": 2**31},
+        {"section": b""},
+        {"data": b""},
+        {"data": answer().data + b"x"},
+    ],
+)
+def test_what_is_no_leaf_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(JournalError, match="not records of a journal"):
+        heard(msgspec.structs.replace(answer(), **change))
+
+
+def test_names_are_few() -> None:
+    """A frame of one group names it once, however many messages it has."""
+    leaf = kept([entry(seq, b"x") for seq in range(1, 50)])
+    assert leaf.names == Names(["orders"], [], [])
+
+
+def test_a_range_may_begin_and_end_within_a_message(tmp_path: Path) -> None:
+    write(tmp_path, HISTORY, [4])
+    shelves = Shelves([tmp_path])
+    first = next(each.first for each in HISTORY if len(each.lengths) == 3)
+    span = Range(first, first._replace(index=1))
+    (batch,) = shelves.within(span)
+    assert [row["index"] for row in batch.column("position").to_pylist()] == [1]
