@@ -63,8 +63,8 @@ HISTORY = history()
 PLACES = [each.first._replace(index=i) for each in HISTORY for i in range(len(each.lengths))]
 
 
-def write(folder: Path, entries: list[Entry], cuts: list[int]) -> None:
-    journal = Journal(folder, SMALL)
+def write(folder: Path, entries: list[Entry], cuts: list[int], limits: Limits = SMALL) -> None:
+    journal = Journal(folder, limits)
     batch: list[Entry] = []
     for at, each in enumerate(entries):
         batch.append(each)

@@ -16,6 +16,7 @@ from ringcast.api.envelope import Data
 from ringcast.core.ids import Level
 from ringcast.journal.layout import MESSAGE, Entry, JournalError, Place
 from ringcast.journal.leaf import Names, Range
+from ringcast.journal.log import Limits
 from ringcast.journal.message import digest, message
 from ringcast.journal.records import cut, records
 from ringcast.journal.shelves import Shelves, whole
@@ -143,6 +144,22 @@ def test_names_are_few() -> None:
     """A frame of one group names it once, however many messages it has."""
     leaf = kept([entry(seq, b"x") for seq in range(1, 50)])
     assert leaf.names == Names(["orders"], [], [])
+
+
+def test_small_frames_are_bound_and_nothing_else_is(tmp_path: Path) -> None:
+    """Frames of one file and one group become one batch; the records are those of each alone."""
+    some = [entry(seq, b"a" * seq, b"", b"b") for seq in range(1, 60)]
+    other = [came("other", (b"x",), message("other", (b"x",)), seq) for seq in range(60, 64)]
+    write(tmp_path, [*some, *other], list(range(100)), Limits())
+    found = list(whole([tmp_path]))
+    assert [batch.num_rows for batch in found] == [59 * 3, 4]
+    rows = [row for batch in found for row in batch.to_pylist()]
+    assert rows == [row for each in [*some, *other] for row in records(kept([each])).to_pylist()]
+    shelves = Shelves([tmp_path])
+    span = Range(Place(8, 1, 7, 1), Place(8, 1, 30, 0))
+    (batch,) = shelves.within(span)
+    wanted = [row for row in rows if span.after < Place(**row["position"]) <= span.upto]
+    assert batch.to_pylist() == wanted
 
 
 def test_a_range_may_begin_and_end_within_a_message(tmp_path: Path) -> None:

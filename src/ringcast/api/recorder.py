@@ -159,7 +159,7 @@ class Recorder:
         if not ask.waiting:
             shelves.check((ask.after,))
         for leaf in shelves.leaves(Range(ask.after, min(ask.upto, last))):
-            step = max(1, len(leaf) * PART_BYTES // max(len(leaf.data), 1))
+            step = max(1, len(leaf) * PART_BYTES // max(leaf.size, 1))
             for at in range(0, len(leaf), step):
                 yield told(ask.token, leaf.part(at, min(at + step, len(leaf))))
         yield Told(ask.token, min(journal.last, last), journal.trimmed)

@@ -87,13 +87,17 @@ class Keys(NamedTuple):
 class Leaf:
     """Some entries, in their order."""
 
-    def __init__(self, table: Any, lengths: Any, names: Names, data: memoryview) -> None:
+    def __init__(
+        self, table: Any, lengths: Any, names: Names, data: memoryview, begins: Any
+    ) -> None:
         self.table = table
         self.lengths = lengths
         """Of the bodies of all messages."""
         self.names = names
         self.data = data
-        """The messages, one after the other."""
+        """Where the messages lie, mostly a whole file."""
+        self.begins = begins
+        """Where each of them begins there."""
 
     def __len__(self) -> int:
         return len(self.table)
@@ -103,12 +107,15 @@ class Leaf:
         """How many records each entry has."""
         return self.table["count"]
 
-    @cached_property
+    @property
     def ends(self) -> Any:
-        """Where each message ends, and one more: where the first begins."""
-        import numpy as np
+        """Where each message ends."""
+        return self.begins + self.table["size"]
 
-        return np.concatenate([[0], np.cumsum(self.table["size"])])
+    @property
+    def size(self) -> int:
+        """Bytes of the messages."""
+        return int(self.table["size"].sum())
 
     @cached_property
     def firsts(self) -> list[Place]:
@@ -131,8 +138,12 @@ class Leaf:
         """Some of the entries."""
         before = int(self.counts[:start].sum())
         lengths = self.lengths[before : before + int(self.counts[start:end].sum())]
-        data = self.data[self.ends[start] : self.ends[end]]
-        return Leaf(self.table[start:end], lengths, self.names, data)
+        some = slice(start, end)
+        return Leaf(self.table[some], lengths, self.names, self.data, self.begins[some])
+
+    def goes_on(self, other: Leaf) -> bool:
+        """Whether another one may be bound to this one: it lies behind it in the same file."""
+        return self.data is other.data and self.names == other.names
 
     # --- places ----------------------------------------------------------------------------
 
@@ -218,8 +229,8 @@ class Leaf:
     @property
     def whole(self) -> bool:
         """Whether all messages are what they were."""
-        found = [digest(self.data[a:b]) for a, b in pairwise(self.ends.tolist())]
-        return bool(found == self.table["digest"].tolist())
+        pairs = zip(self.begins.tolist(), self.ends.tolist(), strict=True)
+        return bool([digest(self.data[a:b]) for a, b in pairs] == self.table["digest"].tolist())
 
     def values(self) -> list[int]:
         """A number for each entry, out of all in it that is the same at all nodes."""
@@ -229,6 +240,11 @@ class Leaf:
             value(raw[at : at + SHARED.size], self.members(number))
             for number, at in enumerate(rows)
         ]
+
+    @property
+    def messages(self) -> memoryview:
+        """All of them, of a leaf that is not bound to another."""
+        return self.data[self.begins[0] : self.ends[-1]]
 
     def section(self) -> bytes:
         """The leaf without its messages, as it is written."""
@@ -246,20 +262,35 @@ class Leaf:
             and (table["kind"] < len(KINDS)).all() and (table["level"] < len(Level)).all()
             and (table["group"] < len(names.groups)).all() and (table["note"] <= notes).all()
             and (table["size"] == room(self.groups(), self.counts, self.lengths)).all()
-            and len(self.data) == self.ends[-1] and self.whole
+            and len(self.data) == self.size and self.whole
         ):  # fmt: skip
             raise JournalError("not records of a journal")
         return self
 
 
-def leaf(section: memoryview, entries: int, rows: int, data: memoryview) -> Leaf:
-    """Out of what a frame holds; ValueError if it does not."""
+def leaf(section: memoryview, entries: int, rows: int, data: memoryview, start: int = 0) -> Leaf:
+    """Out of what a frame holds, its messages from ``start`` on; ValueError if it does not."""
     import numpy as np
 
     table = np.frombuffer(section, row_type(), entries)
     lengths = np.frombuffer(section, np.int32, rows, entries * ROW_BYTES)
     rest = section[entries * ROW_BYTES + rows * lengths.itemsize :]
-    return Leaf(table, lengths, msgspec.msgpack.decode(rest, type=Names), data)
+    names = msgspec.msgpack.decode(rest, type=Names)
+    begins = start + np.cumsum(table["size"]) - table["size"]
+    return Leaf(table, lengths, names, data, begins)
+
+
+def bound(leaves: list[Leaf]) -> Leaf:
+    """Leaves that go on each other, as one."""
+    import numpy as np
+
+    if len(leaves) == 1:
+        return leaves[0]
+    table, lengths, begins = (
+        np.concatenate(parts)
+        for parts in zip(*((each.table, each.lengths, each.begins) for each in leaves), strict=True)
+    )
+    return Leaf(table, lengths, leaves[0].names, leaves[0].data, begins)
 
 
 def value(shared: bytes | memoryview, members: tuple[NodeId, ...]) -> int:

@@ -72,15 +72,17 @@ def starts(counts: Any) -> Any:
 
 
 def bodies(data: memoryview, ends: Any, counts: Any, lengths: Any) -> Any:
-    """The bodies of messages that lie in a row, as an Arrow array; ``ends`` are the messages'."""
+    """The bodies of messages, as an Arrow array; ``ends`` are the messages', rising."""
     import numpy as np
     import pyarrow as pa
 
     upto = np.cumsum(lengths + heads(lengths))  # bytes of bodies, with their heads
-    upto += np.repeat(ends[1:] - upto[np.cumsum(counts) - 1], counts)  # and of all else
+    upto += np.repeat(ends - upto[np.cumsum(counts) - 1], counts)  # and of all else
+    start, end = int(upto[0] - lengths[0]), int(upto[-1])
+    upto -= start
     # What lies between bodies and the bodies take turns: Arrow leaves out every other one.
     turns = np.empty(2 * len(upto) + 1, np.int32)
     turns[0], turns[1::2], turns[2::2] = 0, upto - lengths, upto
-    parts = [None, pa.py_buffer(turns), pa.py_buffer(data)]
+    parts = [None, pa.py_buffer(turns), pa.py_buffer(data[start:end])]
     both = pa.Array.from_buffers(pa.binary(), 2 * len(upto), parts)
     return both.filter(pa.array(np.arange(2 * len(upto)) % 2 == 1))

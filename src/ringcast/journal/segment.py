@@ -25,7 +25,7 @@ HEAD = struct.Struct("<4sQQIQIIQqqqiqqqi16s")
 HEAD_BYTES = 128
 """Heads are padded, so that what follows is aligned for reading in place."""
 
-LONGEST = 2**31
+LONGEST = 2**31 - 1
 """A frame that claims to be longer is damage."""
 
 SEGMENT, INDEX = ".segment", ".index"
@@ -166,8 +166,8 @@ class SegmentFile:
             )
         start = head.offset + HEAD_BYTES
         section = self.data[start : start + head.section]
-        data = self.data[start + padded(head.section) : start + head.length]
-        return leaf(section, head.entries, head.rows, data)
+        messages = start + padded(head.section)
+        return leaf(section, head.entries, head.rows, self.data, messages)
 
 
 def write_index(path: Path, heads: Sequence[Head]) -> None:

@@ -87,7 +87,7 @@ def as_short_as_can_be(entries: Sequence[Entry]) -> Sequence[Entry]:
 def sheet_of(leaf: Leaf) -> Sheet:
     """The same for entries of another journal."""
     rows = len(leaf.lengths)
-    return Sheet(leaf.section(), [leaf.data], leaf.values(), rows, leaf.first, leaf.last)
+    return Sheet(leaf.section(), [leaf.messages], leaf.values(), rows, leaf.first, leaf.last)
 
 
 # --- the chain -----------------------------------------------------------------------------

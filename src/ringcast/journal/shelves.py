@@ -12,16 +12,16 @@ interleave.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, starmap
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ringcast.journal import records
 from ringcast.journal.layout import GAP_INDEX, START, JournalError, Place
 from ringcast.journal.leaf import Keys, Leaf, Range
 from ringcast.journal.reading import Shelf
-from ringcast.journal.records import cut
 
 Marks = tuple[Place, ...]
 """How far each of the journals was read."""
@@ -140,12 +140,12 @@ class Shelves:
 
     def within(self, span: Range) -> Iterator[Any]:
         """All records of a range of places, each once, in order."""
-        yield from starmap(cut, gathered(span, self.shelves))
+        yield from records.batches(gathered(span, self.shelves))
 
     def batches(self, span: Span) -> Iterator[Any]:
         """All new records, each once, in the order of their places."""
         for section in self.sections(span):
-            yield from starmap(cut, gathered(*section))
+            yield from records.batches(gathered(*section))
 
     def after_rows(self, span: Span, rows: int) -> Marks:
         """The marks so many new records further; the end if there are fewer.
@@ -155,7 +155,7 @@ class Shelves:
         for section in self.sections(span):
             for shelf, piece in pieces(*section):
                 if section.old:
-                    found = starmap(cut, gathered(piece, *section[1:]))
+                    found = records.batches(gathered(piece, *section[1:]))
                     count = sum(batch.num_rows for batch in found)
                 else:
                     count = shelf.count(piece)

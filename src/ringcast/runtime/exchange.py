@@ -69,7 +69,7 @@ class Records(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 def told(token: int, leaf: Leaf) -> Records:
     """Entries, to be told to somebody."""
-    return Records(token, len(leaf), len(leaf.lengths), leaf.section(), bytes(leaf.data))
+    return Records(token, len(leaf), len(leaf.lengths), leaf.section(), bytes(leaf.messages))
 
 
 def heard(answer: Records) -> Leaf:
