@@ -58,7 +58,9 @@ class Keeper:
         self._thread = ThreadPoolExecutor(1, "ringcast-journal")
         self._queue: list[Entry] = []
         self._queued_bytes = 0
-        self._working = False
+        self._working = self._settling = False
+        self._job: Future[None] | None = None
+        """What the thread did last."""
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: list[tuple[Place, asyncio.Future[None]]] = []
         self.durable = self._taken = self.last
@@ -119,14 +121,14 @@ class Keeper:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._working or self._closed or not self._queue:
+        if self._working or self._settling or self._closed or not self._queue:
             return
         self._working = True
         upto = self._taken = self.added
         entries, self._queue, self._queued_bytes = self._queue, [], 0
         target = self._pending or self.journal
         loop = asyncio.get_running_loop()
-        job = self._thread.submit(write, target, entries, self._pending is None)
+        job = self._job = self._thread.submit(write, target, entries, self._pending is None)
         job.add_done_callback(lambda done: loop.call_soon_threadsafe(self._written, upto, done))
 
     def _written(self, upto: Place, job: Future[None]) -> None:
@@ -195,18 +197,19 @@ class Keeper:
 
         ``members`` are those of the present configuration, ``holes`` what nobody could tell.
         """
-        while self._working or self._queue:
-            await asyncio.sleep(0.001)
+        await self.until(self.added)
         folders = [self.folder / FETCHED / str(peer) for peer in told]
-        self._working = True  # records that come now wait in the queue
+        self._settling = True  # records that come now wait in the queue
         loop = asyncio.get_running_loop()
         try:
+            while self._working:
+                await asyncio.sleep(0.001)
             await loop.run_in_executor(self._thread, self._merge, folders, upto, members, holes)
         except JournalError as error:
             self._fail(str(error))
             return
         finally:
-            self._working = False
+            self._settling = False
         self._work()
 
     def _merge(
@@ -245,7 +248,7 @@ class Keeper:
 
     async def trim(self) -> int:
         """Remove what is too old or too much; how many segments."""
-        if self._working or self.error:
+        if self._working or self._settling or self.error:
             return 0
         return await asyncio.get_running_loop().run_in_executor(self._thread, self.journal.trim)
 
@@ -253,6 +256,8 @@ class Keeper:
         """Write what has come and end."""
         self._closed = True
         self._thread.shutdown(wait=True)
+        if self._job and (failed := self._job.exception()):  # it has not been told yet, perhaps
+            self.error = self.error or str(failed) or repr(failed)
         if self._queue and not self.error:
             try:
                 write(self._pending or self.journal, self._queue, self._pending is None)
