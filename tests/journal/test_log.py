@@ -21,6 +21,7 @@ from ringcast.journal import layout, message
 from ringcast.journal.disk import Disk
 from ringcast.journal.layout import NO_CHAIN, START, JournalError, Place, view_entry
 from ringcast.journal.log import Journal, Limits, commit, segment_names
+from ringcast.journal.reading import Shelf
 from ringcast.journal.records import records
 from ringcast.journal.segment import HEAD_BYTES, SegmentFile, read_index
 from ringcast.journal.sheet import link
@@ -155,6 +156,18 @@ def test_damage_before_the_end_is_refused_by_name(tmp_path: Path, at: int) -> No
     damage(path, at)
     with pytest.raises(JournalError, match=f"{path.name}: damaged at byte 0"):
         Journal(tmp_path)
+
+
+def test_a_journal_of_another_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    filled(tmp_path, limits=Limits()).close()
+    (path,) = segment_names(tmp_path)
+    before = path.read_bytes().replace(b"RcJ3", b"RcJ2")
+    path.write_bytes(before)
+    with pytest.raises(JournalError, match=rf"{path.name}: written by another version"):
+        Journal(tmp_path)
+    with pytest.raises(JournalError, match=rf"{path.name}: written by another version"):
+        Shelf(tmp_path)
+    assert path.read_bytes() == before
 
 
 def test_damage_in_a_sealed_segment_is_refused_when_it_is_read(tmp_path: Path) -> None:

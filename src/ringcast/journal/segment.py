@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -123,6 +124,11 @@ class SegmentFile:
             ) from None
         except OSError as error:
             raise JournalError(f"{path}: cannot be read ({error.strerror})") from None
+        if re.fullmatch(rb"RcJ[0-9]", self.data[:4]) and self.data[:4] != MAGIC:
+            raise JournalError(
+                f"{path}: written by another version of ringcast, which can read it; remove the "
+                "journal's folder to have it filled from the other members"
+            )
 
     def heads(self, offset: int = 0) -> Iterator[Head]:
         """The heads of whole frames from there on, as far as they follow each other."""
