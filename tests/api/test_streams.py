@@ -18,6 +18,7 @@ from ringcast.api.group import MessageTooLarge
 from ringcast.api.node import Node
 from ringcast.api.streams import MOST, Streams
 from ringcast.core.ids import NodeId, ViewId
+from ringcast.runtime.errors import RingcastError
 
 RING = ViewId(8, 1)
 
@@ -73,6 +74,16 @@ def test_a_repeated_batch_is_delivered_once_everywhere_also_on_the_next_ring(
                 assert texts == [b"a", b"b", b"c", b"d", b"e", b"f", b"end"]
                 places = [event.position for event in found if isinstance(event, Message)]
                 assert places == sorted(set(places))
+
+    run(story)
+
+
+@pytest.mark.parametrize(("batch", "first"), [(-1, 0), (0, -1), (2**63, 0), (0, 2**63)])
+def test_numbers_that_no_column_holds_are_refused(tmp_path: Path, batch: int, first: int) -> None:
+    async def story() -> None:
+        async with ring(tmp_path, 1) as (node,):
+            with pytest.raises(RingcastError, match="numbered from 0"):
+                await node.publish("g", "s", batch, first, (b"a",))
 
     run(story)
 

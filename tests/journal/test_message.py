@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from array import array
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from histories import HISTORY, RING, entry, kept, write
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ringcast.api import envelope
-from ringcast.api.envelope import Data
+from ringcast.api.envelope import Data, Once
 from ringcast.core.ids import Level
-from ringcast.journal.layout import MESSAGE, Entry, JournalError, Place
-from ringcast.journal.leaf import Names, Range
+from ringcast.journal.layout import GAP, LAST_INDEX, MESSAGE, VIEW, Entry, JournalError, Place
+from ringcast.journal.leaf import KINDS, Names, Range, row_type
 from ringcast.journal.log import Limits
-from ringcast.journal.message import digest, message
+from ringcast.journal.message import digest, message, room
 from ringcast.journal.records import cut, records
 from ringcast.journal.shelves import Shelves, whole
 from ringcast.runtime.exchange import Records, heard, told
@@ -69,6 +71,7 @@ def test_many_bodies_have_a_longer_head() -> None:
         b"\x93\x01\xd9\x01g\x92\xc4\x02ab\xc4\x01c",
         b"\xdc\x00\x03\x01\xa1g\x92\xc4\x02ab\xc4\x01c",
         b"\x93\xcc\x01\xa1g\x92\xc4\x02ab\xc4\x01c",
+        b"\x94\x01\xa1g\x92\xc4\x02ab\xc4\x01c\x81\x80\xa1\xff",  # and something behind it
     ],
 )
 def test_a_message_that_is_written_longer_is_kept_as_all_others(data: bytes) -> None:
@@ -138,6 +141,68 @@ def test_of_altered_entries_none_is_taken_for_another_one(at: int, flip: int, pa
 def test_what_is_no_leaf_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(JournalError, match="not records of a journal"):
         heard(msgspec.structs.replace(answer(), **change))
+
+
+ONE = message("g", (b"a", b"b"))
+ROW = {"ring_seq": 8, "ring_rep": 1, "seq": 1, "view_seq": 8, "view_rep": 1, "count": 2,
+       "size": len(ONE), "digest": digest(ONE)}  # fmt: skip
+
+
+def made_up(rows: list[dict[str, int]], lengths: list[int], data: bytes, *sources: Any) -> Records:
+    """What a program says that has the key and its own mind."""
+    table = np.zeros(len(rows), row_type())
+    for at, row in enumerate(rows):
+        for name, number in row.items():
+            table[at][name] = number
+    names = msgspec.msgpack.encode((["g"], [], sources))
+    section = table.tobytes() + np.array(lengths, np.int32).tobytes() + names
+    return Records(1, len(rows), len(lengths), section, data)
+
+
+def test_what_is_made_up_may_be_right() -> None:
+    rows = [ROW, {**ROW, "index": 2, "note": 1}]
+    assert len(heard(made_up(rows, [1] * 4, ONE * 2, ("s", 1, 2)))) == 2
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{**ROW, "index": LAST_INDEX}],  # the second record has a place that is none
+        [{**ROW, "index": -5}],
+        [{**ROW, "seq": 5}, {**ROW, "seq": 2}],
+        [ROW, {**ROW, "index": 1}],  # which the first one has, too
+        [{**ROW, "kind": KINDS.index(VIEW)}],
+        [{**ROW, "kind": KINDS.index(GAP)}],
+        [ROW, {**ROW, "seq": 2, "index": -1}],
+    ],
+)
+def test_entries_that_cannot_be_are_refused(rows: list[dict[str, int]]) -> None:
+    with pytest.raises(JournalError, match="not records of a journal"):
+        heard(made_up(rows, [1, 1] * len(rows), ONE * len(rows)))
+
+
+def test_lengths_do_not_reach_beyond_what_there_is() -> None:
+    """A length so large that a sum of 32 bits is negative, and others that make up for it."""
+    data, most, many = bytes(100), 2**31 - 1, 70
+    less = most + 5 + 4 - 2**32  # what 32 bits make of it, with the group
+    lengths = [(len(data) - less - 6) // many - 5] * many
+    lengths[-1] += len(data) - less - int(room(["g"], np.array([many]), np.array(lengths))[0])
+    rows = [
+        {**ROW, "count": 1, "size": less, "digest": digest(b"")},
+        {**ROW, "seq": 2, "count": many, "size": len(data) - less, "digest": digest(data)},
+    ]
+    with pytest.raises(JournalError, match="not records of a journal"):
+        heard(made_up(rows, [most, *lengths], data))
+
+
+@pytest.mark.parametrize("source", [("s", 2**63, 0), ("s", 0, 2**63 - 1), ("s", -1, 0)])
+def test_rows_are_numbered_as_columns_can_hold(source: tuple[str, int, int]) -> None:
+    """Else a writer could make a journal that nobody can read."""
+    with pytest.raises(JournalError, match="not records of a journal"):
+        heard(made_up([{**ROW, "note": 1}], [1, 1], ONE, source))
+    stream, batch, first = source
+    with pytest.raises(msgspec.ValidationError):
+        envelope.decode(envelope.encode(Once(RING, "g", stream, batch, first, (b"a",))))
 
 
 def test_names_are_few() -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from ringcast.core.ids import ViewId
+from ringcast.journal.layout import RowNumber
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 """A group's name."""
@@ -28,8 +29,8 @@ class Once(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
     ring: ViewId
     group: Name
     stream: Name
-    batch: int
-    first: int
+    batch: RowNumber
+    first: RowNumber
     bodies: tuple[bytes, ...]
 
 
@@ -38,7 +39,7 @@ class Known(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     group: Name
     stream: Name
-    batch: int
+    batch: RowNumber
     rows: int
 
 

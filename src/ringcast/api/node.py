@@ -16,7 +16,7 @@ from ringcast.api.outgoing import Item, Outgoing
 from ringcast.api.recorder import Recorder
 from ringcast.core.effects import Batch, InstallView
 from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.journal.layout import JournalError, Place, Source
+from ringcast.journal.layout import MOST_ROWS, JournalError, Place, Source
 from ringcast.runtime.config import ENVELOPE_ROOM, NodeConfig, from_settings, load
 from ringcast.runtime.errors import ConfigError, NodeStopped, RingcastError, StorageError
 from ringcast.runtime.host import Host
@@ -179,6 +179,8 @@ class Node:
 
         They are safe: what this node remembers as delivered, nobody who lives on can lack.
         """
+        if not (0 <= batch <= MOST_ROWS and 0 <= first <= MOST_ROWS):
+            raise RingcastError(f"batch {batch}, row {first}: they are numbered from 0 to 2^62")
         for some in list(portions(bodies, self.max_message)):  # all or, with an error, nothing
             position = await self._publish(group, stream, batch, first, some)
             first += len(some)

@@ -9,7 +9,7 @@ import msgspec
 
 from ringcast.core.ids import ViewId
 from ringcast.journal.layout import GAP_INDEX, START, Place
-from ringcast.journal.leaf import Leaf, Range
+from ringcast.journal.leaf import Range
 from ringcast.journal.log import read_trimmed, segment_names
 from ringcast.journal.reading import Shelf
 from ringcast.journal.segment import Head, SegmentFile, read_index
@@ -67,7 +67,7 @@ def examine(folder: Path) -> Iterator[Report]:
                 chain, last = head.chain, head.last
                 continue
             leaf = file.read(head, check=False)
-            for place in disorder(leaf, last):
+            if (place := leaf.disorder(last)) is not None:
                 _add(report, path, place, f"does not come after {last}")
             if link(chain, leaf.values()) != head.chain:
                 _add(report, path, head.first, "the chain does not match")
@@ -90,15 +90,6 @@ def _compare_index(report: Report, path: Path, heads: list[Head]) -> None:
 
 def _add(report: Report, path: Path, place: Place, what: str) -> None:
     report.findings = [*report.findings, Finding(str(path), str(place), what)]
-
-
-def disorder(leaf: Leaf, before: Place) -> list[Place]:
-    """The first place in a leaf that does not come after the one before it."""
-    for first, count in zip(leaf.firsts, leaf.counts.tolist(), strict=True):
-        if first <= before:
-            return [first]
-        before = first._replace(index=first.index + count - 1)
-    return []
 
 
 def compare(folders: Sequence[Path]) -> Iterator[Finding]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
 
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.journal.message import digest, message
@@ -59,7 +61,11 @@ NO_CHAIN = bytes(16)
 """The chain before the first record."""
 
 
-Source = tuple[str, int, int]
+MOST_ROWS = 2**62
+RowNumber = Annotated[int, msgspec.Meta(ge=0, le=MOST_ROWS)]
+"""Of batches and rows: what a column can hold, with rows to follow."""
+
+Source = tuple[str, RowNumber, RowNumber]
 """A writer that publishes each row once: its name, the number of its batch, and of the row."""
 
 

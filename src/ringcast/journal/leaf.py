@@ -134,6 +134,11 @@ class Leaf:
         first = Place._make(end[PLACE].item())
         return first._replace(index=first.index + int(end["count"]) - 1)
 
+    @property
+    def last_indexes(self) -> Any:
+        """The index of the last record of each entry."""
+        return self.table["index"].astype("int64") + self.counts - 1
+
     def part(self, start: int, end: int) -> Leaf:
         """Some of the entries."""
         before = int(self.counts[:start].sum())
@@ -201,6 +206,14 @@ class Leaf:
         edges = sorted({0, *gaps, len(self)})
         return [(self.part(a, b), a in gaps) for a, b in pairwise(edges)]
 
+    def disorder(self, before: Place) -> Place | None:
+        """The first place that does not come after the one before it."""
+        for first, last in zip(self.firsts, self.last_indexes.tolist(), strict=True):
+            if first <= before:
+                return first
+            before = first._replace(index=last)
+        return None
+
     # --- what is in them -------------------------------------------------------------------
 
     def members(self, at: int) -> tuple[NodeId, ...]:
@@ -258,7 +271,11 @@ class Leaf:
         notes = [len(names.members) if kind else len(names.sources) for kind in table["kind"]]
         if not (
             len(self) and (self.counts > 0).all() and self.counts.sum() == len(self.lengths)
-            and (self.lengths >= 0).all()
+            and (self.lengths >= 0).all() and (self.lengths <= len(self.data)).all()
+            and ((table["kind"] == 0) | (self.counts == 1)).all()
+            and ((table["index"] == GAP_INDEX) == (table["kind"] == KINDS.index(GAP))).all()
+            and (table["index"] >= GAP_INDEX).all() and self.last_indexes.max() <= LAST_INDEX
+            and self.disorder(self.first._replace(index=GAP_INDEX - 1)) is None
             and (table["kind"] < len(KINDS)).all() and (table["level"] < len(Level)).all()
             and (table["group"] < len(names.groups)).all() and (table["note"] <= notes).all()
             and (table["size"] == room(self.groups(), self.counts, self.lengths)).all()

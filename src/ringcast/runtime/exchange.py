@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 
 from ringcast.core.ids import NodeId
-from ringcast.journal.layout import NAME, JournalError, Place
+from ringcast.journal.layout import NAME, JournalError, Place, RowNumber
 from ringcast.journal.leaf import Leaf, leaf
 from ringcast.runtime.address import Address
 from ringcast.runtime.errors import RingcastError, TransportError
@@ -127,8 +127,8 @@ class Publish(msgspec.Struct, frozen=True, array_like=True, tag=5):
     token: int
     group: Name
     stream: Name
-    batch: int
-    first: int
+    batch: RowNumber
+    first: RowNumber
     bodies: tuple[bytes, ...]
 
 
