@@ -21,10 +21,11 @@ from ringcast.pipeline.stream.source import HIDDEN
 
 RING = ViewId(8, 1)
 MEMBERS = (1, 2, 3)
-ENVELOPE = 16
-"""Messages that left together."""
-FRAME = 2048
-"""Messages that were written together."""
+TOGETHER_BYTES = 40_000
+"""Bodies that left in one message of the ring, and"""
+FRAME_BYTES = 1_600_000
+"""those that were written together: so the journals of ``ringcast bench live --journal`` have them,
+409 bodies of 100 B in a message and 15,090 in a frame."""
 EPOCH_US = 1_700_000_000_000_000
 
 
@@ -55,9 +56,10 @@ compressor would find it, and Parquet would have next to nothing to read."""
 
 def entries(first: int, count: int, size: int) -> Iterator[Entry]:
     """The records of one frame."""
-    for at in range(first, first + count, ENVELOPE):
-        some = bodies(at, min(ENVELOPE, first + count - at), size)
-        number = at // ENVELOPE
+    together = TOGETHER_BYTES // size
+    for at in range(first, first + count, together):
+        some = bodies(at, min(together, first + count - at), size)
+        number = at // together
         yield layout.entry(
             Place(RING.seq, RING.rep, number + 1, 0), RING, MESSAGE, MEMBERS[number % 3],
             Level.AGREED, "orders", (), some, EPOCH_US + number,
@@ -68,8 +70,9 @@ def write_journal(folder: Path, records: int, size: int) -> None:
     """A journal of so many messages of so many bytes."""
     journal = Journal(folder)
     journal.append([view_entry(RING, MEMBERS, False, START, EPOCH_US)])
-    for first in range(0, records, FRAME):
-        journal.append(list(entries(first, min(FRAME, records - first), size)))
+    step = FRAME_BYTES // TOGETHER_BYTES * (TOGETHER_BYTES // size)
+    for first in range(0, records, step):
+        journal.append(list(entries(first, min(step, records - first), size)))
     journal.close()
 
 
