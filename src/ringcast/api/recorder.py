@@ -251,9 +251,13 @@ class Recorder:
             scratch.close()
 
     async def _trim(self) -> None:
-        while True:
-            await asyncio.sleep(TRIM_S)
-            await self._keeper.trim()
+        """Remove what is not kept; a node that cannot would fill its disk without a word."""
+        try:
+            while True:
+                await asyncio.sleep(TRIM_S)
+                await self._keeper.trim()
+        except Exception as error:
+            self._failed(str(error) or repr(error))
 
     async def close(self) -> None:
         """End the conversations, write what has come, and end; once is enough."""

@@ -10,7 +10,7 @@ import msgspec
 from ringcast.core.ids import ViewId
 from ringcast.journal.layout import GAP_INDEX, START, Place
 from ringcast.journal.leaf import Range
-from ringcast.journal.log import read_trimmed, segment_names
+from ringcast.journal.log import read_trimmed, segment_names, torn
 from ringcast.journal.reading import Shelf
 from ringcast.journal.segment import Head, SegmentFile, read_index
 from ringcast.journal.sheet import link
@@ -54,7 +54,7 @@ def examine(folder: Path) -> Iterator[Report]:
         _compare_index(report, path, heads)
         end = heads[-1].end if heads else 0
         if end < file.size:
-            if path == names[-1] and not file.sound_after(end):
+            if path == names[-1] and torn(file, end):
                 report.torn_bytes = file.size - end
             else:
                 _add(report, path, last, f"damaged at byte {end}")

@@ -190,7 +190,7 @@ class Journal:
             heads.append(head)
         end = heads[-1].end if heads else 0
         if end < file.size:
-            if not last or file.sound_after(end):
+            if not last or not torn(file, end):
                 raise JournalError(
                     f"{path}: damaged at byte {end}; restore the file, or remove the journal's "
                     "folder to have it filled from the other members"
@@ -347,17 +347,25 @@ def mark(path: Path, size: int) -> bytes:
     return f"{path.stem} {size:020}\n".encode()
 
 
-def durable_bytes(folder: Path, path: Path, size: int) -> int:
-    """How much of a segment that is not sealed may be read."""
+def durable_bytes(path: Path, size: int) -> int | None:
+    """How much of a segment that is not sealed is on disk, and may be read; None if nobody says
+    so: a copy of the segments alone, which nobody writes."""
     try:
-        name, upto = (folder / DURABLE).read_text("ascii").split()
+        name, upto = path.with_name(DURABLE).read_text("ascii").split()
     except FileNotFoundError:
-        return size  # a copy of the segments alone: nobody writes it
+        return None
     except (OSError, ValueError):
         return 0
     if name == path.stem:
         return int(upto)
     return size if name > path.stem else 0  # a later one was begun: this one was synced before
+
+
+def torn(file: SegmentFile, end: int) -> bool:
+    """Whether what follows in the last segment was being written when the node died. Damage is
+    what lies before a whole frame, or was on disk."""
+    upto = durable_bytes(file.path, file.size) or 0
+    return not end < upto <= file.size and not file.sound_after(end)
 
 
 def segment_names(folder: Path) -> list[Path]:

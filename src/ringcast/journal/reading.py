@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 from ringcast.core.ids import ViewId
 from ringcast.journal.layout import GAP_INDEX, START, JournalError, Place
 from ringcast.journal.leaf import Leaf, Range
-from ringcast.journal.log import durable_bytes, read_trimmed, segment_names
+from ringcast.journal.log import durable_bytes, read_trimmed, segment_names, torn
 from ringcast.journal.segment import INDEX, Head, SegmentFile, read_index
 
 
@@ -36,9 +36,19 @@ class Volume:
             return
         self._sealed = self.path.with_suffix(INDEX).exists()  # asked first: then this is all of it
         self._file = file = SegmentFile(self.path)
-        upto = durable_bytes(self.path.parent, self.path, file.size)
+        upto = durable_bytes(self.path, file.size)
+        most = file.size if upto is None else upto
         end = self._grown[-1].end if self._grown else 0
-        self._grown.extend(takewhile(lambda head: head.end <= upto, file.heads(end)))
+        for head in takewhile(lambda head: head.end <= most, file.heads(end)):
+            if not file.known(head):
+                break
+            self._grown.append(head)
+            end = head.end
+        if end < most <= file.size and not torn(file, end):
+            raise JournalError(
+                f"{self.path}: damaged at byte {end}; restore the file, or read another member's "
+                "journal"
+            )
 
     def read(self, head: Head, check: bool = True) -> Leaf:
         """The entries of a frame."""
@@ -73,9 +83,19 @@ class Shelf:
                 continue  # it has just been trimmed
             known[path] = volume
         self._known = known
-        self._volumes = [volume for volume in known.values() if volume.heads]
         self.gone = read_trimmed(self.folder)
         """What was trimmed."""
+        self._volumes = [
+            volume
+            for volume in known.values()
+            if volume.heads and volume.heads[-1].after > self.gone.number
+        ]
+        for one, other in pairwise(self._volumes):
+            if other.number != one.heads[-1].after:
+                raise JournalError(
+                    f"{other.path}: begins with record {other.number}, but "
+                    f"{one.heads[-1].after} comes next; what is between is missing or damaged"
+                )
         before = self.trimmed = self.gone.place
         """Everything behind this place is here, up to the last record."""
         self.gaps: list[Range] = []

@@ -153,23 +153,29 @@ class SegmentFile:
             at = self._map.find(MAGIC, at + 1)
         return False
 
-    def sound(self, head: Head) -> bool:
-        """Whether the frame is what was written."""
+    def known(self, head: Head) -> bool:
+        """Whether the head and what is known of the entries are what was written."""
         start = head.offset + HEAD_BYTES
         packed = bytes(self.data[head.offset : start])
         section = self.data[start : start + head.section]
-        if head.pack(head.checksum) != packed or checksum(head, section) != head.checksum:
-            return False
-        found = self.read(head, check=False)
-        return found.whole
+        return head.pack(head.checksum) == packed and checksum(head, section) == head.checksum
+
+    def sound(self, head: Head) -> bool:
+        """Whether the whole frame is."""
+        return self.known(head) and self._leaf(head).whole
 
     def read(self, head: Head, check: bool = True) -> Leaf:
-        """The entries of a frame, as they lie in the file."""
-        if check and not self.sound(head):
+        """The entries of a frame, as they lie in the file. Without ``check`` their messages are
+        not looked at: for who wants to know of them, not to have them."""
+        found = self._leaf(head) if self.known(head) else None
+        if found is None or (check and not found.whole):
             raise JournalError(
                 f"{self.path}: the records from {head.first} on are damaged; restore the file, or "
                 "read another member's journal"
             )
+        return found
+
+    def _leaf(self, head: Head) -> Leaf:
         start = head.offset + HEAD_BYTES
         section = self.data[start : start + head.section]
         messages = start + padded(head.section)

@@ -16,8 +16,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from ringcast.journal import records
 from ringcast.journal.layout import GAP_INDEX, START, JournalError, Place
 from ringcast.journal.leaf import Keys, Leaf, Range
@@ -231,12 +229,7 @@ def keys(shelf: Shelf, span: Range) -> list[Keys]:
     """What tells the entries of a range apart: one, or none if there are no entries."""
     import numpy as np
 
-    try:
-        found = [leaf.keys for leaf in shelf.leaves(span, check=False)]
-    except (ValueError, IndexError, msgspec.MsgspecError):  # damaged: say where
-        for _ in shelf.leaves(span):
-            pass
-        raise
+    found = [leaf.keys for leaf in shelf.leaves(span, check=False)]
     columns = zip(*(each.places for each in found), strict=True)
     join = np.concatenate
     return [Keys(list(map(join, columns)), join([k.digests for k in found]))] if found else []
