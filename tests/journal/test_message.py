@@ -110,6 +110,15 @@ def test_entries_are_told_and_heard() -> None:
             assert (part.first, part.last) == (HISTORY[start].first, HISTORY[end - 1].last)
 
 
+@given(st.lists(SIZES, min_size=1, max_size=30), SIZES)
+def test_parts_are_as_small_as_messages_allow(sizes: list[int], most: int) -> None:
+    """Also where the large ones lie together: a frame that is too long would be refused."""
+    leaf = kept([entry(seq, bytes(size)) for seq, size in enumerate(sizes, 1)])
+    parts = list(leaf.parts(most))
+    assert [place for part in parts for place in part.firsts] == leaf.firsts
+    assert all(part.size <= most or len(part) == 1 for part in parts)
+
+
 @given(st.integers(0, 2000), st.integers(1, 255), st.sampled_from(["section", "data"]))
 def test_of_altered_entries_none_is_taken_for_another_one(at: int, flip: int, part: str) -> None:
     told_ = answer()

@@ -159,9 +159,8 @@ class Recorder:
         if not ask.waiting:
             shelves.check((ask.after,))
         for leaf in shelves.leaves(Range(ask.after, min(ask.upto, last))):
-            step = max(1, len(leaf) * PART_BYTES // max(leaf.size, 1))
-            for at in range(0, len(leaf), step):
-                yield told(ask.token, leaf.part(at, min(at + step, len(leaf))))
+            for part in leaf.parts(PART_BYTES):
+                yield told(ask.token, part)
         yield Told(ask.token, min(journal.last, last), journal.trimmed)
 
     async def _until(self, ask: Ask) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Iterator
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -149,6 +150,16 @@ class Leaf:
     def goes_on(self, other: Leaf) -> bool:
         """Whether another one may be bound to this one: it lies behind it in the same file."""
         return self.data is other.data and self.names == other.names
+
+    def parts(self, size: int) -> Iterator[Leaf]:
+        """The same in parts of at most so many bytes, or of one message that has more."""
+        start = held = 0
+        for at, each in enumerate(self.table["size"].tolist()):
+            if at > start and held + each > size:
+                yield self.part(start, at)
+                start, held = at, 0
+            held += each
+        yield self.part(start, len(self))
 
     # --- places ----------------------------------------------------------------------------
 
