@@ -8,7 +8,7 @@ from typing import Any
 
 from ringcast.core.ids import Level
 from ringcast.journal.layout import LEVELS, schema
-from ringcast.journal.leaf import KINDS, PLACE, Leaf, Range, bound
+from ringcast.journal.leaf import KINDS, Leaf, Range, bound
 from ringcast.journal.message import bodies
 
 
@@ -35,11 +35,16 @@ def records(leaf: Leaf) -> Any:
         rows = np.repeat(np.arange(len(values)), counts)
         return pa.array(values, kind_of(name)).take(pa.array(rows))
 
-    def struct(name: str, *columns: Any) -> Any:
-        return pa.StructArray.from_arrays(list(map(pa.array, columns)), fields=list(kind_of(name)))
+    def pair(name: str, seqs: str, reps: str) -> Any:
+        seq, rep = table[seqs], table[reps]
+        if (seq == seq[0]).all() and (rep == rep[0]).all():
+            return common(name, (int(seq[0]), int(rep[0])), total)
+        parts = [pa.array(numbers(seqs)), pa.array(numbers(reps))]
+        return pa.StructArray.from_arrays(parts, fields=list(kind_of(name)))
 
     within = np.arange(total, dtype=np.int32) - np.repeat(np.cumsum(counts) - counts, counts)
-    ring_seq, ring_rep, seq, index = map(numbers, PLACE)
+    ring, index = pair("ring", "ring_seq", "ring_rep"), (numbers("index") + within).astype(np.int32)
+    position = [*ring.flatten(), pa.array(numbers("seq")), pa.array(index)]
     members, source = common("members", (), total), common("source", None, total)
     noted = table["note"] > 0
     if (noted & (table["kind"] > 0)).any():
@@ -52,9 +57,9 @@ def records(leaf: Leaf) -> Any:
         source = pa.StructArray.from_arrays(parts, fields=kind, mask=source.is_null())
     return pa.RecordBatch.from_arrays(
         [
-            struct("position", ring_seq, ring_rep, seq, (index + within).astype(np.int32)),
-            struct("ring", ring_seq, ring_rep),
-            struct("view", numbers("view_seq"), numbers("view_rep")),
+            pa.StructArray.from_arrays(position, fields=list(kind_of("position"))),
+            ring,
+            pair("view", "view_seq", "view_rep"),
             words("kind", KINDS),
             words("group", leaf.names.groups),
             pa.array(numbers("sender")),
@@ -83,8 +88,8 @@ def cut(span: Range, leaf: Leaf) -> Any:
 
 
 ENOUGH_ROWS, ENOUGH_BYTES = 2**14, 2**21
-"""Records that are worth a batch of their own: making one costs 0.2 ms, and whoever gets it some
-more."""
+"""Frames are bound up to so many records: making a batch costs 0.2 ms, and whoever gets it some
+more, but beyond the processor's cache a larger one is slower."""
 
 FARTHEST = 2**30
 """Bytes of a file between the first and the last message of a batch."""
@@ -98,8 +103,8 @@ def batches(found: Iterable[tuple[Range, Leaf]]) -> Iterator[Any]:
     for each, leaf in found:
         if span is not None and (
             each != span
-            or rows >= ENOUGH_ROWS
-            or size >= ENOUGH_BYTES
+            or rows + len(leaf.lengths) > ENOUGH_ROWS
+            or size + leaf.size > ENOUGH_BYTES
             or not held[-1].goes_on(leaf)
             or leaf.ends[-1] - held[0].begins[0] > FARTHEST
         ):
@@ -114,7 +119,7 @@ def batches(found: Iterable[tuple[Range, Leaf]]) -> Iterator[Any]:
 
 # --- columns of one value ------------------------------------------------------------------
 
-MOST_KEPT = 2**14
+MOST_KEPT = 2**15
 """Rows of a column that is kept; beside more rows than that, making one costs nothing."""
 
 
@@ -129,6 +134,8 @@ def repeated(name: str, value: Any, count: int) -> Any:
     """A column of one value, anew."""
     import pyarrow as pa
 
+    if name in ("ring", "view"):
+        value = dict(zip(("seq", "rep"), value, strict=True))
     return pa.repeat(pa.scalar(value, kind_of(name)), count)
 
 
