@@ -146,8 +146,17 @@ async def feed(settings: dict[str, Any], folder: Path) -> None:
 # --- Spark -------------------------------------------------------------------------------------
 
 
+MOST_BEGUN = 20
+"""Queries that are begun in the life of a driver, at most."""
+
+
 def drive(folder: Path, address: str) -> None:
-    """Both queries, begun again when they fail, until it is time to come to an end."""
+    """Both queries, begun again when they fail, until it is time to come to an end.
+
+    Two queries that begin at the same time may spoil a map of Spark's that they share ("Illegal
+    size 5 of collection, expected 6"), and then none can be begun in that JVM any more: who
+    watches over a query begins a new one.
+    """
     from ringcast.pipeline.session import Where, open_session
 
     with open_session(Where(cores=2)) as spark:
@@ -170,9 +179,13 @@ def drive(folder: Path, address: str) -> None:
         for name, writer in writers.items():
             writer.option("checkpointLocation", str(folder / f"checkpoint-{name}"))
         queries: dict[str, Any] = {}
+        begun = 0
         while not (folder / "finish").exists():
             for name, writer in writers.items():
                 if name not in queries or not queries[name].isActive:
+                    begun += 1
+                    if begun > MOST_BEGUN:
+                        raise SystemExit("queries fail again and again")
                     with suppress(Exception):  # its node may be away
                         queries[name] = writer.trigger(processingTime="1 second").start()
             time.sleep(0.2)
