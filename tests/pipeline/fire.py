@@ -163,17 +163,26 @@ class Battle:
         whoever wrote that has not come to the end of ``commit``, and is killed."""
         readers = self.folder / "journal-2" / "readers"
         self.until("a commit", readers.is_dir)
-        pipe = readers / "table.json.new"
-        pipe.unlink(missing_ok=True)
-        os.mkfifo(pipe)
-        end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        pipe, ends = readers / "table.json.new", list[int]()
+
+        def came() -> bool:
+            if not ends or not pipe.is_fifo():  # a commit that was under way has taken it along
+                for each in (pipe, pipe.with_suffix("")):
+                    if each == pipe or each.is_fifo():
+                        each.unlink(missing_ok=True)
+                os.mkfifo(pipe)
+                ends.append(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+            ready, _, _ = select.select(ends, [], [], 0)
+            return any([os.read(each, 1) for each in ready])
+
         try:
-            self.until("a commit", lambda: select.select([end], [], [], 0)[0] and os.read(end, 1))
+            self.until("a commit", came)
             for pid in self.spark("python_streaming_source_runner"):
                 os.kill(pid, signal.SIGKILL)
         finally:
-            pipe.unlink()
-            os.close(end)
+            pipe.unlink(missing_ok=True)
+            for each in ends:
+                os.close(each)
 
     def hit(self, word: str) -> bool:
         """SIGKILL to one of Spark's processes with this word in its command line."""
