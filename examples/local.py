@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ringcast.runtime.errors import RingcastError
+from ringcast.core.errors import RingcastError
 
 PORT = int(os.environ.get("RINGCAST_PORT", "5400"))
 PLACE = Path(tempfile.gettempdir()) / f"ringcast-examples-{PORT}"

@@ -18,7 +18,7 @@ from orders import STOCK
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ringcast.pipeline.session import open_session
+from ringcast.pipeline.spark.session import open_session
 from ringcast.pipeline.stream.table import Table, upsert
 
 

@@ -25,30 +25,23 @@ OUR_FILES = sorted(
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
+    "wire": {"core"},
     "blocks": {"core"},
     "protocols": {"core", "blocks"},
     "checks": {"core"},
     "traces": {"core"},
-    "journal": {"core"},
+    "journal": {"core", "wire"},
     "sim": {"core", "blocks", "protocols", "checks", "traces"},
-    "runtime": {"core", "blocks", "protocols", "checks", "traces", "journal"},
-    "api": {"core", "blocks", "protocols", "checks", "traces", "journal", "runtime"},
-    "": {"api", "core", "runtime"},
-    "pipeline": {"core", "protocols", "checks", "traces", "journal", "sim", "runtime"},
-    "cli": {
-        "",
-        "core",
-        "blocks",
-        "protocols",
-        "checks",
-        "traces",
-        "journal",
-        "sim",
-        "runtime",
-        "api",
-        "pipeline",
-    },
+    "runtime": {"core", "wire", "blocks", "protocols", "checks", "traces", "journal"},
+    "api": {"core", "wire", "blocks", "protocols", "checks", "traces", "journal", "runtime"},
+    "": {"api", "core", "journal", "runtime"},
+    "pipeline": {"core", "wire", "protocols", "checks", "traces", "journal", "sim", "runtime"},
+    "console": {"core", "checks", "sim", "pipeline"},
 }
+BELOW_COMMANDS = set(MAY_IMPORT)
+MAY_IMPORT["members"] = BELOW_COMMANDS
+MAY_IMPORT["demo"] = MAY_IMPORT["bench"] = BELOW_COMMANDS | {"members"}
+MAY_IMPORT["cli"] = BELOW_COMMANDS | {"members", "demo", "bench"}
 """Package to the packages below it; ``""`` is ``ringcast`` itself, the public names."""
 
 PURE = {"core", "blocks", "protocols", "checks"}

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 from tags import ROOT
 
-from ringcast.pipeline.publish import Results
-from ringcast.pipeline.reproduce import Finding
+from ringcast.pipeline.papers.paper_page import Results
+from ringcast.pipeline.papers.reproduce import Finding
 
 PAGE = ROOT / "docs" / "reproduce.md"
 RECORD = ROOT / "bench" / "results" / "reproduce.json"

@@ -46,8 +46,16 @@ class Book(NamedTuple):
         return tests(*self.tests, kinds=self.kinds)
 
 
-TOTAL_BLOCKS = ("channel", "detector", "views", "encounters", "changing", "membership", "flush")
-TOKEN_BLOCKS = ("circulation", "ring_detector", "trusted_pair", "token_consensus")
+TOTAL_BLOCKS = (
+    "channel",
+    "detector",
+    "view_messages",
+    "merge_candidates",
+    "view_change",
+    "membership",
+    "flush",
+)
+TOKEN_BLOCKS = ("token_ring", "ring_detector", "trusted_pair", "token_consensus")
 
 BOOKS = (
     Book(
@@ -94,7 +102,7 @@ BOOKS = (
             *sorted((TESTS / "rules").glob("test_total_*.py")),
             *(
                 TESTS / "blocks" / f"test_{name}.py"
-                for name in ("encounters", "membership", "flush")
+                for name in ("merge_candidates", "membership", "flush")
             ),
             TESTS / "scenarios" / "total",
         ),

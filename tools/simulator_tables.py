@@ -10,10 +10,10 @@ from typing import get_args
 import msgspec
 from tags import ROOT
 
-from ringcast.pipeline.measures import MEASURES
+from ringcast.pipeline.sweep.measures import MEASURES
 from ringcast.sim.faults import Fault
 from ringcast.sim.presets import PRESETS
-from ringcast.sim.scene import COMMANDS
+from ringcast.sim.scenario.commands import COMMANDS
 from ringcast.sim.workload import Workload
 from ringcast.traces.schema import TABLES, columns
 

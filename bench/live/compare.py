@@ -25,9 +25,9 @@ from promises import Row, figure, ratio_table
 from record import RESULTS, table
 from windows import Windows, sound
 
-from ringcast.cli import bridge
-from ringcast.cli.bench_run import run
-from ringcast.cli.bridge import Bridge
+from ringcast.bench import bridge
+from ringcast.bench.bridge import Bridge
+from ringcast.bench.run import run
 
 SIZES = (64, 1024, 8192, 60_000)
 RATE = 400

@@ -10,8 +10,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from ringcast.cli.bench_run import Crew, Failed, Figures, Trial, measure
-from ringcast.cli.bridge import Bridge
+from ringcast.bench.bridge import Bridge
+from ringcast.bench.run import Crew, Failed, Figures, Trial, measure
 from ringcast.core.ids import NodeId
 
 FORM_S = 10.0

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ringcast.cli.bench_run import Crew, Failed, Figures, Trial, measure
-from ringcast.cli.bridge import Bridge
+from ringcast.bench.bridge import Bridge
+from ringcast.bench.run import Crew, Failed, Figures, Trial, measure
 
 JAR = Path("/usr/share/java/jgroups.jar")
 STACK = "sequencer.xml"

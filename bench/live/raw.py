@@ -19,8 +19,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from ringcast.cli.bridge import Bridge
-from ringcast.cli.members import LOOPBACK, free_ports
+from ringcast.bench.bridge import Bridge
+from ringcast.members.process import LOOPBACK, free_ports
 
 SO_RCVBUFFORCE = 33
 BUFFER = 8 * 2**20

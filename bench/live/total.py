@@ -21,9 +21,9 @@ from promises import Row, figure, ratio_table
 from record import RESULTS, table
 from windows import Windows, sound
 
-from ringcast.cli import bridge
-from ringcast.cli.bench_run import Figures, run
-from ringcast.cli.bridge import Bridge
+from ringcast.bench import bridge
+from ringcast.bench.bridge import Bridge
+from ringcast.bench.run import Figures, run
 
 SIZES = (64, 1024)
 MEMBERS = (2, 3, 4, 6, 8, 10)

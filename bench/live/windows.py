@@ -6,7 +6,7 @@ from typing import Any
 
 from promises import Book
 
-from ringcast.cli.bench_run import Figures, Trial
+from ringcast.bench.run import Figures, Trial
 
 
 class Windows(Book):

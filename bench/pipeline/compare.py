@@ -31,9 +31,9 @@ from promises import Book, Row, figure, ratio_table, write_page
 from record import table, write
 from sweeps import open_pool, open_sweep
 
-from ringcast.traces.generate import Made, generate
-from ringcast.traces.made import Shape
-from ringcast.traces.spoil import Fault, FaultKind
+from ringcast.traces.synthetic.faults import Fault, FaultKind
+from ringcast.traces.synthetic.generate import Made, generate
+from ringcast.traces.synthetic.group import Shape
 
 CORES = 2
 SIZES = (50_000_000, 200_000_000)

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from ringcast.checks import Verdict
-from ringcast.pipeline.condense.window import look
-from ringcast.pipeline.judge import Ask, Case
-from ringcast.pipeline.session import Where, open_session
-from ringcast.pipeline.verdicts import RunVerdict
-from ringcast.pipeline.verify import verify
+from ringcast.pipeline.spark.session import Where, open_session
+from ringcast.pipeline.verify.condense.window import look
+from ringcast.pipeline.verify.job import verify
+from ringcast.pipeline.verify.run_verifier import Ask, Case
+from ringcast.pipeline.verify.verdicts import RunVerdict
 from ringcast.protocols.totem_single import CLAIMS
 from ringcast.traces import Claims
 

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ringcast.pipeline import study
-from ringcast.pipeline.session import Where, open_session
-from ringcast.pipeline.sweep import sweep
+from ringcast.pipeline.spark.session import Where, open_session
+from ringcast.pipeline.sweep.job import study, sweep
 from ringcast.sim.batch import Job
 from ringcast.sim.run import run
 

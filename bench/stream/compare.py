@@ -27,12 +27,12 @@ from made import write_journal
 from promises import Book, Row, ratio_table
 from tables import Tables
 
-from ringcast.cli.bench_run import Figures, Trial, run
-from ringcast.journal.log import LIMITS
-from ringcast.journal.shelves import Shelves
-from ringcast.pipeline.session import Where as Said
-from ringcast.pipeline.session import change_environment, environment_of, place
-from ringcast.runtime.journal import Keeper
+from ringcast.bench.run import Figures, Trial, run
+from ringcast.journal.group_commit import Keeper
+from ringcast.journal.merged_reader import Shelves
+from ringcast.journal.writer import LIMITS
+from ringcast.pipeline.spark.session import Where as Said
+from ringcast.pipeline.spark.session import change_environment, environment_of, place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringcast.api.node import Node
-from ringcast.cli.members import LOOPBACK, free_ports
+from ringcast.members.process import LOOPBACK, free_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ringcast.core.ids import Level, ViewId
-from ringcast.journal import layout
 from ringcast.journal.export import FILE_BYTES
-from ringcast.journal.layout import MESSAGE, START, Entry, Place, view_entry
-from ringcast.journal.leaf import Range
-from ringcast.journal.log import Journal
-from ringcast.journal.shelves import Shelves
+from ringcast.journal.format import layout
+from ringcast.journal.format.frame import Range
+from ringcast.journal.format.layout import MESSAGE, START, Entry, Place, view_entry
+from ringcast.journal.merged_reader import Shelves
+from ringcast.journal.writer import Journal
 from ringcast.pipeline.stream.source import HIDDEN
 
 RING = ViewId(8, 1)

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from ringcast.api.group import Group, MessageTooLarge, NotJoined, WouldBlock
     from ringcast.api.node import Node
     from ringcast.api.replica import Replica, ResultLost, StateMachine
-    from ringcast.core.ids import Level
-    from ringcast.runtime.config import NodeConfig
-    from ringcast.runtime.errors import (
+    from ringcast.core.errors import (
         ConfigError,
         DeliveryUncertain,
         KeyFileError,
@@ -30,6 +28,9 @@ if TYPE_CHECKING:
         StorageError,
         TransportError,
     )
+    from ringcast.core.ids import Level
+    from ringcast.journal.format.layout import JournalError
+    from ringcast.runtime.config import NodeConfig
 
     AGREED, SAFE = Level.AGREED, Level.SAFE
 
@@ -39,8 +40,9 @@ _HOMES = {
     "api.node": ("Node",),
     "api.replica": ("Replica", "ResultLost", "StateMachine"),
     "core.ids": ("Level",),
+    "journal.format.layout": ("JournalError",),
     "runtime.config": ("NodeConfig",),
-    "runtime.errors": (
+    "core.errors": (
         "ConfigError",
         "DeliveryUncertain",
         "KeyFileError",
@@ -61,6 +63,7 @@ __all__ = [
     "Event",
     "EventsLost",
     "Group",
+    "JournalError",
     "KeyFileError",
     "Level",
     "Message",

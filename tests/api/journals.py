@@ -10,7 +10,7 @@ from typing import Any
 from loopback import configs
 
 from ringcast.api.node import Node
-from ringcast.journal.shelves import whole
+from ringcast.journal.merged_reader import whole
 
 
 def with_journals(tmp_path: Path, count: int, **more: Any) -> list[dict[str, Any]]:

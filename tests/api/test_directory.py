@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from ringcast.api.directory import BEHIND_ALL, Directory
-from ringcast.api.envelope import Data, Enter, Envelope, Exit, Groups, Known, Once
 from ringcast.api.events import Batch, Position, View
 from ringcast.core.effects import InstallView
 from ringcast.core.ids import Level, ViewId
+from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit, Groups, Known, Once
 
 R1, T1, R2, T2, R3 = (ViewId(seq, 1) for seq in (8, 10, 12, 14, 16))
 

@@ -28,14 +28,14 @@ from ringcast.api import outgoing
 from ringcast.api.events import Batch, Message, Position, View
 from ringcast.api.group import MessageTooLarge, NotJoined, WouldBlock
 from ringcast.api.node import Node
-from ringcast.core.ids import Level
-from ringcast.runtime.errors import (
+from ringcast.core.errors import (
     ConfigError,
     NodeStopped,
     RingcastError,
     StorageError,
     TransportError,
 )
+from ringcast.core.ids import Level
 
 
 def test_positions_are_the_same_everywhere_and_increase(tmp_path: Path) -> None:

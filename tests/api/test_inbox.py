@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ringcast.api import inbox
 from ringcast.api.events import Batch, EventsLost, Position, View
 from ringcast.api.inbox import Inbox
+from ringcast.core.errors import NodeStopped
 from ringcast.core.ids import Level, ViewId
-from ringcast.runtime.errors import NodeStopped
 
 AT = Position(ViewId(8, 1), 1)
 

@@ -16,18 +16,18 @@ from loopback import configs, eventually, joined, run
 from typer.testing import CliRunner
 
 from ringcast.api.node import Node
-from ringcast.api.recorder import Recorder, holes
 from ringcast.cli.app import app
+from ringcast.core.errors import ConfigError, NodeStopped
 from ringcast.core.ids import Level, ViewId
-from ringcast.journal import layout
-from ringcast.journal.layout import MESSAGE, START, Entry, JournalError, Place
-from ringcast.journal.log import Journal, segment_names
-from ringcast.journal.reading import Shelf
-from ringcast.journal.records import records
-from ringcast.journal.segment import SegmentFile
+from ringcast.journal.format import layout
+from ringcast.journal.format.layout import MESSAGE, START, Entry, JournalError, Place
+from ringcast.journal.format.records import records
+from ringcast.journal.format.segment import SegmentFile
+from ringcast.journal.node_journal import Recorder, holes
+from ringcast.journal.reader import Shelf
+from ringcast.journal.service import Ask, Records, Told, heard, token
+from ringcast.journal.writer import Journal, segment_names
 from ringcast.runtime.config import NodeConfig
-from ringcast.runtime.errors import ConfigError, NodeStopped
-from ringcast.runtime.exchange import Ask, Records, Told, heard, token
 
 
 def test_journals_of_the_same_configurations_are_identical(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_away_for_longer_than_the_others_keep_it_leaves_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     """What they still have is taken, and what they have not is said to be missing."""
-    monkeypatch.setattr("ringcast.api.recorder.TRIM_S", 0.02)
+    monkeypatch.setattr("ringcast.journal.node_journal.TRIM_S", 0.02)
     settings = with_journals(tmp_path, 3)
     for each in settings[:2]:
         each["journal_limits"] = LITTLE
@@ -257,7 +257,9 @@ def test_durable_needs_a_journal(tmp_path: Path) -> None:
     run(story)
 
 
-@pytest.mark.parametrize("where", ["ringcast.runtime.journal.sheet", "ringcast.api.recorder.heard"])
+@pytest.mark.parametrize(
+    "where", ["ringcast.journal.group_commit.sheet", "ringcast.journal.node_journal.heard"]
+)
 def test_an_unforeseen_error_stops_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -294,7 +296,7 @@ def test_a_full_disk_stops_the_node_and_loses_nothing_acknowledged(
         if len(took) < len(data):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ringcast.journal.disk.Disk.write", write)
+    monkeypatch.setattr("ringcast.journal.format.disk.Disk.write", write)
     acknowledged: list[bytes] = []
 
     async def story() -> None:
@@ -331,7 +333,16 @@ async def recording(tmp_path: Path) -> AsyncIterator[Recorder]:
     """A recorder without a node."""
     (settings,) = with_journals(tmp_path, 1)
     config = msgspec.convert(settings, NodeConfig)
-    recorder = Recorder(config, None, dict, lambda why: None, lambda *what: asyncio.sleep(0))  # type: ignore[arg-type]
+    recorder = Recorder(
+        config.id,
+        Path(config.journal),
+        config.journal_limits,
+        config.journal_patience_s,
+        None,
+        dict,
+        lambda why: None,
+        lambda *what: asyncio.sleep(0),  # type: ignore[arg-type]
+    )
     yield recorder
     await recorder.close()
 
@@ -359,7 +370,7 @@ def test_who_is_asked_tells_what_it_is_just_putting_into_its_journal(
                 for path in segment_names(folder) if folder.is_dir() else ():
                     path.unlink()
 
-            monkeypatch.setattr("ringcast.runtime.journal.shutil.rmtree", half)
+            monkeypatch.setattr("ringcast.journal.group_commit.shutil.rmtree", half)
             monkeypatch.setattr(Shelf, "refresh", meanwhile)
             assert await told(recorder, end, waiting=True) == [b"%d" % n for n in range(1, 6)]
 
@@ -382,7 +393,7 @@ def test_who_is_asked_waits_until_it_has_delivered_and_written_it(tmp_path: Path
 def test_a_reader_is_not_told_what_is_behind_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ringcast.api.recorder.ANSWER_S", 0.1)
+    monkeypatch.setattr("ringcast.journal.node_journal.ANSWER_S", 0.1)
 
     async def story() -> None:
         async with recording(tmp_path) as recorder:

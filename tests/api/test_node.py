@@ -11,7 +11,7 @@ from journals import bodies, caught_up
 from loopback import configs, eventually, run
 
 from ringcast.api.node import Node
-from ringcast.runtime.errors import NodeStopped, RingcastError, StorageError
+from ringcast.core.errors import NodeStopped, RingcastError, StorageError
 
 
 @pytest.mark.parametrize("setting", ["journal", "trace_dir"])

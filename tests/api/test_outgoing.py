@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringcast.api import envelope
-from ringcast.api.envelope import Data, Enter, Envelope, Exit
 from ringcast.api.events import Position
 from ringcast.api.outgoing import ENVELOPE_BYTES, Item, Outgoing
+from ringcast.core.errors import DeliveryUncertain
 from ringcast.core.ids import Level, ViewId
-from ringcast.runtime.errors import DeliveryUncertain
+from ringcast.journal.format import envelope
+from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit
 
 
 class Machine:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ringcast.api import events, group, node, replica
-from ringcast.core import ids
-from ringcast.runtime import config, errors
+from ringcast.core import errors, ids
+from ringcast.runtime import config
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "api.md").read_text()

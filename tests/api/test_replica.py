@@ -17,8 +17,8 @@ from ringcast.api.events import Event, EventsLost, Message, Position, View
 from ringcast.api.group import Group, MessageTooLarge, NotJoined
 from ringcast.api.node import Node
 from ringcast.api.replica import AROUND, Replica, ResultLost, StateMachine
+from ringcast.core.errors import NodeStopped
 from ringcast.core.ids import Level, ViewId
-from ringcast.runtime.errors import NodeStopped
 
 
 class Log(StateMachine[int]):

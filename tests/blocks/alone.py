@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from ringcast.blocks import token_consensus, trusted_pair
-from ringcast.blocks.circulation import most_faults
 from ringcast.blocks.ring_detector import Patience
 from ringcast.blocks.token_consensus import Terms, TokenConsensus
+from ringcast.blocks.token_ring import most_faults
 from ringcast.blocks.trusted_pair import TrustedPair
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId

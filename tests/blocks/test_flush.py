@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wire import Wire, drops, words
 
-from ringcast.blocks.changing import Settings, Timer
 from ringcast.blocks.channel import Arrived, Packet
 from ringcast.blocks.detector import Settings as Beats
 from ringcast.blocks.flush import (
@@ -25,7 +24,8 @@ from ringcast.blocks.flush import (
     cut_of,
     orders_of,
 )
-from ringcast.blocks.views import Leave
+from ringcast.blocks.view_change import Settings, Timer
+from ringcast.blocks.view_messages import Leave
 from ringcast.core.env import Env
 from ringcast.core.ids import ViewId
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from wire import Wire, drops, sent, words
 
-from ringcast.blocks.changing import VIEW_SEQ, Phase, Settings, Timer
 from ringcast.blocks.channel import Packet
 from ringcast.blocks.detector import Heartbeat
 from ringcast.blocks.detector import Settings as Beats
 from ringcast.blocks.membership import Membership
-from ringcast.blocks.views import (
+from ringcast.blocks.view_change import VIEW_SEQ, Phase, Settings, Timer
+from ringcast.blocks.view_messages import (
     Agree,
     Announce,
     Cancel,

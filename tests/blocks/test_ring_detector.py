@@ -15,7 +15,7 @@ from ringcast.core.registry import Sheet
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import Loss, inflict
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
-from ringcast.sim.tap import tapped
+from ringcast.sim.scenario.log import tapped
 
 MEMBERS = (1, 2, 3, 4, 5)
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from ringcast.checks import suite
-from ringcast.pipeline import report
-from ringcast.pipeline.experiments import Experiment, names, read
-from ringcast.pipeline.publish import REPORT, publish
-from ringcast.pipeline.reproduce import Curve, Finding, Judged, Plot, Verdict
-from ringcast.pipeline.story import Story
+from ringcast.pipeline.papers.experiments import Experiment, names, read
+from ringcast.pipeline.papers.paper_page import REPORT, publish
+from ringcast.pipeline.papers.reproduce import Curve, Finding, Judged, Plot, Verdict
+from ringcast.pipeline.report import write as report
+from ringcast.pipeline.report.report_data import Story
 from ringcast.traces.text import parse
 
 PHONE, WIDE = 390, 1280

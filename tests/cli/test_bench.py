@@ -16,9 +16,10 @@ import pytest
 
 from ringcast.api.events import Batch, Position
 from ringcast.api.group import Group
-from ringcast.cli import bench, bridge
-from ringcast.cli.bench_member import Meter, Pool, Sender, Task
-from ringcast.cli.bench_run import Crew, Failed, Trial, settings
+from ringcast.bench import bridge
+from ringcast.bench.member import Meter, Pool, Sender, Task
+from ringcast.bench.run import Crew, Failed, Trial, settings
+from ringcast.cli import bench
 from ringcast.core.ids import Level, ViewId
 
 LIVE = [sys.executable, "-m", "ringcast.cli", "bench", "live"]

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from ringcast.cli.app import app
 from ringcast.core.ids import ViewId
-from ringcast.journal.layout import START, Entry, Place, view_entry
-from ringcast.journal.log import Journal, commit
+from ringcast.journal.format.layout import START, Entry, Place, view_entry
+from ringcast.journal.writer import Journal, commit
 
 VIEWS = [
     view_entry(ViewId(4, 1), (1,), False, START, 0),

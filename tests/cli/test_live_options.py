@@ -13,8 +13,8 @@ import pytest
 
 from ringcast.cli.app import app
 from ringcast.cli.demo import prepare
-from ringcast.cli.members import LOOPBACK, free_ports
-from ringcast.runtime.keys import KeyFile
+from ringcast.members.process import LOOPBACK, free_ports
+from ringcast.wire.keys import KeyFile
 
 NODE = """
 id = 1

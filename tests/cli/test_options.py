@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from ringcast.cli.app import app
-from ringcast.cli.options import seed_range
+from ringcast.console.options import seed_range
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.table import Table
 
-from ringcast.cli.screen import Late, Screen, Stage
+from ringcast.demo.screen import Late, Screen, Stage
 
 
 class Quiet:
@@ -24,7 +24,7 @@ class Quiet:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = count()
-    monkeypatch.setattr("ringcast.cli.screen.time.monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr("ringcast.demo.screen.time.monotonic", lambda: float(next(ticks)))
 
 
 def stage(patience_s: float) -> Stage:

@@ -12,9 +12,9 @@ from statistics import correlation, fmean
 
 import pytest
 
-from ringcast.pipeline.experiments import read
-from ringcast.pipeline.outages import Outage, outage
-from ringcast.pipeline.polling import poll
+from ringcast.pipeline.papers.experiments import read
+from ringcast.pipeline.papers.outages import Outage, outage
+from ringcast.pipeline.papers.polling import poll
 from ringcast.sim.faults import Loss
 from ringcast.sim.meter import Measures
 from ringcast.sim.run import RunSpec, run

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from total import Group
 
-from ringcast.blocks import channel, flush, views
+from ringcast.blocks import channel, flush
+from ringcast.blocks import view_messages as views
 from ringcast.blocks.channel import Ack, Packet
 from ringcast.blocks.detector import Heartbeat
 from ringcast.blocks.packing import Contents

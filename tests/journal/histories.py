@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ringcast.core.ids import Level, ViewId
-from ringcast.journal import layout
-from ringcast.journal.layout import START, Entry, Place, view_entry
-from ringcast.journal.leaf import Leaf, leaf
-from ringcast.journal.log import Journal, Limits
-from ringcast.journal.sheet import Sheet, sheet
+from ringcast.journal.format import layout
+from ringcast.journal.format.frame import Leaf, leaf
+from ringcast.journal.format.frame_writer import Sheet, sheet
+from ringcast.journal.format.layout import START, Entry, Place, view_entry
+from ringcast.journal.writer import Journal, Limits
 
 RING = ViewId(8, 1)
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from ringcast.cli.app import app
 from ringcast.core.ids import ViewId
-from ringcast.journal.layout import Place, view_entry
-from ringcast.journal.log import Journal, commit, segment_names
-from ringcast.journal.segment import HEAD_BYTES, SegmentFile, encode
+from ringcast.journal.format.layout import Place, view_entry
+from ringcast.journal.format.segment import HEAD_BYTES, SegmentFile, encode
+from ringcast.journal.writer import Journal, commit, segment_names
 
 
 def call(*words: object) -> tuple[int, str]:

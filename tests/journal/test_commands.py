@@ -14,8 +14,8 @@ from histories import HISTORY, PLACES, damage, entry, write
 from typer.testing import CliRunner
 
 from ringcast.cli.app import app
-from ringcast.journal.log import DURABLE, Journal, segment_names
-from ringcast.journal.segment import HEAD_BYTES
+from ringcast.journal.format.segment import HEAD_BYTES
+from ringcast.journal.writer import DURABLE, Journal, segment_names
 from ringcast.runtime.store import Store
 
 RINGCAST = [sys.executable, "-m", "ringcast.cli", "journal"]

@@ -11,11 +11,11 @@ import pytest
 from histories import HISTORY, SMALL, write
 
 from ringcast.journal.check import examine
-from ringcast.journal.layout import JournalError
-from ringcast.journal.log import DURABLE, Journal, segment_names
-from ringcast.journal.reading import Shelf
-from ringcast.journal.segment import INDEX
-from ringcast.journal.shelves import Shelves, Span, whole
+from ringcast.journal.format.layout import JournalError
+from ringcast.journal.format.segment import INDEX
+from ringcast.journal.merged_reader import Shelves, Span, whole
+from ringcast.journal.reader import Shelf
+from ringcast.journal.writer import DURABLE, Journal, segment_names
 
 
 @pytest.fixture

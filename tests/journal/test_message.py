@@ -13,16 +13,24 @@ from histories import HISTORY, RING, entry, kept, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringcast.api import envelope
-from ringcast.api.envelope import Data, Once
 from ringcast.core.ids import Level
-from ringcast.journal.layout import GAP, LAST_INDEX, MESSAGE, VIEW, Entry, JournalError, Place
-from ringcast.journal.leaf import KINDS, Names, Range, row_type
-from ringcast.journal.log import Limits
-from ringcast.journal.message import digest, message, room
-from ringcast.journal.records import cut, records
-from ringcast.journal.shelves import Shelves, whole
-from ringcast.runtime.exchange import Records, heard, told
+from ringcast.journal.format import envelope
+from ringcast.journal.format.envelope import Data, Once
+from ringcast.journal.format.frame import KINDS, Names, Range, row_type
+from ringcast.journal.format.layout import (
+    GAP,
+    LAST_INDEX,
+    MESSAGE,
+    VIEW,
+    Entry,
+    JournalError,
+    Place,
+)
+from ringcast.journal.format.message import digest, message, room
+from ringcast.journal.format.records import cut, records
+from ringcast.journal.merged_reader import Shelves, whole
+from ringcast.journal.service import Records, heard, told
+from ringcast.journal.writer import Limits
 
 SIZES = st.sampled_from([0, 1, 2, 31, 32, 255, 256, 257, 65_535, 65_536, 70_000])
 """On both sides of where a head becomes longer."""

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
-from ringcast.cli.demo_stream import differing
-from ringcast.cli.shop import Order, Shop
 from ringcast.core.registry import protocol
+from ringcast.demo.shop import Order, Shop
+from ringcast.demo.stream import differing
 
 COMMAND = [sys.executable, "-m", "ringcast.cli", "demo"]
 
@@ -65,7 +65,7 @@ def test_the_demo_ends_well(tmp_path: Path, name: str) -> None:
 
 IN_SHORT = """
 import sys
-from ringcast.cli import demo_stream
+from ringcast.demo import stream as demo_stream
 from ringcast.cli.app import app
 demo_stream.WORK_S = 0.5
 sys.argv = ["ringcast", "demo", "--stream", "--json"]
@@ -92,9 +92,9 @@ def test_spark_comes_to_the_state_of_the_members(tmp_path: Path) -> None:
 
 LATE = """
 import sys
-from ringcast.cli import demo_stream
+from ringcast.demo import stream as demo_stream
 from ringcast.cli.app import app
-from ringcast.cli.screen import Late
+from ringcast.demo.screen import Late
 def act(show):
     raise Late("Spark at its first batch: not within 240 s")
 demo_stream.Show.act = act

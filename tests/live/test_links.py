@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from trial import Trial, delivered
 
-from ringcast.runtime import keys
-from ringcast.runtime.shim import Faults
+from ringcast.runtime.fault_injection import Faults
+from ringcast.wire import keys
 
 Make = Callable[..., Trial]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from trial import Trial
 
-from ringcast.cli.members import LOOPBACK, free_ports
 from ringcast.core.trace import Crashed
+from ringcast.members.process import LOOPBACK, free_ports
 
 Make = Callable[..., Trial]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from trial import Trial, lives, regular
 
-from ringcast.cli.node import wall_us
+from ringcast.members.words import wall_us
 
 Make = Callable[..., Trial]
 

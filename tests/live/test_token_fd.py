@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from trial import Trial, lives, regular
 
-from ringcast.runtime.shim import Faults
+from ringcast.runtime.fault_injection import Faults
 
 Make = Callable[..., Trial]
 

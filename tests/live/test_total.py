@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from trial import Trial, regular
 
-from ringcast.cli.node import wall_us
-from ringcast.runtime.shim import Faults
+from ringcast.members.words import wall_us
+from ringcast.runtime.fault_injection import Faults
 
 Make = Callable[..., Trial]
 

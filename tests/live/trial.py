@@ -7,11 +7,11 @@ from pathlib import Path
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import suite
-from ringcast.cli.members import Band, Member
-from ringcast.cli.node import Status, wall_us
 from ringcast.core import registry
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Installed, Restarted, TraceEvent
+from ringcast.members.process import Band, Member
+from ringcast.members.words import Status, wall_us
 from ringcast.traces.live import read_live
 
 LOAD = ("--drive", "100", "--size", "8..3000", "--safe", "0.4")

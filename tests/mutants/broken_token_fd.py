@@ -9,7 +9,7 @@ from mutant import mutant
 from pytest import MonkeyPatch
 
 from ringcast.blocks import ring_detector
-from ringcast.blocks.circulation import Circulation, Ring
+from ringcast.blocks.token_ring import Circulation, Ring
 from ringcast.core.effects import SetTimer
 from ringcast.core.env import Env
 from ringcast.core.inputs import Received, Started

@@ -9,10 +9,10 @@ from mutant import after, mutant
 from pytest import MonkeyPatch
 
 from ringcast.blocks import flush
-from ringcast.blocks.changing import Changing
 from ringcast.blocks.flush import Cut, Holding
 from ringcast.blocks.membership import Membership
-from ringcast.blocks.views import Install, View
+from ringcast.blocks.view_change import Changing
+from ringcast.blocks.view_messages import Install, View
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Received, TimerFired

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ringcast.pipeline import cluster as standalone
-from ringcast.pipeline.archive import class_archive, is_whole
-from ringcast.pipeline.java import java_home
-from ringcast.pipeline.session import Where, open_session, spark_home
+from ringcast.pipeline.spark import cluster as standalone
+from ringcast.pipeline.spark.archive import class_archive, is_whole
+from ringcast.pipeline.spark.java import java_home
+from ringcast.pipeline.spark.session import Where, open_session, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +31,8 @@ WORKERS = 2
 
 FIRST = """
 import pyarrow
-from ringcast.pipeline.session import open_session
-from ringcast.pipeline.tasks import tasks
+from ringcast.pipeline.spark.session import open_session
+from ringcast.pipeline.spark.tasks import tasks
 with open_session() as spark:
     tasks(spark, [1], lambda item: [{"is": item}], pyarrow.schema([("is", pyarrow.int64())]))
     spark.range(9).groupBy("id").count().collect()

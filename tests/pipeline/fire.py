@@ -33,10 +33,10 @@ from random import Random
 import fire_programs
 from fire_programs import NODES
 
-from ringcast.cli.members import free_ports
 from ringcast.journal.check import compare, examine
-from ringcast.journal.layout import Place
-from ringcast.journal.shelves import whole
+from ringcast.journal.format.layout import Place
+from ringcast.journal.merged_reader import whole
+from ringcast.members.process import free_ports
 from ringcast.sim.batch import end_with
 
 SEGMENT_BYTES = 60_000

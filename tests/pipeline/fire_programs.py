@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from ringcast.api.node import Node
-from ringcast.journal import log, segment
-from ringcast.journal.disk import Disk
-from ringcast.runtime import journal as keeping
-from ringcast.runtime.errors import DeliveryUncertain
+from ringcast.core.errors import DeliveryUncertain
+from ringcast.journal import group_commit as keeping
+from ringcast.journal import writer as log
+from ringcast.journal.format import segment
+from ringcast.journal.format.disk import Disk
 
 NODES = (1, 2, 3)
 ROWS, PAUSE_S, SIZE = 40, 0.1, 80
@@ -157,7 +158,7 @@ def drive(folder: Path, address: str) -> None:
     size 5 of collection, expected 6"), and then none can be begun in that JVM any more: who
     watches over a query begins a new one.
     """
-    from ringcast.pipeline.session import Where, open_session
+    from ringcast.pipeline.spark.session import Where, open_session
 
     with open_session(Where(cores=2)) as spark:
         rows = (

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from ringcast.api.node import Node
-from ringcast.cli.members import free_ports
 from ringcast.core.ids import Level, ViewId
-from ringcast.journal import layout
-from ringcast.journal.layout import START, Entry, Place, view_entry
-from ringcast.journal.log import Journal, Limits
-from ringcast.journal.shelves import whole
+from ringcast.journal.format import layout
+from ringcast.journal.format.layout import START, Entry, Place, view_entry
+from ringcast.journal.merged_reader import whole
+from ringcast.journal.writer import Journal, Limits
+from ringcast.members.process import free_ports
 
 RING = ViewId(8, 1)
 SMALL = Limits(segment_bytes=20_000)

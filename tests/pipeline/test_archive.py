@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ringcast.pipeline.archive import (
+from ringcast.pipeline.spark.archive import (
     KEPT,
     MAGIC,
     class_archive,
@@ -15,8 +15,8 @@ from ringcast.pipeline.archive import (
     using,
     using_or_making,
 )
-from ringcast.pipeline.java import java_home
-from ringcast.pipeline.session import spark_home
+from ringcast.pipeline.spark.java import java_home
+from ringcast.pipeline.spark.session import spark_home
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pyspark.sql import types as T
 
 from ringcast.core.ids import Level, ViewId
-from ringcast.journal import layout
-from ringcast.journal.layout import START, Place, view_entry
-from ringcast.journal.leaf import leaf
-from ringcast.journal.records import records as records_of
-from ringcast.journal.sheet import sheet
+from ringcast.journal.format import layout
+from ringcast.journal.format.frame import leaf
+from ringcast.journal.format.frame_writer import sheet
+from ringcast.journal.format.layout import START, Place, view_entry
+from ringcast.journal.format.records import records as records_of
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import to_read, to_write

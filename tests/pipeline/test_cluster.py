@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from ringcast.cli.app import app
-from ringcast.pipeline import cluster
-from ringcast.pipeline.cluster import Cluster
 from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.spark import cluster
+from ringcast.pipeline.spark.cluster import Cluster
 
 STAND_IN = Path(__file__).with_name("spark_stand_in.py")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ringcast.pipeline.cluster import wait_until
+from ringcast.pipeline.spark.cluster import wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -22,9 +22,9 @@ import json, os, sys, time
 from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import functions as F
-from ringcast.pipeline.progress import watch
-from ringcast.pipeline.session import Where, open_session
-from ringcast.pipeline.tasks import tasks
+from ringcast.pipeline.spark.progress import watch
+from ringcast.pipeline.spark.session import Where, open_session
+from ringcast.pipeline.spark.tasks import tasks
 
 kind, url, folder, items = sys.argv[1][2:], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
 

@@ -16,22 +16,22 @@ import pytest
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, Violation, suite
 from ringcast.core.trace import Faulted, Submit, TraceEvent
-from ringcast.pipeline.crosscheck import (
+from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.verify.crosscheck import (
     NOT_EXPRESSIBLE,
     CrossResult,
     Culprit,
     cross_check,
     disagreements,
 )
-from ringcast.pipeline.crosscheck.opinion import CHECKS, DEFINITIONS
-from ringcast.pipeline.crosscheck.relations import Relations, read_tables
-from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.verify.crosscheck.cross_check import CHECKS, DEFINITIONS
+from ringcast.pipeline.verify.crosscheck.relations import Relations, read_tables
 from ringcast.sim.run import run
 from ringcast.sim.swarm import draw
 from ringcast.traces import Claims, TraceWriter, read_claims, read_trace
-from ringcast.traces.generate import generate
-from ringcast.traces.made import Shape
-from ringcast.traces.spoil import Fault, FaultKind
+from ringcast.traces.synthetic.faults import Fault, FaultKind
+from ringcast.traces.synthetic.generate import generate
+from ringcast.traces.synthetic.group import Shape
 from ringcast.traces.text import parse
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from ringcast.core.trace import (
     TraceEvent,
 )
 from ringcast.protocols.totem_single import CLAIMS
-from ringcast.traces import generate as module
 from ringcast.traces import read_trace, runs
-from ringcast.traces.generate import generate, main
-from ringcast.traces.made import Shape
 from ringcast.traces.parquet import TableFile
-from ringcast.traces.spoil import Fault, FaultKind
+from ringcast.traces.synthetic import generate as module
+from ringcast.traces.synthetic.faults import Fault, FaultKind
+from ringcast.traces.synthetic.generate import generate, main
+from ringcast.traces.synthetic.group import Shape
 
 SMALL = Shape(events=6000, members=5, rings=6, frame=2, burst=3, safe=0.2)
 BASE = {"events": 6000, "members": 5, "rings": 8, "frame": 2, "burst": 3}

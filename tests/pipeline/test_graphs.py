@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from ringcast.pipeline import graphs
+from ringcast.pipeline.papers import graphs
 
 
 def rng() -> np.random.Generator:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ringcast.pipeline import java
 from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.spark import java
 
 FAKE = """#!/bin/sh
 [ "{works}" = yes ] || exit 1
@@ -100,7 +100,7 @@ def test_the_cache_is_the_users(tmp_path: Path) -> None:
 
 PROGRAM = """
 import os, signal
-from ringcast.pipeline.session import Where, open_session
+from ringcast.pipeline.spark.session import Where, open_session
 before = dict(os.environ), signal.getsignal(signal.SIGINT)
 with open_session(Where(cores=1)) as spark:
     print(spark.range(5).selectExpr('sum(id) AS s').first().s, spark.conf.get("spark.master"))

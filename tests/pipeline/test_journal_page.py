@@ -11,11 +11,11 @@ import pytest
 from groups import RING, arrived, group
 
 from ringcast.core.ids import Level
-from ringcast.journal import layout
-from ringcast.journal.layout import MESSAGE, Place
-from ringcast.journal.log import Journal, readers
+from ringcast.journal.format import layout
+from ringcast.journal.format.layout import MESSAGE, Place
+from ringcast.journal.writer import Journal, readers
 from ringcast.pipeline.stream.options import ReadOptions, WriteOptions
-from ringcast.runtime import keys
+from ringcast.wire import keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

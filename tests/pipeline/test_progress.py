@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringcast.pipeline.progress import LINE_EVERY_S, Bar
+from ringcast.pipeline.spark.progress import LINE_EVERY_S, Bar
 
 
 class Clock:

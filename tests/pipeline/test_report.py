@@ -10,8 +10,8 @@ import pytest
 from ringcast.checks import Verdict, Violation, suite
 from ringcast.core.ids import Level
 from ringcast.core.trace import Faulted, TraceEvent
-from ringcast.pipeline import report
-from ringcast.pipeline.story import BIN_US, MOST_BINS, Latency, Series, Story
+from ringcast.pipeline.report import write as report
+from ringcast.pipeline.report.report_data import BIN_US, MOST_BINS, Latency, Series, Story
 from ringcast.traces.text import parse
 
 TRACE = """

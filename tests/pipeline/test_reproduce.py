@@ -14,11 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from ringcast.cli.app import app
-from ringcast.pipeline import probes
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.experiments import Claim, Line, Source, names
-from ringcast.pipeline.reproduce import Asking, curved, judged
-from ringcast.pipeline.tasks import tasks
+from ringcast.pipeline.papers import runners as probes
+from ringcast.pipeline.papers.experiments import Claim, Line, Source, names
+from ringcast.pipeline.papers.reproduce import Asking, curved, judged
+from ringcast.pipeline.spark.tasks import tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,12 +10,20 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from ringcast.pipeline import probes
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.experiments import PAPERS, Experiment, Source, names, of_table, read
-from ringcast.pipeline.publish import NUMBERS, PICTURES, REPORT, Results, publish
-from ringcast.pipeline.reproduce import Curve, Failure, Finding, Judged, Plot, Verdict, verdict
-from ringcast.pipeline.service import Service
+from ringcast.pipeline.papers import runners as probes
+from ringcast.pipeline.papers.availability import Service
+from ringcast.pipeline.papers.experiments import PAPERS, Experiment, Source, names, of_table, read
+from ringcast.pipeline.papers.paper_page import NUMBERS, PICTURES, REPORT, Results, publish
+from ringcast.pipeline.papers.reproduce import (
+    Curve,
+    Failure,
+    Finding,
+    Judged,
+    Plot,
+    Verdict,
+    verdict,
+)
 from ringcast.sim.faults import Crash, Stall
 from ringcast.sim.run import RunSpec
 from ringcast.sim.workload import Poisson

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ringcast.pipeline import session
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.session import Place, Where, open_session, place
+from ringcast.pipeline.spark import session
+from ringcast.pipeline.spark.session import Place, Where, open_session, place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +128,7 @@ def test_a_start_that_fails_names_the_log(tmp_path: Path) -> None:
         'echo "  java.specification.version = 21" >&2\n'
     )
     java.chmod(0o755)
-    program = "from ringcast.pipeline.session import open_session\nopen_session().__enter__()"
+    program = "from ringcast.pipeline.spark.session import open_session\nopen_session().__enter__()"
     environ = os.environ | {"JAVA_HOME": str(tmp_path / "java"), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=120

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from groups import arrived, entries, group, texts, wanted, write
 
-from ringcast.journal.layout import Place
-from ringcast.journal.log import Journal, Limits, readers
+from ringcast.journal.format.layout import Place
+from ringcast.journal.writer import Journal, Limits, readers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,7 +152,7 @@ def test_rows_of_a_stream_reach_the_group_once_each(spark: SparkSession, tmp_pat
 
 FORWARD = """
 import sys
-from ringcast.pipeline.session import Where, open_session
+from ringcast.pipeline.spark.session import Where, open_session
 source, node, out = sys.argv[1:]
 with open_session(Where(cores=1)) as spark:
     query = (spark.readStream.format("ringcast").option("path", source)

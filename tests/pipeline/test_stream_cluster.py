@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 JOB = """
 import json, sys
 from pyspark.errors import PySparkException
-from ringcast.pipeline.session import Where, open_session
+from ringcast.pipeline.spark.session import Where, open_session
 
 kind, url, journal, node, out = sys.argv[1][2:], *sys.argv[2:]
 

@@ -10,8 +10,8 @@ import pytest
 from parted import Parted
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from ringcast.journal.layout import Place
-from ringcast.journal.log import readers
+from ringcast.journal.format.layout import Place
+from ringcast.journal.writer import readers
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.source import RingcastSource, RingcastStreamReader
 

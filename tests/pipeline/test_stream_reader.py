@@ -20,18 +20,18 @@ from groups import RING, SMALL, entries, group, wanted, write
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from ringcast.api import recorder
 from ringcast.core.ids import Level
-from ringcast.journal import layout
-from ringcast.journal.layout import MESSAGE, START, JournalError, Place
-from ringcast.journal.log import Journal, Limits, readers
-from ringcast.journal.shelves import Span
+from ringcast.journal import node_journal as recorder
+from ringcast.journal.format import layout
+from ringcast.journal.format.layout import MESSAGE, START, JournalError, Place
+from ringcast.journal.merged_reader import Span
+from ringcast.journal.service import Commit, Publish, token
+from ringcast.journal.writer import Journal, Limits, readers
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.options import to_read, to_write
 from ringcast.pipeline.stream.places import Files, Peer
 from ringcast.pipeline.stream.source import RingcastSource, RingcastStreamReader
-from ringcast.runtime import keys
-from ringcast.runtime.exchange import Commit, Publish, token
+from ringcast.wire import keys
 
 KEEP_LITTLE = Limits(segment_bytes=SMALL.segment_bytes, keep_bytes=1)
 
@@ -342,7 +342,7 @@ def listening(answer: bytes) -> Iterator[str]:
 def test_connect_to_somebody_else(
     monkeypatch: pytest.MonkeyPatch, answer: bytes, words: str
 ) -> None:
-    monkeypatch.setattr("ringcast.runtime.exchange.PATIENCE_S", 0.5)
+    monkeypatch.setattr("ringcast.journal.service.PATIENCE_S", 0.5)
     with listening(answer) as address, pytest.raises(JournalError, match=words):
         reader(connect=address).initialOffset()
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ringcast.pipeline import results, simulations, study
-from ringcast.pipeline import sweep as sweeping
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.results import Folder, Status, estimate, load
-from ringcast.pipeline.study import Point
+from ringcast.pipeline.sweep.job import job as sweeping
+from ringcast.pipeline.sweep.job import results, simulations, study
+from ringcast.pipeline.sweep.results import Folder, Status, estimate, load
+from ringcast.pipeline.sweep.study import Point
 from ringcast.sim import run as sim_run
 from ringcast.sim import runfile
 from ringcast.traces import runs

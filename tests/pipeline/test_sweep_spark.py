@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringcast.cli.app import app
-from ringcast.pipeline import study
-from ringcast.pipeline.cluster import wait_until
-from ringcast.pipeline.results import Folder, load, table_of
-from ringcast.pipeline.simulations import Orders, code_digest, key_of, packed, simulate_all
+from ringcast.pipeline.spark.cluster import wait_until
+from ringcast.pipeline.sweep.job import study
+from ringcast.pipeline.sweep.results import Folder, load, table_of
+from ringcast.pipeline.sweep.simulations import Orders, code_digest, key_of, packed, simulate_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -239,7 +239,7 @@ def test_a_mistake_is_told_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ringcast.pipeline.session.active_session", lambda: None)
+    monkeypatch.setattr("ringcast.pipeline.spark.session.active_session", lambda: None)
     write(tmp_path, MIXED)
     (tmp_path / "bad.toml").write_text('name = "x"\ngrid.nodes = [3, 0]\n')
     (tmp_path / "full").mkdir()

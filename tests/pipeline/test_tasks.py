@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from ringcast.cli.app import interrupt
-from ringcast.pipeline.cluster import wait_until
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.progress import watch
-from ringcast.pipeline.tasks import TaskFailed, tasks
+from ringcast.pipeline.spark.cluster import wait_until
+from ringcast.pipeline.spark.progress import watch
+from ringcast.pipeline.spark.tasks import TaskFailed, tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,17 +20,18 @@ from spoiling import spoil
 from ringcast.checks import PROPERTIES, Suite, Verdict, suite
 from ringcast.checks.property import Reads
 from ringcast.core.trace import Delivered, Submit, TraceEvent
-from ringcast.pipeline import judge as judging
-from ringcast.pipeline.condense import full, pieces, plan
-from ringcast.pipeline.condense.align import align
-from ringcast.pipeline.judge import Ask, Case, judge
-from ringcast.pipeline.verdicts import RunVerdict
+from ringcast.pipeline.verify.condense import full, plan
+from ringcast.pipeline.verify.condense import runs as pieces
+from ringcast.pipeline.verify.condense.align import align
+from ringcast.pipeline.verify.job import run_verifier as judging
+from ringcast.pipeline.verify.run_verifier import Ask, Case, judge
+from ringcast.pipeline.verify.verdicts import RunVerdict
 from ringcast.sim.run import RunSpec, run
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
 from ringcast.traces import Claims, TraceFile, TraceWriter, parquet, read_trace
-from ringcast.traces.generate import generate
-from ringcast.traces.made import Shape
+from ringcast.traces.synthetic.generate import generate
+from ringcast.traces.synthetic.group import Shape
 from ringcast.traces.text import parse
 
 STORIES = sorted((Path(__file__).parents[1] / "golden").glob("*.txt"))

@@ -17,19 +17,19 @@ import pytest
 from ringcast.checks import Verdict
 from ringcast.cli import demo
 from ringcast.cli.app import app
-from ringcast.pipeline import report
-from ringcast.pipeline import verify as verifying
-from ringcast.pipeline.condense import plan
-from ringcast.pipeline.crosscheck import opinion
-from ringcast.pipeline.crosscheck.opinion import CrossResult
-from ringcast.pipeline.judge import Ask, judge
+from ringcast.pipeline.report import write as report
+from ringcast.pipeline.verify.condense import plan
+from ringcast.pipeline.verify.crosscheck import cross_check as opinion
+from ringcast.pipeline.verify.crosscheck.cross_check import CrossResult
+from ringcast.pipeline.verify.job import job as verifying
+from ringcast.pipeline.verify.run_verifier import Ask, judge
 from ringcast.protocols.totem_single import CLAIMS
 from ringcast.runtime.tracelog import TraceLog
 from ringcast.traces import Claims, TraceWriter, read_trace
-from ringcast.traces.generate import generate
 from ringcast.traces.live import in_order, read_live
-from ringcast.traces.made import Shape
-from ringcast.traces.spoil import Fault, FaultKind
+from ringcast.traces.synthetic.faults import Fault, FaultKind
+from ringcast.traces.synthetic.generate import generate
+from ringcast.traces.synthetic.group import Shape
 from ringcast.traces.text import parse
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from driver import Wires
 
 from ringcast.blocks import channel, detector
 from ringcast.blocks.packing import Contents
-from ringcast.blocks.views import Leave
+from ringcast.blocks.view_messages import Leave
 from ringcast.core.effects import Broadcast, Deliver, Effect, Note, Send
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import Received

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from ringcast.core.errors import ConfigError
 from ringcast.runtime.config import NodeConfig, load
-from ringcast.runtime.errors import ConfigError
 
 FINE: dict[str, Any] = {
     "id": 1,

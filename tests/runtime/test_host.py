@@ -14,21 +14,22 @@ import pytest
 
 from ringcast.core.effects import Batch, InstallView
 from ringcast.core.env import Env
-from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.core.inputs import Leaving, Received, Started, Submitted
-from ringcast.core.machine import Machine, Table
-from ringcast.core.registry import Sheet, register
-from ringcast.core.trace import Crashed, Delivered, Installed, Noted, Restarted, Submit
-from ringcast.runtime import clock, keys
-from ringcast.runtime.config import NodeConfig
-from ringcast.runtime.errors import (
+from ringcast.core.errors import (
     KeyFileError,
     NodeStopped,
     StorageError,
     TransportError,
 )
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.inputs import Leaving, Received, Started, Submitted
+from ringcast.core.machine import Machine, Table
+from ringcast.core.registry import Sheet, register
+from ringcast.core.trace import Crashed, Delivered, Installed, Noted, Restarted, Submit
+from ringcast.runtime import clock
+from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.host import Host
 from ringcast.traces.live import read_log
+from ringcast.wire import keys
 
 VIEW = ViewId(4, 1)
 

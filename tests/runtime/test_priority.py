@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ringcast.runtime.errors import ConfigError
+from ringcast.core.errors import ConfigError
 from ringcast.runtime.priority import Priority
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setscheduler"), reason="not on this system")

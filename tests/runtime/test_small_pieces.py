@@ -11,17 +11,18 @@ from threading import Event
 
 import pytest
 
+from ringcast.core.errors import ConfigError
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.trace import Crashed, Installed, Submit, TraceEvent
-from ringcast.runtime import address, clock
-from ringcast.runtime.address import Address, Names, parse, parse_peer, resolve
+from ringcast.runtime import clock
 from ringcast.runtime.clock import PAUSE_US, ActiveClock
 from ringcast.runtime.discovery import MOST, Hello, PeerBook, Place
-from ringcast.runtime.errors import ConfigError
-from ringcast.runtime.shim import Shim
+from ringcast.runtime.fault_injection import Shim
 from ringcast.runtime.tracelog import FLUSH_BYTES, TraceLog
 from ringcast.traces import TraceError
 from ringcast.traces.live import read_log
+from ringcast.wire import address
+from ringcast.wire.address import Address, Names, parse, parse_peer, resolve
 
 # --- clock ---------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ringcast.runtime.errors import StorageError
+from ringcast.core.errors import StorageError
 from ringcast.runtime.store import Store
 
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
+from ringcast.core.errors import TransportError
 from ringcast.core.inputs import Received
 from ringcast.protocols.totem_single.machine import MESSAGES
 from ringcast.protocols.totem_single.messages import Announce, RingId, Token
-from ringcast.runtime.address import Address
 from ringcast.runtime.discovery import Hello, Place
-from ringcast.runtime.errors import TransportError
 from ringcast.runtime.udp import Udp
-from ringcast.runtime.wire import Codec, Lane
+from ringcast.wire.address import Address
+from ringcast.wire.codec import Codec, Lane
 
 RING = RingId(8, 1)
 BUFFER = 2**20

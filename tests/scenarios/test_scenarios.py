@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ringcast.sim.scenario import ScenarioError, rewrite_file, run_file, run_text
-from ringcast.sim.scene import COMMANDS
+from ringcast.sim.scenario.commands import COMMANDS
+from ringcast.sim.scenario.parser import ScenarioError, rewrite_file, run_file, run_text
 
 FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.rglob("*.txt"))

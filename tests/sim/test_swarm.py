@@ -12,10 +12,10 @@ import pytest
 
 from ringcast.core.trace import Submit, TraceEvent
 from ringcast.sim.batch import Summary
-from ringcast.sim.episodes import KINDS
 from ringcast.sim.run import RunResult, prepare, run
 from ringcast.sim.runfile import load
 from ringcast.sim.swarm import draw
+from ringcast.sim.swarm_faults import KINDS
 
 SEEDS = range(150)
 CHUNKS = tuple(SEEDS[i : i + 25] for i in range(0, len(SEEDS), 25))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringcast.journal.layout import GAP_INDEX, LAST_INDEX, Place
+from ringcast.journal.format.layout import GAP_INDEX, LAST_INDEX, Place
 from ringcast.journal.spelling import parse
 
 NUMBERS = st.integers(0, 10**18 - 1)

@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-from ringcast.api.envelope import Data, Enter, Envelope, Exit, Groups, Known
 from ringcast.api.events import Batch, Position, View
-from ringcast.api.streams import Streams
+from ringcast.api.writer_dedup import Streams
 from ringcast.core.effects import InstallView
 from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit, Groups, Known
 
 BEHIND_ALL = 2**31
 """Index of a transitional view: behind every message of the frame it follows."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from ringcast.api.events import Batch, Event, EventsLost, Message, Position, View
 from ringcast.api.inbox import Inbox
 from ringcast.api.outgoing import PREFIX, Item
+from ringcast.core.errors import NodeStopped, RingcastError
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.ids import level as level_of
-from ringcast.runtime.errors import NodeStopped, RingcastError
 
 if TYPE_CHECKING:
     from ringcast.api.node import Node

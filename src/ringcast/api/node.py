@@ -7,20 +7,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ringcast.api import envelope
 from ringcast.api.directory import Directory
-from ringcast.api.envelope import Data, Enter, Exit, Once
 from ringcast.api.events import Position
 from ringcast.api.group import Group, portions
 from ringcast.api.outgoing import Item, Outgoing
-from ringcast.api.recorder import Recorder
 from ringcast.core.effects import Batch, InstallView
+from ringcast.core.errors import ConfigError, NodeStopped, RingcastError, StorageError
 from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.journal.layout import MOST_ROWS, JournalError, Place, Source
+from ringcast.journal.format import envelope
+from ringcast.journal.format.envelope import Data, Enter, Exit, Once
+from ringcast.journal.format.layout import MOST_ROWS, JournalError, Place, Source
+from ringcast.journal.node_journal import Recorder
 from ringcast.runtime.config import ENVELOPE_ROOM, NodeConfig, from_settings, load
-from ringcast.runtime.errors import ConfigError, NodeStopped, RingcastError, StorageError
 from ringcast.runtime.host import Host
-from ringcast.runtime.wire import UNREADABLE
+from ringcast.wire.codec import UNREADABLE
 
 SOFT, HARD = 50_000, 500_000
 """Messages a reader may be behind before the ring slows down, and before events are lost."""
@@ -79,7 +79,14 @@ class Node:
         try:
             if self.config.journal:
                 self._recorder = Recorder(
-                    self.config, host.keys, host.addresses, host.fail, self.publish
+                    self.config.id,
+                    Path(self.config.journal),
+                    self.config.journal_limits,
+                    self.config.journal_patience_s,
+                    host.keys,
+                    host.addresses,
+                    host.fail,
+                    self._publish_for_guest,
                 )
                 self._directory.remember(self._recorder.known())
                 await self._recorder.start(host.address)
@@ -185,6 +192,13 @@ class Node:
             position = await self._publish(group, stream, batch, first, some)
             first += len(some)
         return position
+
+    async def _publish_for_guest(
+        self, group: str, stream: str, batch: int, first: int, bodies: tuple[bytes, ...]
+    ) -> Place:
+        """``publish`` for a caller of the journal's service."""
+        at = await self.publish(group, stream, batch, first, bodies)
+        return Place(at.ring.seq, at.ring.rep, at.seq, at.index)
 
     async def _publish(
         self, group: str, stream: str, batch: int, first: int, bodies: tuple[bytes, ...]

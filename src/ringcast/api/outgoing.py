@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ringcast.api import envelope
-from ringcast.api.envelope import Data, Enter, Envelope, Exit
 from ringcast.api.events import Position
+from ringcast.core.errors import DeliveryUncertain, NodeStopped
 from ringcast.core.ids import Level
-from ringcast.runtime.errors import DeliveryUncertain, NodeStopped
+from ringcast.journal.format import envelope
+from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit
 from ringcast.runtime.host import Host
 
 MOST_MESSAGES = 20_000

@@ -23,9 +23,9 @@ import msgspec
 
 from ringcast.api.events import Event, EventsLost, Message, Position, View
 from ringcast.api.group import Bytes, Group, NotJoined, all_bytes
+from ringcast.core.errors import DeliveryUncertain, RingcastError
 from ringcast.core.ids import Level, NodeId
-from ringcast.runtime.errors import DeliveryUncertain, RingcastError
-from ringcast.runtime.wire import UNREADABLE
+from ringcast.wire.codec import UNREADABLE
 
 R = TypeVar("R")
 

@@ -19,12 +19,14 @@ from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
 
-from ringcast.blocks import changing, channel, detector, views
-from ringcast.blocks.changing import Settings
+from ringcast.blocks import channel, detector
+from ringcast.blocks import view_change as changing
+from ringcast.blocks import view_messages as views
 from ringcast.blocks.channel import Ack, Arrived, Packet
 from ringcast.blocks.detector import Heartbeat
 from ringcast.blocks.membership import Membership
-from ringcast.blocks.views import Announce, Leave, Propose, Proposed, View
+from ringcast.blocks.view_change import Settings
+from ringcast.blocks.view_messages import Announce, Leave, Propose, Proposed, View
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, Seq, ViewId
 from ringcast.core.inputs import Leaving, Message, Received, Started, Submitted, TimerFired

@@ -24,11 +24,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ringcast.blocks import channel, detector
-from ringcast.blocks.changing import VIEW_SEQ, Changing, Phase, Timer
 from ringcast.blocks.channel import Ack, Arrived, Packet
 from ringcast.blocks.detector import Heartbeat
-from ringcast.blocks.encounters import leads
-from ringcast.blocks.views import (
+from ringcast.blocks.merge_candidates import leads
+from ringcast.blocks.view_change import VIEW_SEQ, Changing, Phase, Timer
+from ringcast.blocks.view_messages import (
     STEP,
     Agree,
     Announce,

@@ -18,9 +18,9 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from ringcast.blocks.circulation import Circulation, Ring, check_group
 from ringcast.blocks.ring_detector import Alive, Patience, RingDetector
 from ringcast.blocks.ring_detector import Timer as DetectorTimer
+from ringcast.blocks.token_ring import Circulation, Ring, check_group
 from ringcast.core.env import Env
 from ringcast.core.ids import LIMIT, NodeId, Seq
 from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired

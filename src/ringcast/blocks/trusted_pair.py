@@ -18,9 +18,9 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from ringcast.blocks.circulation import Ring, check_group
 from ringcast.blocks.ring_detector import Alive, Patience, RingDetector, Suspicion
 from ringcast.blocks.ring_detector import Timer as DetectorTimer
+from ringcast.blocks.token_ring import Ring, check_group
 from ringcast.core.effects import Up
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, Seq

@@ -21,7 +21,7 @@ from ringcast.cli import (
     sweep,
     verify,
 )
-from ringcast.cli.options import INTERRUPTED, UNKNOWN
+from ringcast.console.options import INTERRUPTED, UNKNOWN
 
 
 class App(typer.Typer):

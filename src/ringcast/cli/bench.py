@@ -8,15 +8,15 @@ import msgspec
 import typer
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
-from ringcast.cli import bridge
-from ringcast.cli.bench_run import MOST_FRAME, Failed, Figures, Trial, run, settings
-from ringcast.cli.members import LOOPBACK
-from ringcast.cli.options import OK, VIOLATED, fail
-from ringcast.cli.output import as_json, say
+from ringcast.bench import bridge
+from ringcast.bench.run import MOST_FRAME, Failed, Figures, Trial, run, settings
+from ringcast.console.options import OK, VIOLATED, fail
+from ringcast.console.output import as_json, say
+from ringcast.core.errors import ConfigError, RingcastError
 from ringcast.core.ids import level as level_of
 from ringcast.core.registry import protocol
+from ringcast.members.process import LOOPBACK
 from ringcast.runtime.config import NodeConfig
-from ringcast.runtime.errors import ConfigError, RingcastError
 
 MOST_NODES = 60
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ringcast.cli.options import UNKNOWN, one_line_errors
-from ringcast.cli.output import as_json, say
-from ringcast.pipeline import cluster
-from ringcast.pipeline.cluster import Cluster
+from ringcast.console.options import UNKNOWN, one_line_errors
+from ringcast.console.output import as_json, say
+from ringcast.pipeline.spark import cluster
+from ringcast.pipeline.spark.cluster import Cluster
 
 MOST_WORKERS = 16
 

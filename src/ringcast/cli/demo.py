@@ -14,18 +14,19 @@ from rich.table import Table
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import Verdict, Violation
-from ringcast.cli import demo_stream, simulated
-from ringcast.cli.members import Band
-from ringcast.cli.node import wall_us
-from ringcast.cli.options import OK, VIOLATED, fail, one_line_errors
-from ringcast.cli.output import STYLE, as_json, console, say
-from ringcast.cli.play import ALL, Play, table
-from ringcast.cli.screen import Late, Screen
+from ringcast.console.options import OK, VIOLATED, fail, one_line_errors
+from ringcast.console.output import STYLE, as_json, console, say
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet, protocol
-from ringcast.pipeline import report
-from ringcast.pipeline.session import Where, open_session, require_spark
-from ringcast.pipeline.story import Story
+from ringcast.demo import simulated
+from ringcast.demo import stream as demo_stream
+from ringcast.demo.play import ALL, Play, table
+from ringcast.demo.screen import Late, Screen
+from ringcast.members.process import Band
+from ringcast.members.words import wall_us
+from ringcast.pipeline.report import write as report
+from ringcast.pipeline.report.report_data import Story
+from ringcast.pipeline.spark.session import Where, open_session, require_spark
 from ringcast.traces import Claims, TraceWriter
 from ringcast.traces.live import in_order, read_live
 
@@ -60,8 +61,8 @@ def put_together(
 
 def judged(folder: Path, claims: Claims) -> tuple[dict[str, Verdict], list[Violation]]:
     """What Spark finds of all that the protocol claims."""
-    from ringcast.pipeline.judge import Ask
-    from ringcast.pipeline.verify import verify
+    from ringcast.pipeline.verify.job import verify
+    from ringcast.pipeline.verify.run_verifier import Ask
 
     with open_session(Where()) as spark:
         found = verify(spark, [folder], Ask(claims.tags, claims), quiet=True)

@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 
 from ringcast.api.group import Group, WouldBlock
-from ringcast.cli.options import fail
+from ringcast.console.options import fail
 from ringcast.core.ids import Level
 
 AT_ONCE = 500

@@ -13,17 +13,17 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from ringcast.cli.options import OK, VIOLATED, fail
-from ringcast.cli.output import as_json, say
+from ringcast.console.options import OK, VIOLATED, fail
+from ringcast.console.output import as_json, say
 from ringcast.journal.check import Report, compare, examine, identical
 from ringcast.journal.export import export
-from ringcast.journal.layout import GAP, MESSAGE, START, JournalError, Place
-from ringcast.journal.leaf import Range
-from ringcast.journal.log import read_trimmed, readers, segment_names
-from ringcast.journal.reading import Shelf
-from ringcast.journal.shelves import Shelves, Span
+from ringcast.journal.format.frame import Range
+from ringcast.journal.format.layout import GAP, MESSAGE, START, JournalError, Place
+from ringcast.journal.merged_reader import Shelves, Span
+from ringcast.journal.reader import Shelf
 from ringcast.journal.spelling import EXAMPLE, parse
-from ringcast.pipeline.progress import Bar
+from ringcast.journal.writer import read_trimmed, readers, segment_names
+from ringcast.pipeline.spark.progress import Bar
 
 app = typer.Typer(help="Look at a node's ordered log, check it, and take it elsewhere.")
 

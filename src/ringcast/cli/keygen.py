@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ringcast.cli.options import fail
-from ringcast.cli.output import say
-from ringcast.runtime import keys
-from ringcast.runtime.errors import KeyFileError
+from ringcast.console.options import fail
+from ringcast.console.output import say
+from ringcast.core.errors import KeyFileError
+from ringcast.wire import keys
 
 STEPS = {
     "--add": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringcast.cli.options import check_within, fail
+from ringcast.console.options import check_within, fail
 from ringcast.sim.workload import Poisson, Saturate, Sizes, Workload
 
 FASTEST = 1e6

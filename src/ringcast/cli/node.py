@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.console import Group as Stack
@@ -25,85 +22,26 @@ from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Group
 from ringcast.api.node import Node
 from ringcast.cli.drive import Driver, Load, load
-from ringcast.cli.options import OK, VIOLATED, fail
-from ringcast.cli.output import console, ids
-from ringcast.core.ids import NodeId
-from ringcast.runtime.address import parse_peer
+from ringcast.console.options import OK, VIOLATED, fail
+from ringcast.console.output import console, ids
+from ringcast.core.errors import ConfigError, KeyFileError, RingcastError
+from ringcast.members.program import loop_factory, until_signal
+from ringcast.members.words import (
+    Lines,
+    Status,
+    Stopped,
+    Viewed,
+    Word,
+    stranger,
+    text,
+    wall_us,
+)
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.config import load as read_config
-from ringcast.runtime.errors import ConfigError, KeyFileError, RingcastError
+from ringcast.wire.address import parse_peer
 
 PERIOD_S = 1.0
 VIEWS_SHOWN = 8
-
-STRANGERS = {
-    "not sealed by this group": "not sealed by this group (another key?)",
-    "unknown key": "sealed with no key of this group (another key, or none?)",
-    "sealed, but this node has no key": "sealed, but this node has no key (set key_file)",
-}
-"""Reasons to refuse a frame that are somebody's mistake, and what to look for."""
-
-
-class Status(msgspec.Struct, tag_field="event", tag="status"):
-    """How the node is doing: one a second."""
-
-    t_us: int
-    id: NodeId
-    phase: str
-    ring: tuple[NodeId, ...]
-    members: tuple[NodeId, ...]
-    """Of the group."""
-    sent: int
-    """By the driver."""
-    delivered: int
-    """Messages of the group, since the start."""
-    messages_per_s: float
-    """Delivered, since the status before."""
-    mb_per_s: float
-    lost: int
-    """Events this program was too slow for."""
-    idle: bool
-    """Whether all that was sent here has been delivered here."""
-    metrics: dict[str, object]
-
-
-class Viewed(msgspec.Struct, tag_field="event", tag="view"):
-    """The group changed."""
-
-    t_us: int
-    id: NodeId
-    ring: str
-    members: tuple[NodeId, ...]
-    transitional: bool
-
-
-class Stopped(msgspec.Struct, tag_field="event", tag="stopped"):
-    """The last word."""
-
-    t_us: int
-    id: NodeId
-    reason: str
-
-
-Word = Status | Viewed | Stopped
-
-
-class Lines:
-    """Tells what happens as lines: for people, or as JSON for programs."""
-
-    def __init__(self, json: bool) -> None:
-        self._json = json
-        self._warned = json  # programs find it in the metrics
-
-    def __call__(self, word: Word) -> None:
-        """One line, and another the first time that somebody else's frames were refused."""
-        typer.echo(msgspec.json.encode(word).decode() if self._json else text(word))
-        if not self._warned and type(word) is Status and (why := stranger(word)):
-            self._warned = True
-            typer.echo(f"{clock(word)} frames refused: {why}")
-
-    def close(self) -> None:
-        """Nothing to put back."""
 
 
 class Screen:
@@ -124,31 +62,6 @@ class Screen:
     def close(self) -> None:
         """Leave the last table standing."""
         self._live.stop()
-
-
-def clock(word: Word) -> str:
-    """When it was said, for people."""
-    return time.strftime("%H:%M:%S", time.localtime(word.t_us // 1_000_000))
-
-
-def stranger(status: Status) -> str:
-    """Why frames of somebody without our key were refused, or nothing."""
-    metrics: dict[str, Any] = status.metrics
-    return next((STRANGERS[why] for why in metrics["frames_refused"] if why in STRANGERS), "")
-
-
-def text(word: Word) -> str:
-    """A line for people."""
-    match word:
-        case Viewed(ring=ring, members=members, transitional=transitional):
-            kind = "transitional view" if transitional else "view"
-            return f"{clock(word)} {kind} {ring} members {ids(members)}"
-        case Stopped(reason=reason):
-            return f"{clock(word)} stopped: {reason}"
-    return (
-        f"{clock(word)} {word.phase} ring {ids(word.ring)} delivered {word.delivered} "
-        f"({word.messages_per_s:.0f} messages/s, {word.mb_per_s:.2f} MB/s) sent {word.sent}"
-    )
 
 
 def table(status: Status) -> Table:
@@ -236,11 +149,6 @@ class Member:
             then_s, messages, size = now_s, self._delivered, self._bytes
 
 
-def wall_us() -> int:
-    """The time of day."""
-    return time.time_ns() // 1000
-
-
 def refuse_borrowed_id(file: Path, settings: NodeConfig) -> None:
     """A file copied from another node, with the address changed and the id forgotten: the two
     would never hear each other, and all others would take them for one (totem R2)."""
@@ -279,24 +187,6 @@ async def serve(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             loop.remove_signal_handler(signal.SIGUSR1)
-
-
-async def until_signal(work: asyncio.Task[None]) -> None:
-    """Let ``work`` go on until it ends or somebody asks for the end; then it leaves in order."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, work.cancel)
-    with suppress(asyncio.CancelledError):
-        await work
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 def command(

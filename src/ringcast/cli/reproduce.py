@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from ringcast.cli.options import OK, VIOLATED, Master, Remote, fail, one_line_errors
-from ringcast.cli.output import as_json, say
-from ringcast.pipeline.session import Where, open_session, require_spark
+from ringcast.console.options import OK, VIOLATED, Master, Remote, fail, one_line_errors
+from ringcast.console.output import as_json, say
+from ringcast.pipeline.spark.session import Where, open_session, require_spark
 
 if TYPE_CHECKING:
-    from ringcast.pipeline.reproduce import Finding
+    from ringcast.pipeline.papers.reproduce import Finding
 
 STYLES = {True: "[green]agrees[/]", False: "[yellow]differs[/]", None: ""}
 
@@ -39,9 +39,9 @@ def command(
         require_spark()
         if missing := [name for name in ("matplotlib", "networkx") if not find_spec(name)]:
             fail(f"this needs {' and '.join(missing)}: pip install 'ringcast[reproduce]'")
-        from ringcast.pipeline.experiments import names
-        from ringcast.pipeline.publish import NUMBERS, REPORT, publish
-        from ringcast.pipeline.reproduce import Verdict, reproduce
+        from ringcast.pipeline.papers.experiments import names
+        from ringcast.pipeline.papers.paper_page import NUMBERS, REPORT, publish
+        from ringcast.pipeline.papers.reproduce import Verdict, reproduce
 
         known = names()
         if strange := [name for name in experiments or () if name not in known]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ringcast.checks import PROPERTIES
 from ringcast.cli.load import load_of
-from ringcast.cli.options import (
+from ringcast.console.options import (
     OK,
     UNKNOWN,
     VIOLATED,
@@ -25,7 +25,7 @@ from ringcast.cli.options import (
     read_text,
     seed_range,
 )
-from ringcast.cli.output import (
+from ringcast.console.output import (
     as_json,
     coverage,
     figures,
@@ -41,10 +41,10 @@ from ringcast.sim import runfile
 from ringcast.sim.batch import CHUNK, Job, Summary, run_batch
 from ringcast.sim.faults import FaultPlan
 from ringcast.sim.run import RunResult, RunSpec, claims_of, prepare, run
-from ringcast.sim.scenario import ScenarioError, run_text
+from ringcast.sim.scenario.parser import ScenarioError, run_text
+from ringcast.sim.scenario.syntax import settings
 from ringcast.sim.shrink import shrink
 from ringcast.sim.swarm import FEWEST_FIXED
-from ringcast.sim.words import settings
 from ringcast.sim.workload import MOST_BYTES
 from ringcast.traces import TraceError, TraceWriter
 

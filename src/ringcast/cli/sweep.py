@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from ringcast.cli.options import (
+from ringcast.console.options import (
     OK,
     UNKNOWN,
     VIOLATED,
@@ -20,11 +20,11 @@ from ringcast.cli.options import (
     fail,
     one_line_errors,
 )
-from ringcast.cli.output import MOST_SHOWN, as_json, console, say
-from ringcast.pipeline.session import Where, require_spark
+from ringcast.console.output import MOST_SHOWN, as_json, console, say
+from ringcast.pipeline.spark.session import Where, require_spark
 
 if TYPE_CHECKING:
-    from ringcast.pipeline.sweep import Outcome
+    from ringcast.pipeline.sweep.job import Outcome
 
 MOST_MEASURES = 4
 """Shown for people; the table has them all."""
@@ -47,8 +47,8 @@ def command(
     began_s = perf_counter()
     with one_line_errors():
         require_spark()
-        from ringcast.pipeline.study import load
-        from ringcast.pipeline.sweep import command_for, sweep
+        from ringcast.pipeline.sweep.job import command_for, sweep
+        from ringcast.pipeline.sweep.study import load
 
         try:
             asked = load(study)
@@ -88,8 +88,8 @@ def command(
 
 def print_estimates(found: Outcome) -> None:
     """What was measured, a row for each combination of parameters."""
-    from ringcast.pipeline.measures import MEASURES
-    from ringcast.pipeline.results import estimate, parameters
+    from ringcast.pipeline.sweep.measures import MEASURES
+    from ringcast.pipeline.sweep.results import estimate, parameters
 
     results = found.results
     measured = [

@@ -16,15 +16,15 @@ from rich.table import Table as Grid
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import PROPERTIES, Verdict, suite
-from ringcast.cli.options import OK, UNKNOWN, VIOLATED, Master, Remote, fail, one_line_errors
-from ringcast.cli.output import MOST_SHOWN, STYLE, as_json, console, say
+from ringcast.console.options import OK, UNKNOWN, VIOLATED, Master, Remote, fail, one_line_errors
+from ringcast.console.output import MOST_SHOWN, STYLE, as_json, console, say
 from ringcast.core.registry import protocol as protocol_of
-from ringcast.pipeline.session import Where, open_session, require_spark
+from ringcast.pipeline.spark.session import Where, open_session, require_spark
 from ringcast.traces import Claims, TraceError, TraceWriter
 from ringcast.traces.live import in_order, read_live
 
 if TYPE_CHECKING:
-    from ringcast.pipeline.verdicts import Report
+    from ringcast.pipeline.verify.verdicts import Report
 
 VIOLATIONS = Path("ringcast-violations")
 """Where violations go if nobody says."""
@@ -109,9 +109,9 @@ def command(
     tags = chosen(only) if only is not None else usual.tags if protocol else ()
     with one_line_errors():
         require_spark()
-        from ringcast.pipeline.judge import Ask
-        from ringcast.pipeline.verdicts import Report, RunVerdict, write_violations
-        from ringcast.pipeline.verify import runs_in, second_opinion, verify
+        from ringcast.pipeline.verify.job import runs_in, second_opinion, verify
+        from ringcast.pipeline.verify.run_verifier import Ask
+        from ringcast.pipeline.verify.verdicts import Report, RunVerdict, write_violations
 
         try:
             with as_files(paths, usual) as folders:

@@ -6,6 +6,6 @@ what a record is, ``segment`` one file, ``log`` the folder as its node writes it
 folder as everybody else sees it.
 """
 
-from ringcast.journal.layout import JournalError, Place
+from ringcast.journal.format.layout import JournalError, Place
 
 __all__ = ["JournalError", "Place"]

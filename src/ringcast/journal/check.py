@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 
 from ringcast.core.ids import ViewId
-from ringcast.journal.layout import GAP_INDEX, START, Place
-from ringcast.journal.leaf import Range
-from ringcast.journal.log import read_trimmed, segment_names, torn
-from ringcast.journal.reading import Shelf
-from ringcast.journal.segment import Head, SegmentFile, read_index
-from ringcast.journal.sheet import link
+from ringcast.journal.format.frame import Range
+from ringcast.journal.format.frame_writer import link
+from ringcast.journal.format.layout import GAP_INDEX, START, Place
+from ringcast.journal.format.segment import Head, SegmentFile, read_index
+from ringcast.journal.reader import Shelf
+from ringcast.journal.writer import read_trimmed, segment_names, torn
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ringcast.journal.layout import START, JournalError, schema
-from ringcast.journal.leaf import Range
-from ringcast.journal.shelves import Shelves
+from ringcast.journal.format.frame import Range
+from ringcast.journal.format.layout import START, JournalError, schema
+from ringcast.journal.merged_reader import Shelves
 
 FILE_BYTES = 128 * 2**20
 """About as much goes into one file."""

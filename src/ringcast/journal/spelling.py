@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ringcast.journal.layout import LAST_INDEX, WORDS, Place
+from ringcast.journal.format.layout import LAST_INDEX, WORDS, Place
 
 SPELLED = re.compile(r"\(?(\d{1,18}),(\d{1,18})\)?:(\d{1,18})(?:\.(\d{1,10}|end|gap))?")
 

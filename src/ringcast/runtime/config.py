@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import msgspec
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
+from ringcast.core.errors import ConfigError
 from ringcast.core.explain import explained
 from ringcast.core.ids import LIMIT, NodeId
 from ringcast.core.registry import Sheet, protocol
-from ringcast.journal.log import LIMITS, Limits
-from ringcast.runtime import address
-from ringcast.runtime.address import Address
-from ringcast.runtime.errors import ConfigError
-from ringcast.runtime.wire import OVERHEAD
+from ringcast.journal.writer import LIMITS, Limits
+from ringcast.wire import address
+from ringcast.wire.address import Address
+from ringcast.wire.codec import OVERHEAD
 
 RECEIVE_BUFFER = 8 * 2**20
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from ringcast.core.ids import NodeId
-from ringcast.runtime.address import Address
+from ringcast.wire.address import Address
 
 MOST = 255
 """Addresses a node remembers; only holders of a group key can add any."""

@@ -33,24 +33,24 @@ from ringcast.core.effects import (
     Up,
 )
 from ringcast.core.env import Env
+from ringcast.core.errors import NodeStopped, RingcastError, StorageError
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import Input, Leaving, Started, Submitted, Timer, TimerFired
 from ringcast.core.scribe import Scribe
-from ringcast.runtime import address
-from ringcast.runtime.address import Address
 from ringcast.runtime.clock import TICK_US, ActiveClock
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.discovery import NO_ADDRESS, Hello, PeerBook, Place
-from ringcast.runtime.errors import NodeStopped, RingcastError, StorageError
-from ringcast.runtime.keys import KeyFile
-from ringcast.runtime.letters import BURST, LAST, WITH_FRAMES, Letters, in_runs
+from ringcast.runtime.fault_injection import Shim
 from ringcast.runtime.priority import Priority
-from ringcast.runtime.segments import MOST_IN_RUN
-from ringcast.runtime.shim import Shim
+from ringcast.runtime.send_batching import BURST, LAST, WITH_FRAMES, Letters, in_runs
 from ringcast.runtime.store import Store
 from ringcast.runtime.tracelog import TraceLog
 from ringcast.runtime.udp import Udp
-from ringcast.runtime.wire import Codec, Lane
+from ringcast.runtime.udp_offload import MOST_IN_RUN
+from ringcast.wire import address
+from ringcast.wire.address import Address
+from ringcast.wire.codec import Codec, Lane
+from ringcast.wire.keys import KeyFile
 
 HELLO_S = 1.0
 """How often a node with seeds says where it is."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ringcast.runtime.errors import ConfigError
+from ringcast.core.errors import ConfigError
 
 LOWEST = 1
 """Ahead of every ordinary process, behind everything else of this kind."""

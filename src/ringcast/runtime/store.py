@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ringcast.runtime.errors import StorageError
+from ringcast.core.errors import StorageError
 
 
 class Store:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from ringcast.core.errors import StorageError
 from ringcast.core.trace import TraceEvent
-from ringcast.runtime.errors import StorageError
 
 FLUSH_BYTES = 1 << 16
 

@@ -13,15 +13,15 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 
+from ringcast.core.errors import TransportError
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received
-from ringcast.runtime.address import Address, Names, resolve
 from ringcast.runtime.discovery import Hello
-from ringcast.runtime.errors import TransportError
-from ringcast.runtime.own_copies import ignore_own
-from ringcast.runtime.segments import Intake, Link, runs
-from ringcast.runtime.shim import Shim
-from ringcast.runtime.wire import Codec, Lane
+from ringcast.runtime.fault_injection import Shim
+from ringcast.runtime.multicast_filter import ignore_own
+from ringcast.runtime.udp_offload import Intake, Link, runs
+from ringcast.wire.address import Address, Names, resolve
+from ringcast.wire.codec import Codec, Lane
 
 MOST_AT_ONCE = 1024
 """Datagrams read in one wake-up, so that a flood cannot keep timers and the application waiting."""

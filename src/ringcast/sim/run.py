@@ -39,8 +39,8 @@ from ringcast.sim.meter import Measures, Meter, Turns
 from ringcast.sim.model import Micros, NetworkModel
 from ringcast.sim.presets import preset
 from ringcast.sim.record import Observer
+from ringcast.sim.scenario.log import tapped
 from ringcast.sim.storm import StormWatch
-from ringcast.sim.tap import tapped
 from ringcast.sim.workload import Workload
 from ringcast.traces import Claims
 

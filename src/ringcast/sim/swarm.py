@@ -17,7 +17,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from ringcast.sim import swarm_token_fd, swarm_total
-from ringcast.sim.episodes import any_node, draw_faults, draw_leaves, in_order
 from ringcast.sim.model import (
     Constant,
     CpuModel,
@@ -29,6 +28,7 @@ from ringcast.sim.model import (
     Uniform,
 )
 from ringcast.sim.run import RunSpec
+from ringcast.sim.swarm_faults import any_node, draw_faults, draw_leaves, in_order
 from ringcast.sim.workload import Bursts, ClosedLoop, Fill, Poisson, Saturate, Sizes, Workload
 
 FEWEST, MOST = 3, 9

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from ringcast.blocks.circulation import most_faults
 from ringcast.blocks.ring_detector import Timer
-from ringcast.sim.episodes import KINDS, draw_faults, in_order
+from ringcast.blocks.token_ring import most_faults
 from ringcast.sim.faults import Crash, Expire, Fault, Leave, Restart, Torn
 from ringcast.sim.model import NetworkModel
+from ringcast.sim.swarm_faults import KINDS, draw_faults, in_order
 
 NODES = (3, 3, 4, 7)
 """Processors of a run, when the number is not fixed; f is 1, 1, 1 or 2."""

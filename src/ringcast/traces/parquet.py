@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ringcast.core.errors import RingcastError
 from ringcast.core.ids import LIMIT
 from ringcast.core.trace import Ended, Faulted, TraceEvent
 from ringcast.traces import schema
@@ -39,7 +40,7 @@ class Claims(msgspec.Struct, frozen=True):
     bound_us: int | None = None
 
 
-class TraceError(Exception):
+class TraceError(RingcastError):
     """A trace that cannot be read; says which file and why."""
 
 

@@ -16,7 +16,7 @@ import msgspec
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
-from ringcast.journal.layout import MESSAGE, Place
+from ringcast.journal.format.layout import MESSAGE, Place
 from ringcast.pipeline.errors import PipelineError
 
 PACK_BYTES = 128 * 2**10

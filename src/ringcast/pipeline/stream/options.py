@@ -13,14 +13,14 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from ringcast.core.errors import ConfigError
 from ringcast.core.explain import explained, known
-from ringcast.journal.layout import NAME, START, Place
-from ringcast.journal.shelves import Marks, Span
+from ringcast.journal.format.layout import NAME, START, Place
+from ringcast.journal.merged_reader import Marks, Span
 from ringcast.journal.spelling import EXAMPLE, parse
 from ringcast.pipeline.errors import PipelineError
-from ringcast.runtime import address
-from ringcast.runtime.address import Address
-from ringcast.runtime.errors import ConfigError
+from ringcast.wire import address
+from ringcast.wire.address import Address
 
 NAMES = "1 to 64 letters, digits, dots, dashes are needed, a letter or digit first"
 SPARKS_OWN = {"mergeschema", "querytimeout"}

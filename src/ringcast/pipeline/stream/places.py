@@ -7,15 +7,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from ringcast.journal.layout import START, JournalError, Place
-from ringcast.journal.leaf import Range
-from ringcast.journal.log import commit
-from ringcast.journal.records import cut
-from ringcast.journal.shelves import Marks, Shelves, Span
-from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.stream.options import Options, ReadOptions
-from ringcast.runtime.errors import RingcastError
-from ringcast.runtime.exchange import (
+from ringcast.core.errors import RingcastError
+from ringcast.journal.format.frame import Range
+from ringcast.journal.format.layout import START, JournalError, Place
+from ringcast.journal.format.records import cut
+from ringcast.journal.merged_reader import Marks, Shelves, Span
+from ringcast.journal.service import (
     GUEST,
     Answer,
     Ask,
@@ -32,7 +29,10 @@ from ringcast.runtime.exchange import (
     heard,
     token,
 )
-from ringcast.runtime.keys import KeyFile
+from ringcast.journal.writer import commit
+from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.stream.options import Options, ReadOptions
+from ringcast.wire.keys import KeyFile
 
 PART_BYTES = 64 * 2**20
 """Records that one task reads, about: 1 GB took 2.4 s of Python's time in parts of 16 MiB, and

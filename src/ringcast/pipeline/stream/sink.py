@@ -25,12 +25,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 from xxhash import xxh3_64_intdigest
 
-from ringcast.journal.disk import DISK
+from ringcast.journal.format.disk import DISK
+from ringcast.journal.service import Publish, token
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import WriteOptions
 from ringcast.pipeline.stream.places import Peer
-from ringcast.runtime.exchange import Publish, token
 
 MOST_ROWS, MOST_BYTES = 512, 2**20
 """Rows published at a time, at most."""

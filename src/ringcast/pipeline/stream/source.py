@@ -26,8 +26,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ringcast.journal.layout import MESSAGE, Place, schema
-from ringcast.journal.shelves import Marks, Span
+from ringcast.journal.format.layout import MESSAGE, Place, schema
+from ringcast.journal.merged_reader import Marks, Span
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.columns import body_columns

@@ -11,7 +11,7 @@ Idea      The token carries the order decided so far, and a proposal for what co
           Who suspects its predecessor takes an older token, past it: that costs the votes, and
           nothing else. Nobody is ever removed, and there is one view, of all members.
 Rules     TF-1 to TF-42 and the resolutions A1 to A21: docs/rules-token-fd.md lists rule, handler
-          and test. Places, hops and which token is taken: blocks/circulation.py; the detector:
+          and test. Places, hops and which token is taken: blocks/token_ring.py; the detector:
           blocks/ring_detector.py; consensus by the same means: blocks/token_consensus.py.
 Files     tokens.py, bodies.py, catchup.py; order.py is the decided sequence.
 Levels    Every delivery is uniform: whoever delivers first, all correct members will, even if that

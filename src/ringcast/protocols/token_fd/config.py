@@ -7,8 +7,8 @@ from zlib import crc32
 
 import msgspec
 
-from ringcast.blocks.circulation import check_group, most_faults
 from ringcast.blocks.ring_detector import Patience
+from ringcast.blocks.token_ring import check_group, most_faults
 from ringcast.core.ids import NodeId
 
 MS = 1_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from enum import StrEnum
 
-from ringcast.blocks.circulation import Circulation, Ring
 from ringcast.blocks.packing import Assembler, Outbox
 from ringcast.blocks.ring_detector import RingDetector
+from ringcast.blocks.token_ring import Circulation, Ring
 from ringcast.core.effects import Effect
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId

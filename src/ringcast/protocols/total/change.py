@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ringcast.blocks.channel import Arrived
 from ringcast.blocks.flush import Block, Cut, Flushed, Holding, Supply
-from ringcast.blocks.views import Installed, Proposed, View
+from ringcast.blocks.view_messages import Installed, Proposed, View
 from ringcast.core.effects import InstallView
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId

@@ -6,9 +6,10 @@ from enum import StrEnum
 
 import msgspec
 
-from ringcast.blocks import changing, channel, detector
+from ringcast.blocks import channel, detector
+from ringcast.blocks import view_change as changing
 from ringcast.blocks.channel import PACKET_BYTES
-from ringcast.blocks.views import MAX_MEMBERS
+from ringcast.blocks.view_messages import MAX_MEMBERS
 from ringcast.protocols.total.messages import HEADER_BYTES
 
 MS = 1_000

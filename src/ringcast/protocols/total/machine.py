@@ -5,11 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
-from ringcast.blocks import changing, channel, detector
+from ringcast.blocks import channel, detector
+from ringcast.blocks import view_change as changing
 from ringcast.blocks.channel import Ack, Packet
 from ringcast.blocks.detector import Heartbeat
 from ringcast.blocks.flush import Word
-from ringcast.blocks.views import Announce, Leave
+from ringcast.blocks.view_messages import Announce, Leave
 from ringcast.core.env import Env
 from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Cell, Discard, Impossible, Key, Table

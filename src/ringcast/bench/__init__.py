@@ -1,0 +1,1 @@
+"""Live benchmarks: members that measure, and the network they run on."""

@@ -1,0 +1,338 @@
+"""One measurement of a live ring: members started, told when to begin, heard, and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ringcast.bench.bridge import HEADERS, Bridge
+from ringcast.bench.member import Ready, Share, Task, Word
+from ringcast.core.ids import Level, NodeId
+from ringcast.core.registry import protocol
+from ringcast.members.process import LOOPBACK, free_ports
+from ringcast.runtime.config import RECEIVE_BUFFER
+from ringcast.runtime.udp import enlarge
+from ringcast.runtime.udp_offload import MOST_IN_RUN
+from ringcast.wire import keys as key_file
+from ringcast.wire.keys import TAG_BYTES
+
+PATIENCE_S = 30.0
+"""Longest wait for the ring to form, and for results after the end of the window."""
+
+LEAD_S = 0.2
+"""From the parent's word to the first message: everybody has heard it by then."""
+
+MOST_FRAME = 65_000
+"""Largest datagram, on loopback too: a message of 60 KB fits in one."""
+
+VISIT_BYTES = 2**19
+"""What a member sends in one visit of the token, at most."""
+
+FLIGHT_BYTES = 2 * 2**20
+FLIGHT = (4, 8192)
+"""What one sender has under way: so many bytes, within these numbers of messages."""
+
+GROUP = "239.77.0.1:5405"
+WORD = msgspec.json.Decoder(Word)
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One measurement."""
+
+    nodes: int = 3
+    size: int = 64
+    seconds: float = 5.0
+    warm_s: float = 1.0
+    rate: float = 0.0
+    """Messages a second of all senders together; 0: as many as possible."""
+    senders: int | None = None
+    """How many members send; None: all."""
+    level: Level = Level.AGREED
+    keys: bool = False
+    frame: int | None = None
+    """Largest datagram; None: what the path takes."""
+    namespaces: bool = False
+    mtu: int = 1500
+    """Of the bridge between the namespaces."""
+    multicast: bool = False
+    protocol: str = "totem"
+    profile: str = ""
+    settings: dict[str, Any] = {}
+    kill: bool = False
+    """End the last member with SIGKILL in the middle of the window."""
+    realtime: bool = False
+    """Members run ahead of ordinary processes, as corosync does by default."""
+    flight: int | None = None
+    """Messages of one sender under way; None: by their size."""
+    journal: bool = False
+    """Every member keeps a journal."""
+
+
+class Latency(msgspec.Struct):
+    """From ``send`` to the sender's own delivery."""
+
+    p50: float
+    p99: float
+
+
+class Figures(msgspec.Struct):
+    """What came out. Rates are those of the slowest member."""
+
+    messages_per_s: float
+    mb_per_s: float
+    frames_per_s: float
+    latency_ms: Latency | None
+    cpu_s: float
+    """Processor time of all members in the window."""
+    lost: int
+    reordered: int
+    gap_ms: float
+    """Longest time without deliveries at any member that stayed."""
+    nodes: int
+    size: int
+    seconds: float
+    trial: dict[str, Any]
+    members: list[dict[str, Any]]
+    """Processor time, frames sent, received and refused, and pauses, of each member."""
+
+
+class Failed(Exception):
+    """The measurement could not be made."""
+
+
+class Crew:
+    """The members' processes, heard line by line. Leaving ends all of them."""
+
+    def __init__(self, commands: dict[NodeId, list[str]], errors: Path) -> None:
+        self._errors = errors
+        with errors.open("ab") as log:
+            self.processes = {
+                id: subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,  # the terminal's Ctrl-C is ours alone
+                )
+                for id, command in commands.items()
+            }
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for process in self.processes.values():
+            if exception[0] is not None:
+                process.kill()
+            assert process.stdin and process.stdout
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+        for process in self.processes.values():
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            assert process.stdout
+            process.stdout.close()
+
+    def words(self, deadline_s: float) -> dict[NodeId, Word]:
+        """One word from everybody."""
+        said: dict[NodeId, Word] = {}
+        with selectors.DefaultSelector() as selector:
+            for id, process in self.processes.items():
+                assert process.stdout
+                selector.register(process.stdout, selectors.EVENT_READ, id)
+            while len(said) < len(self.processes):
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    silent = sorted(self.processes.keys() - said.keys())
+                    raise Failed(f"members {silent} did not answer in time{self._complaint()}")
+                for key, _ in selector.select(left_s):
+                    line = key.fileobj.readline()  # type: ignore[union-attr]
+                    if not line:
+                        raise Failed(f"member {key.data} ended{self._complaint()}")
+                    said[key.data] = WORD.decode(line)
+                    selector.unregister(key.fileobj)
+        return said
+
+    def tell(self, line: str) -> None:
+        """The same to everybody."""
+        for process in self.processes.values():
+            assert process.stdin
+            process.stdin.write(line.encode() + b"\n")
+            process.stdin.flush()
+
+    def lose(self, id: NodeId) -> None:
+        """SIGKILL; it is no longer asked for anything."""
+        process = self.processes.pop(id)
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+    def _complaint(self) -> str:
+        lines = self._errors.read_text("utf-8", "replace").splitlines()
+        said = [line.strip(" |+-") for line in lines]  # the frame of an ExceptionGroup says nothing
+        return next((f": {line}" for line in reversed(said) if line), "")
+
+
+def run(trial: Trial, network: Bridge | None = None) -> Figures:
+    """Measure once; ``network`` is used if the trial wants namespaces and one is there."""
+    with contextlib.ExitStack() as stack:
+        if trial.namespaces and network is None:
+            network = stack.enter_context(Bridge(trial.nodes, trial.mtu))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ringcast-bench-")))
+        program = [sys.executable, "-m", "ringcast.bench.member"]
+        commands = {
+            id: [
+                *(network.inside(id - 1) if trial.namespaces and network else ()),
+                *program,
+                msgspec.json.encode(task).decode(),
+            ]
+            for id, task in enumerate(prepare(trial, network, folder), 1)
+        }
+        crew = stack.enter_context(Crew(commands, folder / "errors"))
+        return measure(trial, crew, crew.lose)
+
+
+def measure(trial: Trial, crew: Crew, kill: Callable[[NodeId], None]) -> Figures:
+    """Let the crew begin when all are there, and collect what they found."""
+    ready = crew.words(time.monotonic() + PATIENCE_S)
+    assert all(type(word) is Ready for word in ready.values())
+    begin_s = time.monotonic() + LEAD_S
+    crew.tell(repr(begin_s))
+    end_s = begin_s + trial.warm_s + trial.seconds
+    if trial.kill:
+        time.sleep(max(0.0, end_s - trial.seconds / 2 - time.monotonic()))
+        kill(trial.nodes)
+    shares = [w for w in crew.words(end_s + PATIENCE_S).values() if isinstance(w, Share)]
+    return figures(trial, shares)
+
+
+def prepare(trial: Trial, network: Bridge | None, folder: Path) -> Iterator[Task]:
+    """The members' tasks, with what their configurations refer to."""
+    if trial.namespaces:
+        assert network is not None
+        places = [f"{network.address(host)}:5400" for host in range(trial.nodes)]
+    else:
+        places = [f"{LOOPBACK}:{port}" for port in free_ports(trial.nodes)]
+    if trial.keys:
+        key_file.write(folder / "group.key", key_file.add({}))
+    peers = [f"{id}@{place}" for id, place in enumerate(places, 1)]
+    flight = trial.flight or min(max(FLIGHT[0], FLIGHT_BYTES // trial.size), FLIGHT[1])
+    for id, place in enumerate(places, 1):
+        node: dict[str, Any] = {
+            "id": id,
+            "bind": place,
+            "peers": peers,
+            "state_dir": str(folder / f"state-{id}"),
+            "insecure": not trial.keys,
+            "protocol": trial.protocol,
+            "profile": trial.profile,
+            "settings": settings(trial),
+            "realtime": trial.realtime,
+        }
+        if trial.keys:
+            node["key_file"] = str(folder / "group.key")
+        if trial.journal:
+            node["journal"] = str(folder / f"journal-{id}")
+        if trial.multicast:
+            node |= {"multicast": GROUP, "interface": place.rpartition(":")[0]}
+        yield Task(
+            node=node,
+            members=trial.nodes,
+            senders=trial.nodes if trial.senders is None else trial.senders,
+            size=trial.size,
+            rate=trial.rate,
+            flight=flight,
+            level=trial.level,
+            warm_s=trial.warm_s,
+            seconds=trial.seconds,
+        )
+
+
+def settings(trial: Trial) -> dict[str, Any]:
+    """Settings of the protocol for speed: the largest frames that the path takes, and as many a
+    visit as two system calls send, as long as the receivers' buffers hold what all members may
+    send in a rotation."""
+    path = trial.mtu - HEADERS if trial.namespaces else MOST_FRAME
+    packet = (trial.frame or min(path, MOST_FRAME)) - TAG_BYTES
+    visit_bytes = min(VISIT_BYTES, buffer_granted() // 2 // trial.nodes)
+    visit = max(1, min(2 * MOST_IN_RUN, visit_bytes // packet))
+    speed = {"max_packet": packet, "each_time": visit, "window_size": visit * trial.nodes}
+    known = protocol(trial.protocol).config.__struct_fields__
+    return {name: value for name, value in speed.items() if name in known} | trial.settings
+
+
+def buffer_granted() -> int:
+    """What the system gives a node that asks for the usual receive buffer."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        enlarge(probe, RECEIVE_BUFFER)
+        return probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+def figures(trial: Trial, shares: list[Share]) -> Figures:
+    """One result out of the members' shares."""
+    rate = min(share.messages / share.window_s for share in shares)
+    latencies = sorted(value for share in shares for value in share.latencies_ms)
+    sent = {share.id: share.sent for share in shares}
+    lost = sum(
+        abs(sent[sender] - count)
+        for share in shares
+        for sender, count in share.delivered.items()
+        if sender in sent
+    )
+    return Figures(
+        messages_per_s=round(rate, 1),
+        mb_per_s=round(rate * trial.size / 1e6, 3),
+        frames_per_s=round(min(share.frames / share.window_s for share in shares), 1),
+        latency_ms=Latency(
+            p50=round(latencies[len(latencies) // 2], 3),
+            p99=round(latencies[len(latencies) * 99 // 100], 3),
+        )
+        if latencies
+        else None,
+        cpu_s=round(sum(share.cpu_s for share in shares), 3),
+        lost=lost + sum(share.dropped for share in shares),
+        reordered=sum(share.wrong for share in shares) + len({s.order for s in shares}) - 1,
+        gap_ms=round(max(share.gap_ms for share in shares), 3),
+        nodes=trial.nodes,
+        size=trial.size,
+        seconds=trial.seconds,
+        trial=msgspec.to_builtins(trial),
+        members=[
+            {"id": share.id, "cpu_s": round(share.cpu_s, 3), **shown(share.metrics)}
+            for share in shares
+        ],
+    )
+
+
+def shown(metrics: dict[str, Any]) -> dict[str, Any]:
+    """What a member's metrics say, and who the sequencer is, if there is one."""
+    found = metrics | metrics.get("machine", {})
+    return {name: found.get(name) for name in SHOWN}
+
+
+SHOWN = (
+    "frames_sent",
+    "frames_received",
+    "frames_blocked",
+    "frames_refused",
+    "inputs_dropped",
+    "pauses",
+    "longest_pause_us",
+    "sequencer",
+)

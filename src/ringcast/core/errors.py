@@ -1,0 +1,32 @@
+"""What can go wrong, each with what to do about it."""
+
+from __future__ import annotations
+
+
+class RingcastError(Exception):
+    """Base of every error that ringcast raises for its user."""
+
+
+class ConfigError(RingcastError):
+    """The configuration cannot be used; the text names the setting and says what to write."""
+
+
+class KeyFileError(RingcastError):
+    """The key file is missing, readable by others, or not a key file."""
+
+
+class StorageError(RingcastError):
+    """Stable storage cannot be read or written, so the node cannot go on safely."""
+
+
+class TransportError(RingcastError):
+    """A socket cannot be opened: the port is taken or the address is not ours."""
+
+
+class DeliveryUncertain(RingcastError):
+    """A message that was sent may or may not have been delivered, here it was not, and it will
+    not be sent again: the ring changed, in a mode of its protocol that cannot tell."""
+
+
+class NodeStopped(RingcastError):
+    """The node has ended, by ``close`` or for the reason given."""

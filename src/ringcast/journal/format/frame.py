@@ -1,0 +1,326 @@
+"""A leaf: entries as they lie in a frame, to be read.
+
+It is a table of numbers, the lengths of all bodies, the names that the table refers to, and the
+messages themselves. Nothing of it is copied when a leaf is read or divided.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cache, cached_property
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.journal.format.layout import (
+    GAP,
+    GAP_INDEX,
+    LAST_INDEX,
+    MESSAGE,
+    TRANSITIONAL,
+    VIEW,
+    JournalError,
+    Place,
+    Source,
+)
+from ringcast.journal.format.message import digest, room
+
+KINDS = (MESSAGE, VIEW, TRANSITIONAL, GAP)
+
+OWN = struct.Struct("<qIIq")
+"""Of an entry: its time, its group, its note, and the length of its message."""
+
+SHARED = struct.Struct("<qqqqqqQiiBB6x")
+"""And what is the same at all nodes: ring, number, view, sender, digest, index, how many records,
+kind, level."""
+
+ROW_BYTES = OWN.size + SHARED.size
+
+Note = tuple[NodeId, ...] | Source
+"""The members of a configuration, or the writer of a message."""
+
+
+class Names(msgspec.Struct, array_like=True, frozen=True):
+    """What the table refers to by numbers."""
+
+    groups: list[str]
+    members: list[tuple[NodeId, ...]]
+    sources: list[Source]
+    """Both counted from 1, for 0 is none."""
+
+
+@cache
+def row_type() -> Any:
+    """A row of the table, as numpy knows it."""
+    import numpy as np
+
+    numbers = ("time", "i8"), ("group", "u4"), ("note", "u4"), ("size", "i8")
+    place = ("ring_seq", "i8"), ("ring_rep", "i8"), ("seq", "i8")
+    view = ("view_seq", "i8"), ("view_rep", "i8"), ("sender", "i8"), ("digest", "u8")
+    rest = ("index", "i4"), ("count", "i4"), ("kind", "u1"), ("level", "u1"), ("", "V6")
+    return np.dtype([*numbers, *place, *view, *rest])
+
+
+PLACE = ["ring_seq", "ring_rep", "seq", "index"]
+
+
+class Range(NamedTuple):
+    """Records after ``after`` up to and including ``upto``."""
+
+    after: Place
+    upto: Place
+
+
+class Keys(NamedTuple):
+    """What tells entries apart, as columns of numbers."""
+
+    places: list[Any]
+    """Where they are, and of transitional configurations which one it is, for members that part
+    have one each at the same place."""
+    digests: Any
+    """And what is in them, which is the same at the same place."""
+
+
+class Leaf:
+    """Some entries, in their order."""
+
+    def __init__(
+        self, table: Any, lengths: Any, names: Names, data: memoryview, begins: Any
+    ) -> None:
+        self.table = table
+        self.lengths = lengths
+        """Of the bodies of all messages."""
+        self.names = names
+        self.data = data
+        """Where the messages lie, mostly a whole file."""
+        self.begins = begins
+        """Where each of them begins there."""
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def counts(self) -> Any:
+        """How many records each entry has."""
+        return self.table["count"]
+
+    @property
+    def ends(self) -> Any:
+        """Where each message ends."""
+        return self.begins + self.table["size"]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the messages."""
+        return int(self.table["size"].sum())
+
+    @cached_property
+    def firsts(self) -> list[Place]:
+        """The place of the first record of each entry."""
+        return list(map(Place._make, self.table[PLACE].tolist()))
+
+    @property
+    def first(self) -> Place:
+        """The place of the first record."""
+        return Place._make(self.table[0][PLACE].item())
+
+    @property
+    def last(self) -> Place:
+        """The place of the last record."""
+        end = self.table[-1]
+        first = Place._make(end[PLACE].item())
+        return first._replace(index=first.index + int(end["count"]) - 1)
+
+    @property
+    def last_indexes(self) -> Any:
+        """The index of the last record of each entry."""
+        return self.table["index"].astype("int64") + self.counts - 1
+
+    def part(self, start: int, end: int) -> Leaf:
+        """Some of the entries."""
+        before = int(self.counts[:start].sum())
+        lengths = self.lengths[before : before + int(self.counts[start:end].sum())]
+        some = slice(start, end)
+        return Leaf(self.table[some], lengths, self.names, self.data, self.begins[some])
+
+    def goes_on(self, other: Leaf) -> bool:
+        """Whether another one may be bound to this one: it lies behind it in the same file."""
+        return self.data is other.data and self.names == other.names
+
+    def parts(self, size: int) -> Iterator[Leaf]:
+        """The same in parts of at most so many bytes, or of one message that has more."""
+        start = held = 0
+        for at, each in enumerate(self.table["size"].tolist()):
+            if at > start and held + each > size:
+                yield self.part(start, at)
+                start, held = at, 0
+            held += each
+        yield self.part(start, len(self))
+
+    # --- places ----------------------------------------------------------------------------
+
+    def upto(self, place: Place) -> int:
+        """How many of the records come up to a place."""
+        at = bisect_right(self.firsts, place) - 1
+        if at < 0:
+            return 0
+        first, count = self.firsts[at], int(self.counts[at])
+        if first[:3] == place[:3]:
+            count = min(count, place.index - first.index + 1)
+        return int(self.counts[:at].sum()) + count
+
+    def place(self, number: int) -> Place:
+        """The place of a record, counted from 0."""
+        upto = list(accumulate(self.counts.tolist()))
+        at = bisect_right(upto, number)
+        return self.firsts[at]._replace(
+            index=self.firsts[at].index + number - (upto[at - 1] if at else 0)
+        )
+
+    def within(self, span: Range) -> Leaf:
+        """The entries that have records in a range."""
+        start = bisect_right(self.firsts, span.after)
+        if self.upto(span.after) < self.counts[:start].sum():
+            start -= 1  # the range begins in the midst of one
+        return self.part(start, max(start, bisect_right(self.firsts, span.upto)))
+
+    @property
+    def keys(self) -> Keys:
+        """See ``Keys``."""
+        import numpy as np
+
+        place = [self.table[name] for name in PLACE]
+        parted = place[-1] == LAST_INDEX
+        view = (np.where(parted, self.table[name], 0) for name in ("view_seq", "view_rep"))
+        return Keys([*place, *view], self.table["digest"])
+
+    def views(self) -> list[ViewId]:
+        """The configuration of each entry."""
+        return [ViewId(*pair) for pair in self.table[["view_seq", "view_rep"]].tolist()]
+
+    def configurations(self) -> list[tuple[ViewId, Place]]:
+        """The configurations in their order, each with its last place."""
+        found: dict[ViewId, Place] = {}
+        for view, first, count in zip(self.views(), self.firsts, self.counts.tolist(), strict=True):
+            if first.index != GAP_INDEX:  # gaps are of none
+                found.pop(view, None)
+                found[view] = first._replace(index=first.index + count - 1)
+        return list(found.items())
+
+    def cut_at_gaps(self) -> list[tuple[Leaf, bool]]:
+        """The same in parts, and whether a part begins with a gap, as each gap does."""
+        gaps = (self.table["index"] == GAP_INDEX).nonzero()[0].tolist()
+        edges = sorted({0, *gaps, len(self)})
+        return [(self.part(a, b), a in gaps) for a, b in pairwise(edges)]
+
+    def disorder(self, before: Place) -> Place | None:
+        """The first place that does not come after the one before it."""
+        for first, last in zip(self.firsts, self.last_indexes.tolist(), strict=True):
+            if first <= before:
+                return first
+            before = first._replace(index=last)
+        return None
+
+    # --- what is in them -------------------------------------------------------------------
+
+    def members(self, at: int) -> tuple[NodeId, ...]:
+        """Of a configuration; of another entry none."""
+        row = self.table[at]
+        return self.names.members[row["note"] - 1] if row["kind"] and row["note"] else ()
+
+    def source(self, at: int) -> Source | None:
+        """The writer of a message, if it was one that publishes each row once."""
+        row = self.table[at]
+        return self.names.sources[row["note"] - 1] if not row["kind"] and row["note"] else None
+
+    def sources(self) -> list[tuple[str, Source, int]]:
+        """The groups and writers of such messages, and how many rows each has."""
+        found = ((self.table["kind"] == 0) & (self.table["note"] > 0)).nonzero()[0]
+        return [
+            (self.names.groups[self.table[at]["group"]], source, int(self.counts[at]))
+            for at in found
+            if (source := self.source(at))
+        ]
+
+    def groups(self) -> list[str]:
+        """The group of each entry."""
+        return [self.names.groups[at] for at in self.table["group"].tolist()]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all messages are what they were."""
+        pairs = zip(self.begins.tolist(), self.ends.tolist(), strict=True)
+        return bool([digest(self.data[a:b]) for a, b in pairs] == self.table["digest"].tolist())
+
+    def values(self) -> list[int]:
+        """A number for each entry, out of all in it that is the same at all nodes."""
+        raw = memoryview(self.table.tobytes())
+        rows = range(OWN.size, len(raw), ROW_BYTES)
+        return [
+            value(raw[at : at + SHARED.size], self.members(number))
+            for number, at in enumerate(rows)
+        ]
+
+    @property
+    def messages(self) -> memoryview:
+        """All of them, of a leaf that is not bound to another."""
+        return self.data[self.begins[0] : self.ends[-1]]
+
+    def section(self) -> bytes:
+        """The leaf without its messages, as it is written."""
+        return b"".join(
+            [self.table.tobytes(), self.lengths.tobytes(), msgspec.msgpack.encode(self.names)]
+        )
+
+    def check(self) -> Leaf:
+        """The leaf itself; JournalError if it is not one. For what came from elsewhere."""
+        table, names = self.table, self.names
+        notes = [len(names.members) if kind else len(names.sources) for kind in table["kind"]]
+        if not (
+            len(self) and (self.counts > 0).all() and self.counts.sum() == len(self.lengths)
+            and (self.lengths >= 0).all() and (self.lengths <= len(self.data)).all()
+            and ((table["kind"] == 0) | (self.counts == 1)).all()
+            and ((table["index"] == GAP_INDEX) == (table["kind"] == KINDS.index(GAP))).all()
+            and (table["index"] >= GAP_INDEX).all() and self.last_indexes.max() <= LAST_INDEX
+            and self.disorder(self.first._replace(index=GAP_INDEX - 1)) is None
+            and (table["kind"] < len(KINDS)).all() and (table["level"] < len(Level)).all()
+            and (table["group"] < len(names.groups)).all() and (table["note"] <= notes).all()
+            and (table["size"] == room(self.groups(), self.counts, self.lengths)).all()
+            and len(self.data) == self.size and self.whole
+        ):  # fmt: skip
+            raise JournalError("not records of a journal")
+        return self
+
+
+def leaf(section: memoryview, entries: int, rows: int, data: memoryview, start: int = 0) -> Leaf:
+    """Out of what a frame holds, its messages from ``start`` on; ValueError if it does not."""
+    import numpy as np
+
+    table = np.frombuffer(section, row_type(), entries)
+    lengths = np.frombuffer(section, np.int32, rows, entries * ROW_BYTES)
+    rest = section[entries * ROW_BYTES + rows * lengths.itemsize :]
+    names = msgspec.msgpack.decode(rest, type=Names)
+    begins = start + np.cumsum(table["size"]) - table["size"]
+    return Leaf(table, lengths, names, data, begins)
+
+
+def bound(leaves: list[Leaf]) -> Leaf:
+    """Leaves that go on each other, as one."""
+    import numpy as np
+
+    if len(leaves) == 1:
+        return leaves[0]
+    table, lengths, begins = (
+        np.concatenate(parts)
+        for parts in zip(*((each.table, each.lengths, each.begins) for each in leaves), strict=True)
+    )
+    return Leaf(table, lengths, leaves[0].names, leaves[0].data, begins)
+
+
+def value(shared: bytes | memoryview, members: tuple[NodeId, ...]) -> int:
+    """A number for an entry: of what all nodes know of it, and of who is in a configuration."""
+    return digest(shared, digest(str(members).encode()) if members else 0)

@@ -1,0 +1,162 @@
+"""What a record is: places in the order, and the columns.
+
+A journal keeps entries, which are messages of the ring as they came, each with one or many
+records. The columns of records are those that Spark sees (``records``).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from ringcast.core.errors import RingcastError
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.journal.format.message import digest, message
+
+MESSAGE, VIEW, TRANSITIONAL = "message", "view", "transitional"
+"""The kinds of a record: a message of a group, a regular and a transitional configuration."""
+
+GAP = "gap"
+"""And one that says: what came before is missing here, and nobody could tell it any more."""
+
+LEVELS = {level: level.name.lower() for level in Level}
+
+LAST_INDEX = 2**31 - 1
+"""A transitional configuration comes after all messages of the number it follows."""
+
+GAP_INDEX = -1
+"""A gap comes before the first record behind it, at a place that no other record has."""
+
+WORDS = {"end": LAST_INDEX, "gap": GAP_INDEX}
+"""How people write such places: ``(4,1):0.end`` is where a transitional configuration stands."""
+
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""Readers and writers, whose names become those of files."""
+
+
+class JournalError(RingcastError):
+    """A journal that cannot be read or written; the text says which file, and what to do."""
+
+
+class Place(NamedTuple):
+    """Where a record stands in the total order; places compare as the order goes."""
+
+    ring_seq: int
+    ring_rep: int
+    seq: int
+    index: int  # type: ignore[assignment]  # that tuples have a method of this name hurts nobody
+
+    def __str__(self) -> str:
+        last = next((word for word, at in WORDS.items() if at == self.index), self.index)
+        return f"({self.ring_seq},{self.ring_rep}):{self.seq}.{last}"
+
+
+START = Place(0, 0, 0, 0)
+"""Before every record."""
+
+NO_CHAIN = bytes(16)
+"""The chain before the first record."""
+
+
+MOST_ROWS = 2**62
+RowNumber = Annotated[int, msgspec.Meta(ge=0, le=MOST_ROWS)]
+"""Of batches and rows: what a column can hold, with rows to follow."""
+
+Source = tuple[str, RowNumber, RowNumber]
+"""A writer that publishes each row once: its name, the number of its batch, and of the row."""
+
+
+class Entry(NamedTuple):
+    """Records that have all but their bodies in common: one message of the ring, or a view."""
+
+    first: Place
+    view: ViewId
+    kind: str
+    sender: NodeId
+    level: Level
+    group: str
+    members: tuple[NodeId, ...]
+    lengths: array[int]
+    """Of the bodies."""
+    data: bytes
+    """The message, see ``message``."""
+    digest: int
+    """Of the message, made when it is at hand: later the processor has to fetch it again."""
+    time_us: int
+    source: Source | None = None
+    """Of the first record; the rows of the others follow."""
+
+    @property
+    def last(self) -> Place:
+        """The place of the last record."""
+        ring_seq, ring_rep, seq, index = self.first
+        return Place(ring_seq, ring_rep, seq, index + len(self.lengths) - 1)
+
+
+def entry(
+    first: Place,
+    view: ViewId,
+    kind: str,
+    sender: NodeId,
+    level: Level,
+    group: str,
+    members: tuple[NodeId, ...],
+    bodies: Sequence[bytes],
+    time_us: int,
+    source: Source | None = None,
+) -> Entry:
+    """Records with these bodies."""
+    lengths, data = array("i", map(len, bodies)), message(group, bodies)
+    content = (lengths, data, digest(data))
+    return Entry(first, view, kind, sender, level, group, members, *content, time_us, source)
+
+
+def view_entry(
+    view: ViewId, members: tuple[NodeId, ...], transitional: bool, after: Place, time_us: int
+) -> Entry:
+    """A configuration as a record. ``after`` is the last place before a transitional one."""
+    if transitional:
+        first, kind = after._replace(index=LAST_INDEX), TRANSITIONAL
+    else:
+        first, kind = Place(view.seq, view.rep, 0, 0), VIEW
+    return entry(first, view, kind, 0, Level.AGREED, "", members, (b"",), time_us)
+
+
+def gap_entry(following: Place, why: str, time_us: int) -> Entry:
+    """A gap before the record at ``following``."""
+    first, view = following._replace(index=GAP_INDEX), ViewId(*following[:2])
+    return entry(first, view, GAP, 0, Level.AGREED, "", (), (why.encode(),), time_us)
+
+
+@cache
+def schema() -> Any:
+    """The columns of records, as Arrow and Spark know them."""
+    import pyarrow as pa
+
+    def fixed(name: str, kind: Any) -> Any:
+        return pa.field(name, kind, nullable=False)
+
+    long, whole = pa.int64(), pa.int32()
+    ring = pa.struct([fixed("seq", long), fixed("rep", long)])
+    place = [fixed("ring_seq", long), fixed("ring_rep", long)]
+    place += [fixed("seq", long), fixed("index", whole)]
+    source = [pa.field("stream", pa.string()), pa.field("batch", long), pa.field("row", long)]
+    return pa.schema(
+        [
+            fixed("position", pa.struct(place)),
+            fixed("ring", ring),
+            fixed("view", ring),
+            fixed("kind", pa.string()),
+            fixed("group", pa.string()),
+            fixed("sender", long),
+            fixed("level", pa.string()),
+            fixed("members", pa.list_(pa.field("element", long, nullable=False))),
+            fixed("body", pa.binary()),
+            fixed("time", pa.timestamp("us", "UTC")),
+            pa.field("source", pa.struct(source)),
+        ]
+    )

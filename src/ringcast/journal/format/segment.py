@@ -1,0 +1,234 @@
+"""A segment: one append-only file of frames, each some entries with a checksum.
+
+A frame is a head of fixed size, then what is known of each entry, then their messages (``leaf``).
+The head says how long both are, which records they hold and what the chain is after them; the
+checksum covers the rest of the head and what is known, and a digest of each message is part of
+that. Heads alone are the index of positions: a sealed segment has a copy of them beside it, with a
+checksum too, so that opening a journal reads no records.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, overload
+
+from ringcast.journal.format.frame import Leaf, leaf
+from ringcast.journal.format.frame_writer import Piece, Sheet, link
+from ringcast.journal.format.layout import JournalError, Place
+
+MAGIC = b"RcJ3"
+HEAD = struct.Struct("<4sQQIQIIQqqqiqqqi16s")
+HEAD_BYTES = 128
+"""Heads are padded, so that what follows is aligned for reading in place."""
+
+LONGEST = 2**31 - 1
+"""A frame that claims to be longer is damage."""
+
+SEGMENT, INDEX = ".segment", ".index"
+
+
+class Head(NamedTuple):
+    """What is known of a frame without reading it."""
+
+    offset: int
+    """Where the frame begins in its file."""
+    length: int
+    """Bytes behind the head."""
+    section: int
+    """Bytes of what is known; the messages begin at the next multiple of 64."""
+    checksum: int
+    number: int
+    """Of the first record, counted from the journal's beginning."""
+    rows: int
+    """Records."""
+    entries: int
+    first: Place
+    last: Place
+    chain: bytes
+    """After the last record."""
+
+    @property
+    def end(self) -> int:
+        """Where the next frame begins."""
+        return self.offset + HEAD_BYTES + padded(self.length)
+
+    @property
+    def after(self) -> int:
+        """The number of the next record."""
+        return self.number + self.rows
+
+    def pack(self, checksum: int) -> bytes:
+        """The head as bytes."""
+        fixed = (self.length, self.section, self.number, self.rows, self.entries, self.offset)
+        packed = HEAD.pack(MAGIC, checksum, *fixed, *self.first, *self.last, self.chain)
+        return packed.ljust(HEAD_BYTES, b"\0")
+
+
+def padded(length: int) -> int:
+    """The room that so many bytes take, with every frame at a multiple of 64."""
+    return -(-length // 64) * 64
+
+
+def unpack(data: bytes | memoryview) -> Head | None:
+    """The head at the beginning of ``data``; None if there is none."""
+    if len(data) < HEAD_BYTES:
+        return None
+    magic, checksum, length, section, number, rows, entries, offset, *rest = HEAD.unpack_from(data)
+    if magic != MAGIC or not padded(section) <= length <= LONGEST or not rows:
+        return None
+    places = Place(*rest[:4]), Place(*rest[4:8])
+    return Head(offset, length, section, checksum, number, rows, entries, *places, rest[8])
+
+
+def checksum(head: Head, section: Piece) -> int:
+    """Of a frame with this head; XXH3 takes a quarter of CRC-32's time."""
+    from xxhash import xxh3_64
+
+    found = xxh3_64(head.pack(0))
+    found.update(section)
+    return found.intdigest()
+
+
+def encode(written: Sheet, number: int, before: bytes, offset: int) -> tuple[Head, list[Piece]]:
+    """A frame with these records, for this place in its file, in pieces that are not copied."""
+    section = written.section
+    gap = bytes(padded(len(section)) - len(section))
+    length = len(section) + len(gap) + sum(map(len, written.pieces))
+    many = (written.rows, len(written.values))
+    places = (written.first, written.last)
+    chain = link(before, written.values)
+    head = Head(offset, length, len(section), 0, number, *many, *places, chain)
+    head = head._replace(checksum=checksum(head, section))
+    content = [section, gap, *written.pieces, bytes(padded(length) - length)]
+    return head, [head.pack(head.checksum), *content]
+
+
+class SegmentFile:
+    """A segment to read. Frames that do not match their checksum are refused by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+                self.data = memoryview(self._map)
+        except FileNotFoundError:
+            raise JournalError(
+                f"{path}: it is gone, perhaps trimmed meanwhile; read again"
+            ) from None
+        except OSError as error:
+            raise JournalError(f"{path}: cannot be read ({error.strerror})") from None
+        if re.fullmatch(rb"RcJ[0-9]", self.data[:4]) and self.data[:4] != MAGIC:
+            raise JournalError(
+                f"{path}: written by another version of ringcast, which can read it; remove the "
+                "journal's folder to have it filled from the other members"
+            )
+
+    def heads(self, offset: int = 0) -> Iterator[Head]:
+        """The heads of whole frames from there on, as far as they follow each other."""
+        while (head := unpack(self.data[offset : offset + HEAD_BYTES])) is not None:
+            if head.offset != offset or head.end > len(self.data):
+                return
+            yield head
+            offset = head.end
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return len(self.data)
+
+    def sound_after(self, offset: int) -> bool:
+        """Whether a whole frame lies beyond ``offset``: what is there is damage, no torn end."""
+        at = self._map.find(MAGIC, offset + 1)
+        while at >= 0:
+            head = unpack(self.data[at : at + HEAD_BYTES])
+            if head and head.offset == at and head.end <= self.size and self.sound(head):
+                return True
+            at = self._map.find(MAGIC, at + 1)
+        return False
+
+    def known(self, head: Head) -> bool:
+        """Whether the head and what is known of the entries are what was written."""
+        start = head.offset + HEAD_BYTES
+        packed = bytes(self.data[head.offset : start])
+        section = self.data[start : start + head.section]
+        return head.pack(head.checksum) == packed and checksum(head, section) == head.checksum
+
+    def sound(self, head: Head) -> bool:
+        """Whether the whole frame is."""
+        return self.known(head) and self._leaf(head).whole
+
+    def read(self, head: Head, check: bool = True) -> Leaf:
+        """The entries of a frame, as they lie in the file. Without ``check`` their messages are
+        not looked at: for who wants to know of them, not to have them."""
+        found = self._leaf(head) if self.known(head) else None
+        if found is None or (check and not found.whole):
+            raise JournalError(
+                f"{self.path}: the records from {head.first} on are damaged; restore the file, or "
+                "read another member's journal"
+            )
+        return found
+
+    def _leaf(self, head: Head) -> Leaf:
+        start = head.offset + HEAD_BYTES
+        section = self.data[start : start + head.section]
+        messages = start + padded(head.section)
+        return leaf(section, head.entries, head.rows, self.data, messages)
+
+
+def write_index(path: Path, heads: Sequence[Head]) -> None:
+    """Seal a segment: its heads beside it, whole or not at all."""
+    from xxhash import xxh3_64_digest
+
+    packed = b"".join(head.pack(head.checksum) for head in heads)
+    beside = path.with_suffix(".new")
+    with beside.open("wb") as file:
+        file.write(MAGIC + xxh3_64_digest(packed) + packed)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path.with_suffix(INDEX))
+
+
+class Heads(Sequence[Head]):
+    """The heads of a sealed segment, unpacked one by one when they are asked for: there may be a
+    million, and whoever looks for a place needs twenty."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+
+    def __len__(self) -> int:
+        return len(self._packed) // HEAD_BYTES
+
+    @overload
+    def __getitem__(self, at: int) -> Head: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Head]: ...
+    def __getitem__(self, at: int | slice) -> Head | list[Head]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(*at.indices(len(self)))]
+        start = range(len(self))[at] * HEAD_BYTES
+        head = unpack(self._packed[start : start + HEAD_BYTES])
+        assert head is not None, "the checksum of the index was right"
+        return head
+
+
+def read_index(path: Path) -> Heads | None:
+    """The heads of a sealed segment; None if it is not sealed."""
+    from xxhash import xxh3_64_digest
+
+    try:
+        data = path.with_suffix(INDEX).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise JournalError(f"{path.with_suffix(INDEX)}: cannot be read ({error})") from None
+    packed = data[12:]
+    if data[:12] != MAGIC + xxh3_64_digest(packed):
+        return None  # it can be made again from the segment
+    return Heads(packed)

@@ -1,0 +1,192 @@
+"""A journal as everybody but its node sees it: which records there are, and reading them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, takewhile
+from pathlib import Path
+
+from ringcast.core.ids import ViewId
+from ringcast.journal.format.frame import Leaf, Range
+from ringcast.journal.format.layout import GAP_INDEX, START, JournalError, Place
+from ringcast.journal.format.segment import INDEX, Head, SegmentFile, read_index
+from ringcast.journal.writer import durable_bytes, read_trimmed, segment_names, torn
+
+
+class Volume:
+    """One segment of a journal. Sealed or growing, its frames are found without reading them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.number = int(path.stem)
+        """Of its first record."""
+        self._grown: list[Head] = []
+        self.heads: Sequence[Head] = self._grown
+        self._sealed = False
+        self._file: SegmentFile | None = None
+
+    def refresh(self) -> None:
+        """See what was written since. What was seen of a growing segment is not looked at again."""
+        if self._sealed:
+            return
+        index = None if self._grown else read_index(self.path)
+        if index is not None:
+            self.heads, self._sealed = index, True
+            return
+        self._sealed = self.path.with_suffix(INDEX).exists()  # asked first: then this is all of it
+        self._file = file = SegmentFile(self.path)
+        upto = durable_bytes(self.path, file.size)
+        most = file.size if upto is None else upto
+        end = self._grown[-1].end if self._grown else 0
+        for head in takewhile(lambda head: head.end <= most, file.heads(end)):
+            if not file.known(head):
+                break
+            self._grown.append(head)
+            end = head.end
+        if end < most <= file.size and not torn(file, end):
+            raise JournalError(
+                f"{self.path}: damaged at byte {end}; restore the file, or read another member's "
+                "journal"
+            )
+
+    def read(self, head: Head, check: bool = True) -> Leaf:
+        """The entries of a frame."""
+        if self._file is None:
+            self._file = SegmentFile(self.path)
+        return self._file.read(head, check)
+
+
+def last_of(head: Head) -> Place:
+    """Where a frame ends."""
+    return head.last
+
+
+class Shelf:
+    """One journal, as its files are when it is opened or refreshed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[Path, Volume] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """See what was written or trimmed since."""
+        known = {}
+        for path in segment_names(self.folder):
+            volume = self._known.get(path) or Volume(path)
+            try:
+                volume.refresh()
+            except JournalError:
+                if path.exists():
+                    raise
+                continue  # it has just been trimmed
+            known[path] = volume
+        self._known = known
+        self.gone = read_trimmed(self.folder)
+        """What was trimmed."""
+        self._volumes = [
+            volume
+            for volume in known.values()
+            if volume.heads and volume.heads[-1].after > self.gone.number
+        ]
+        for one, other in pairwise(self._volumes):
+            if other.number != one.heads[-1].after:
+                raise JournalError(
+                    f"{other.path}: begins with record {other.number}, but "
+                    f"{one.heads[-1].after} comes next; what is between is missing or damaged"
+                )
+        before = self.trimmed = self.gone.place
+        """Everything behind this place is here, up to the last record."""
+        self.gaps: list[Range] = []
+        """Where records are missing, because their node was away and nobody had them any more."""
+        for volume in self._volumes:
+            first, last = volume.heads[0].first, volume.heads[-1].last
+            if first.index == GAP_INDEX:
+                self.gaps.append(Range(before, first))
+                self.trimmed = first
+            before = last
+
+    @property
+    def end(self) -> Head | None:
+        """The last frame."""
+        return self._volumes[-1].heads[-1] if self._volumes else None
+
+    @property
+    def last(self) -> Place:
+        """The place of the last record, or of the last one that was trimmed."""
+        return self.end.last if self.end else self.trimmed
+
+    @property
+    def first(self) -> Place | None:
+        """The place of the first record that is left."""
+        return self._volumes[0].heads[0].first if self._volumes else None
+
+    def frames(self, after: Place = START) -> Iterator[tuple[Path, Head]]:
+        """All frames from the one with the first record after ``after`` on."""
+        return ((volume.path, head) for volume, head in self._from(after))
+
+    def _from(self, after: Place) -> Iterator[tuple[Volume, Head]]:
+        start = bisect_right(self._volumes, after, key=lambda each: each.heads[-1].last)
+        for volume in self._volumes[start:]:
+            at = bisect_right(volume.heads, after, key=last_of)
+            for number in range(at, len(volume.heads)):
+                yield volume, volume.heads[number]
+
+    def holds(self, view: ViewId, place: Place) -> bool:
+        """Whether a record of this configuration lies at the place."""
+        just = Range(place._replace(index=place.index - 1), place)
+        return any(view in leaf.views() for leaf in self.leaves(just, check=False))
+
+    def digest(self, place: Place) -> int | None:
+        """Of the entry with the record at a place; None if there is none."""
+        just = Range(place._replace(index=place.index - 1), place)
+        return next((int(leaf.table[0]["digest"]) for leaf in self.leaves(just, check=False)), None)
+
+    def has(self, span: Range) -> bool:
+        """Whether any record lies in the range, its end not counted."""
+        first = self.next_after(span.after)
+        return first is not None and first < span.upto
+
+    def next_after(self, place: Place) -> Place | None:
+        """The first record after ``place``; None if there is none yet."""
+        for volume, head in self._from(place):
+            if head.first > place:
+                return head.first
+            leaf = volume.read(head, check=False)
+            return leaf.place(leaf.upto(place))
+        return None
+
+    def count(self, span: Range) -> int:
+        """How many records lie in a range."""
+        return self._number(span.upto) - self._number(span.after)
+
+    def _number(self, place: Place) -> int:
+        """How many records came up to ``place``, with those that were trimmed."""
+        for volume, head in self._from(place):
+            before = volume.read(head, False).upto(place) if head.first <= place else 0
+            return head.number + before
+        return self.end.after if self.end else 0
+
+    def after_rows(self, after: Place, rows: int) -> Place:
+        """The place so many records after ``after``, or the last one."""
+        number = self._number(after) + rows
+        at = bisect_left(self._volumes, number, key=lambda each: each.heads[-1].after)
+        if at == len(self._volumes):
+            return self.last
+        volume = self._volumes[at]
+        head = volume.heads[bisect_left(volume.heads, number, key=lambda each: each.after)]
+        if head.after == number:
+            return head.last
+        return volume.read(head, check=False).place(number - head.number - 1)
+
+    def leaves(self, span: Range, check: bool = True) -> Iterator[Leaf]:
+        """The entries that have records in a range, as they lie in the files."""
+        for volume, head in self._from(span.after):
+            if head.first > span.upto:
+                return
+            leaf = volume.read(head, check)
+            if head.first <= span.after or head.last > span.upto:
+                leaf = leaf.within(span)
+            if len(leaf):
+                yield leaf

@@ -1,0 +1,416 @@
+"""The journal as its node writes it: append, sync, rotate, trim, and open after a crash.
+
+Segments are named by the number of their first record. All but the last are sealed. Opening
+reads the indexes of the sealed ones and looks at every frame of the last: what follows its last
+whole frame was being written when the node died and is cut off. Damage anywhere else is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ringcast.core.ids import ViewId
+from ringcast.journal.format.disk import DISK, Disk
+from ringcast.journal.format.frame import Leaf
+from ringcast.journal.format.frame_writer import Sheet, sheet, sheet_of
+from ringcast.journal.format.layout import (
+    NAME,
+    NO_CHAIN,
+    START,
+    Entry,
+    JournalError,
+    Place,
+    gap_entry,
+)
+from ringcast.journal.format.segment import (
+    INDEX,
+    SEGMENT,
+    Head,
+    SegmentFile,
+    encode,
+    read_index,
+    write_index,
+)
+
+MIB = 2**20
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How large and how old things get. 0 is no limit."""
+
+    segment_bytes: int = 256 * MIB
+    segment_s: float = 3600.0
+    """A segment of this age is closed even if it is small."""
+    keep_bytes: int = 0
+    keep_s: float = 0.0
+    """Older segments go, but none that a known reader has not committed."""
+    reader_s: float = 7 * 86_400.0
+    """A reader that has not committed for so long is not waited for any more."""
+
+
+LIMITS = Limits()
+
+
+MOST_PAST = 1000
+"""Configurations of trimmed records that are remembered."""
+
+Past = tuple[ViewId, Place]
+"""A configuration, and the last of its records that was trimmed."""
+
+
+class Trimmed(msgspec.Struct, frozen=True):
+    """What is gone: everything up to ``place``, ``number`` records with this chain.
+
+    Which configurations they were of tells whoever reads several journals what this one had.
+    """
+
+    place: Place = START
+    number: int = 0
+    chain: bytes = NO_CHAIN
+    past: tuple[Past, ...] = ()
+    """The newest last."""
+    unknown: Place = START
+    """Up to here, it is not remembered any more."""
+
+    def had(self, view: ViewId, place: Place) -> bool | None:
+        """Whether a record was among them; None if that is not known."""
+        upto = dict(self.past).get(view)
+        if upto is not None:
+            return place <= upto
+        parted = any(last[:2] == place[:2] for _, last in self.past)  # the same record, perhaps
+        return None if parted or place <= self.unknown else False
+
+    def more(self, path: Path, heads: Sequence[Head]) -> Trimmed:
+        """With the records of a segment."""
+        past = dict(self.past)
+        file = SegmentFile(path)
+        for head in heads:
+            for view, place in file.read(head, check=False).configurations():
+                past.pop(view, None)
+                past[view] = place
+        kept = tuple(past.items())
+        forgotten = [self.unknown, *(place for _, place in kept[:-MOST_PAST])]
+        end = heads[-1]
+        return Trimmed(end.last, end.after, end.chain, kept[-MOST_PAST:], max(forgotten))
+
+
+class Segment(msgspec.Struct):
+    """One file of the journal and the heads of its frames."""
+
+    path: Path
+    heads: Sequence[Head]
+    since_s: float
+    """When it was begun."""
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return self.heads[-1].end if self.heads else 0
+
+
+class Journal:
+    """A folder that one node writes. All methods may be called from one thread at a time."""
+
+    def __init__(self, folder: Path, limits: Limits = LIMITS, disk: Disk = DISK) -> None:
+        self.folder = folder
+        self._limits = limits
+        self._disk = disk
+        self._clock_s = time.time() - time.monotonic()
+        """Ages are by the clock as it was at opening: if it jumps, nothing is old at once."""
+        self.cut_bytes = 0
+        """What was cut off at opening, because it was being written at the end."""
+        if not all(map(find_spec, ("numpy", "xxhash"))):
+            raise JournalError("a journal needs numpy and xxhash: pip install 'ringcast[trace]'")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise JournalError(f"cannot use the journal {folder}: {error}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._mark = os.open(folder / DURABLE, os.O_RDWR | os.O_CREAT, 0o644)
+            self._recover()
+            self.sync()  # what a process that was killed wrote is there, but perhaps not on disk
+        except BaseException as error:
+            os.close(self._lock)
+            if isinstance(error, BlockingIOError):
+                raise JournalError(
+                    f"another node writes the journal {folder}; give each its own"
+                ) from None
+            raise
+
+    # --- opening ---------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        self.trimmed = read_trimmed(self.folder)
+        self.segments: list[Segment] = []
+        self._heads: list[Head] = []
+        """Of the segment that is being written."""
+        number, chain = self.trimmed.number, self.trimmed.chain
+        names = segment_names(self.folder)
+        for path in names:
+            if int(path.stem) < number and path != names[-1]:
+                self._remove(path)  # trimmed, but the power failed before it was gone
+                continue
+            heads: Sequence[Head] | None = read_index(path)
+            if heads is None:
+                heads = self._heads = self._look_at(path, last=path == names[-1])
+            if heads and heads[0].number != number:
+                raise JournalError(
+                    f"{path}: begins with record {heads[0].number}, but {number} comes next; a "
+                    "segment before it is missing"
+                )
+            self.segments.append(Segment(path, heads, path.stat().st_mtime))
+            if heads:
+                number, chain = heads[-1].after, heads[-1].chain
+        self.number, self.chain = number, chain
+        last = [segment.heads[-1].last for segment in self.segments if segment.heads]
+        self.last = last[-1] if last else self.trimmed.place
+        self._file: int | None = None
+        if self.segments and read_index(self.segments[-1].path) is None:
+            self._file = self._disk.open(self.segments[-1].path)
+
+    def _look_at(self, path: Path, last: bool) -> list[Head]:
+        """The frames of a segment that has no index: its end is cut if it is the last one."""
+        file = SegmentFile(path)
+        heads: list[Head] = []
+        for head in file.heads():
+            if not file.sound(head):
+                break
+            heads.append(head)
+        end = heads[-1].end if heads else 0
+        if end < file.size:
+            if not last or not torn(file, end):
+                raise JournalError(
+                    f"{path}: damaged at byte {end}; restore the file, or remove the journal's "
+                    "folder to have it filled from the other members"
+                )
+            self.cut_bytes = file.size - end
+            self._disk.cut(path, end)
+        if not last:
+            write_index(path, heads)
+        return heads
+
+    # --- writing ---------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write records after all others. They are durable after ``sync``."""
+        self.put(sheet(entries))
+
+    def take(self, leaf: Leaf) -> None:
+        """The same for entries of another journal."""
+        for part, gap in leaf.cut_at_gaps():
+            if gap:
+                self.rotate()
+            self.put(sheet_of(part))
+
+    def skip(self, following: Place, why: str) -> None:
+        """What comes before ``following`` is missing. A gap begins a segment, so that whoever
+        looks for gaps looks at the first head of each."""
+        self.rotate()
+        self.append([gap_entry(following, why, time.time_ns() // 1000)])
+
+    def put(self, written: Sheet) -> None:
+        """The same for records that are ready to be written."""
+        if self._full():
+            self.rotate()
+        segment = self._segment()
+        head, frame = encode(written, self.number, self.chain, segment.bytes)
+        if head.first <= self.last:
+            raise JournalError(
+                f"{head.first} does not come after {self.last}: the journal {self.folder} is ahead "
+                "of its node, whose state_dir was lost or is another's; remove the journal to have "
+                "it filled from the other members"
+            )
+        assert self._file is not None
+        try:
+            self._disk.write(self._file, frame)
+        except OSError as error:
+            self._take_back(segment)
+            raise JournalError(f"cannot write {segment.path}: {error.strerror}") from None
+        self._heads.append(head)
+        self.number, self.chain, self.last = head.after, head.chain, head.last
+
+    def _take_back(self, segment: Segment) -> None:
+        """Part of a frame may have been written: what is there must end with a whole one."""
+        with contextlib.suppress(OSError):  # then it is cut at the next opening
+            self._disk.cut(segment.path, segment.bytes)
+
+    def sync(self) -> None:
+        """Return when everything appended is durable; only then do readers see it."""
+        if self._file is not None:
+            segment = self.segments[-1]
+            try:
+                self._disk.sync(self._file)
+                os.pwrite(self._mark, mark(segment.path, segment.bytes), 0)
+            except OSError as error:
+                raise JournalError(f"cannot sync {self.folder}: {error.strerror}") from None
+
+    def _segment(self) -> Segment:
+        """The segment that is being written."""
+        if self._file is None:
+            path = self.folder / f"{self.number:020}{SEGMENT}"
+            try:
+                self._file = self._disk.open(path)
+                self._disk.sync_folder(self.folder)
+            except OSError as error:
+                raise JournalError(f"cannot write {path}: {error.strerror}") from None
+            self._heads = []
+            self.segments.append(Segment(path, self._heads, self._now_s))
+        return self.segments[-1]
+
+    @property
+    def _now_s(self) -> float:
+        return self._clock_s + time.monotonic()
+
+    def _full(self) -> bool:
+        if self._file is None or not self.segments[-1].heads:
+            return False
+        segment, limits = self.segments[-1], self._limits
+        too_old = limits.segment_s and self._now_s - segment.since_s > limits.segment_s
+        return segment.bytes >= limits.segment_bytes or bool(too_old)
+
+    def rotate(self) -> None:
+        """Seal the segment; the next record begins another one."""
+        if self._file is None or not self.segments[-1].heads:
+            return
+        self.sync()
+        segment = self.segments[-1]
+        write_index(segment.path, segment.heads)
+        self._disk.sync_folder(self.folder)
+        os.close(self._file)
+        self._file = None
+
+    # --- keeping ---------------------------------------------------------------------------
+
+    def trim(self) -> int:
+        """Remove what is too old or too much and read by all known readers; how many files."""
+        since_s = self._now_s - self._limits.reader_s if self._limits.reader_s else 0
+        committed = min(readers(self.folder, since_s).values(), default=None)
+        sealed = self.segments[:-1] if self._file is not None else list(self.segments)
+        total = sum(segment.bytes for segment in self.segments)
+        limits, gone = self._limits, 0
+        for segment in sealed:
+            too_much = limits.keep_bytes and total > limits.keep_bytes
+            too_old = limits.keep_s and self._now_s - segment.since_s > limits.keep_s
+            end = segment.heads[-1]
+            if not (too_much or too_old) or (committed is not None and committed < end.last):
+                break
+            self.trimmed = self.trimmed.more(segment.path, segment.heads)
+            self.note(TRIMMED, self.trimmed)
+            self._remove(segment.path)
+            self.segments.remove(segment)
+            total -= segment.bytes
+            gone += 1
+        return gone
+
+    def note(self, name: str, value: object) -> None:
+        """A small file beside the segments, durable at once."""
+        try:
+            self._disk.replace(self.folder / name, msgspec.json.encode(value))
+        except OSError as error:
+            raise JournalError(f"cannot write {self.folder / name}: {error.strerror}") from None
+
+    def _remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        path.with_suffix(INDEX).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Sync and let others have the folder."""
+        if self._file is not None:
+            self.sync()
+            os.close(self._file)
+            self._file = None
+        os.close(self._mark)
+        os.close(self._lock)
+
+
+LOCK, TRIMMED = "journal.lock", "trimmed.json"
+WHICH = "name the folder that the node's configuration calls journal"
+DURABLE = "durable"
+"""Which segment is being written and how much of it is on disk: what others may read."""
+READERS = "readers"
+
+
+def mark(path: Path, size: int) -> bytes:
+    """The contents of DURABLE, always of the same length."""
+    return f"{path.stem} {size:020}\n".encode()
+
+
+def durable_bytes(path: Path, size: int) -> int | None:
+    """How much of a segment that is not sealed is on disk, and may be read; None if nobody says
+    so: a copy of the segments alone, which nobody writes."""
+    try:
+        name, upto = path.with_name(DURABLE).read_text("ascii").split()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return 0
+    if name == path.stem:
+        return int(upto)
+    return size if name > path.stem else 0  # a later one was begun: this one was synced before
+
+
+def torn(file: SegmentFile, end: int) -> bool:
+    """Whether what follows in the last segment was being written when the node died. Damage is
+    what lies before a whole frame, or was on disk."""
+    upto = durable_bytes(file.path, file.size) or 0
+    return not end < upto <= file.size and not file.sound_after(end)
+
+
+def segment_names(folder: Path) -> list[Path]:
+    """The segments of a journal, in order."""
+    try:
+        found = [path for path in folder.iterdir() if path.suffix == SEGMENT]
+        none = not found and not (folder / LOCK).exists()
+    except OSError as error:
+        raise JournalError(
+            f"{folder}: not a journal that can be read ({error.strerror}); {WHICH}"
+        ) from None
+    if none:
+        raise JournalError(f"{folder}: there is no journal in it; {WHICH}")
+    strange = [path for path in found if not path.stem.isdigit()]
+    if strange:
+        raise JournalError(f"{strange[0]}: not the name of a segment; remove it")
+    return sorted(found)
+
+
+def read_trimmed(folder: Path) -> Trimmed:
+    """What a journal has forgotten."""
+    return read_small(folder / TRIMMED, Trimmed) or Trimmed()
+
+
+def readers(folder: Path, since_s: float = 0) -> dict[str, Place]:
+    """How far each known reader has committed that did so since then."""
+    found = sorted((folder / READERS).glob("*.json"))
+    found = [path for path in found if path.stat().st_mtime >= since_s]
+    places = {path.stem: read_small(path, Place) for path in found}
+    return {name: place for name, place in places.items() if place is not None}
+
+
+def commit(folder: Path, reader: str, place: Place, disk: Disk = DISK) -> None:
+    """A reader has what it needs up to ``place``: it may be trimmed."""
+    if not re.fullmatch(NAME, reader):
+        raise JournalError(f"{reader!r} cannot be the name of a reader: letters, digits, ._- only")
+    (folder / READERS).mkdir(exist_ok=True)
+    disk.replace(folder / READERS / f"{reader}.json", msgspec.json.encode(place))
+
+
+def read_small(path: Path, kind: Any) -> Any:
+    """One of the small files beside the segments; None if there is none."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise JournalError(f"{path}: cannot be read ({error}); restore or remove it") from None

@@ -1,0 +1,1 @@
+"""Members of a group as processes of this machine: started, watched and mistreated."""

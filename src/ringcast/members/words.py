@@ -1,0 +1,111 @@
+"""What a member says while it runs: a status each second, views, and its last word."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import typer
+
+from ringcast.console.output import ids
+from ringcast.core.ids import NodeId
+
+STRANGERS = {
+    "not sealed by this group": "not sealed by this group (another key?)",
+    "unknown key": "sealed with no key of this group (another key, or none?)",
+    "sealed, but this node has no key": "sealed, but this node has no key (set key_file)",
+}
+"""Reasons to refuse a frame that are somebody's mistake, and what to look for."""
+
+
+class Status(msgspec.Struct, tag_field="event", tag="status"):
+    """How the node is doing: one a second."""
+
+    t_us: int
+    id: NodeId
+    phase: str
+    ring: tuple[NodeId, ...]
+    members: tuple[NodeId, ...]
+    """Of the group."""
+    sent: int
+    """By the driver."""
+    delivered: int
+    """Messages of the group, since the start."""
+    messages_per_s: float
+    """Delivered, since the status before."""
+    mb_per_s: float
+    lost: int
+    """Events this program was too slow for."""
+    idle: bool
+    """Whether all that was sent here has been delivered here."""
+    metrics: dict[str, object]
+
+
+class Viewed(msgspec.Struct, tag_field="event", tag="view"):
+    """The group changed."""
+
+    t_us: int
+    id: NodeId
+    ring: str
+    members: tuple[NodeId, ...]
+    transitional: bool
+
+
+class Stopped(msgspec.Struct, tag_field="event", tag="stopped"):
+    """The last word."""
+
+    t_us: int
+    id: NodeId
+    reason: str
+
+
+Word = Status | Viewed | Stopped
+
+
+class Lines:
+    """Tells what happens as lines: for people, or as JSON for programs."""
+
+    def __init__(self, json: bool) -> None:
+        self._json = json
+        self._warned = json  # programs find it in the metrics
+
+    def __call__(self, word: Word) -> None:
+        """One line, and another the first time that somebody else's frames were refused."""
+        typer.echo(msgspec.json.encode(word).decode() if self._json else text(word))
+        if not self._warned and type(word) is Status and (why := stranger(word)):
+            self._warned = True
+            typer.echo(f"{clock(word)} frames refused: {why}")
+
+    def close(self) -> None:
+        """Nothing to put back."""
+
+
+def clock(word: Word) -> str:
+    """When it was said, for people."""
+    return time.strftime("%H:%M:%S", time.localtime(word.t_us // 1_000_000))
+
+
+def stranger(status: Status) -> str:
+    """Why frames of somebody without our key were refused, or nothing."""
+    metrics: dict[str, Any] = status.metrics
+    return next((STRANGERS[why] for why in metrics["frames_refused"] if why in STRANGERS), "")
+
+
+def text(word: Word) -> str:
+    """A line for people."""
+    match word:
+        case Viewed(ring=ring, members=members, transitional=transitional):
+            kind = "transitional view" if transitional else "view"
+            return f"{clock(word)} {kind} {ring} members {ids(members)}"
+        case Stopped(reason=reason):
+            return f"{clock(word)} stopped: {reason}"
+    return (
+        f"{clock(word)} {word.phase} ring {ids(word.ring)} delivered {word.delivered} "
+        f"({word.messages_per_s:.0f} messages/s, {word.mb_per_s:.2f} MB/s) sent {word.sent}"
+    )
+
+
+def wall_us() -> int:
+    """The time of day."""
+    return time.time_ns() // 1000

@@ -1,0 +1,137 @@
+"""Outages: how long a group orders nothing, after a token was lost or a member crashed.
+
+Any specification with such a fault will do, for ``outage`` of any protocol that has turns. Its load
+decides what there is to order, its fault plan what is lost and when.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import fmean
+
+import msgspec
+
+from ringcast.core.effects import Effect, Send
+from ringcast.core.ids import NodeId
+from ringcast.core.trace import Crashed, Delivered, Installed, Originated, TraceEvent
+from ringcast.sim import workload
+from ringcast.sim.cluster import Cluster
+from ringcast.sim.faults import schedule
+from ringcast.sim.run import RunSpec, prepare
+from ringcast.sim.scenario.log import tapped
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """How long it took, in milliseconds from the moment when something was lost."""
+
+    first_ms: float
+    """Until a message gets a place in the order again, in the configuration that lasts."""
+    turn_ms: float
+    """Until a processor has its turn again, averaged over those that are up."""
+    views: int
+    """Configurations announced meanwhile, once for each processor."""
+
+
+class Witness:
+    """Sees turns and events, and remembers those since the loss."""
+
+    def __init__(self, turn: type) -> None:
+        self._turn = turn
+        self.ordered: list[Originated] = []
+        self.views = 0
+        self.turns_us: defaultdict[NodeId, list[int]] = defaultdict(list)
+        self._passed: dict[NodeId, object] = {}
+
+    def forget(self) -> None:
+        """What was seen so far was before the loss."""
+        self.ordered.clear()
+        self.turns_us.clear()
+        self.views = 0
+
+    def observe(self, event: TraceEvent) -> None:
+        """An event of the trace."""
+        if isinstance(event, Originated):
+            self.ordered.append(event)
+        elif isinstance(event, Installed):
+            self.views += 1
+
+    def see(self, node: NodeId, effects: list[Effect], now_us: int) -> list[Effect]:
+        """A processor passes its turn on; the same message sent again is no other turn."""
+        for effect in effects:
+            if type(effect) is Send and type(effect.message) is self._turn:
+                if self._passed.get(node) is not effect.message:
+                    self.turns_us[node].append(now_us)
+                self._passed[node] = effect.message
+        return effects
+
+
+def outage(spec: RunSpec) -> Outage:
+    """Carry ``spec`` out and say what its first loss cost; ValueError if nothing was lost."""
+    setup = prepare(spec)
+    sheet = setup.sheet
+    if sheet.turn is None:
+        raise ValueError(f"{spec.protocol} has no turns, so that none can be waited for")
+    witness = Witness(sheet.turn)
+    sheet = msgspec.structs.replace(sheet, make=tapped(sheet.make, witness))
+    parts = (sheet, setup.config, spec.ids, setup.model, spec.seed)
+    cluster = Cluster(*parts, [witness.observe])
+    schedule(spec.faults, cluster)
+    cluster.start()
+    workload.start(spec.workload, cluster, spec.seed)
+    while len(cluster.up()) == spec.nodes and not cluster.counts.lost["tampering"]:
+        if cluster.now_us >= spec.duration_us:
+            raise ValueError("no frame was tampered with and nobody crashed: there is no outage")
+        cluster.step()
+    began_us = cluster.now_us
+    witness.forget()
+    cluster.run_until(spec.duration_us)
+    lasting = witness.ordered[-1].ring
+    first_us = min(event.t_us for event in witness.ordered if event.ring == lasting)
+    turns = [min(t for t in witness.turns_us[n] if t >= first_us) for n in cluster.up()]
+    return Outage(
+        first_ms=(first_us - began_us) / 1e3,
+        turn_ms=(fmean(turns) - began_us) / 1e3,
+        views=witness.views,
+    )
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """How long processors waited for messages after the first crash."""
+
+    longest_ms: float
+    """Of those that stay up, the longest time without a delivery."""
+    views: int
+    """Configurations announced, once for each processor."""
+    members: int
+    """Before the crash."""
+
+
+def silence(spec: RunSpec) -> Silence:
+    """Carry ``spec`` out and say what its first crash cost; ValueError if nobody crashes."""
+    setup = prepare(spec)
+    last_us: dict[NodeId, int] = {}
+    longest_us: dict[NodeId, int] = {}
+    crashed: list[Crashed] = []
+    views = 0
+
+    def observe(event: TraceEvent) -> None:
+        nonlocal views
+        if isinstance(event, Crashed):
+            crashed.append(event)
+        elif isinstance(event, Installed):
+            views += bool(crashed)
+        elif isinstance(event, Delivered):
+            node = event.node
+            if crashed and node in last_us:
+                longest_us[node] = max(longest_us.get(node, 0), event.t_us - last_us[node])
+            last_us[node] = event.t_us
+
+    cluster = Cluster(setup.sheet, setup.config, spec.ids, setup.model, spec.seed, [observe])
+    schedule(spec.faults, cluster)
+    cluster.start()
+    workload.start(spec.workload, cluster, spec.seed)
+    cluster.run_until(spec.duration_us)
+    if not crashed:
+        raise ValueError("nobody crashed: there is no silence to speak of")
+    waited_us = [max(longest_us.get(n, 0), spec.duration_us - last_us[n]) for n in cluster.up()]
+    return Silence(max(waited_us) / 1e3, views, spec.nodes)

@@ -1,0 +1,1 @@
+"""Reports: a trace as one page with pictures."""

@@ -1,0 +1,1 @@
+"""Spark itself: sessions, Java, a local cluster, tasks and progress."""

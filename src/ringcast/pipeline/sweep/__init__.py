@@ -1,0 +1,1 @@
+"""Sweeps: many simulations of a study, as Spark tasks."""

@@ -1,0 +1,1 @@
+"""Verification of traces of any size, as Spark tasks."""

@@ -1,0 +1,292 @@
+"""The course of a run for the checks: what is shown in full, with stretches for the rest.
+
+Windows are looked at one by one and know nothing of each other. Here it is seen whether their
+stretches fit together; if not, a window is asked to show more, and looked at again:
+
+- a frame that occurs anywhere else, by its place or by its numbers, is shown;
+- frames are shown that were originated before something odd in an earlier window was over, and in
+  a closer look those delivered after something odd in a later window had begun;
+- a stretch stands behind all that is shown before it in its ring, and before all the rest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import msgspec
+
+from ringcast.checks.property import Reads
+from ringcast.checks.stretch import Stretch
+from ringcast.core.ids import LIMIT, NodeId, ViewId
+from ringcast.core.trace import Delivered, Ended, Faulted, Originated, TraceEvent
+from ringcast.pipeline.verify.condense.columns import Rows, table_of
+from ringcast.pipeline.verify.condense.event_rows import (
+    Irregular,
+    delivered,
+    originated,
+    placed,
+    submitted,
+)
+from ringcast.pipeline.verify.condense.full import Make, Part, limit
+from ringcast.pipeline.verify.condense.plan import (
+    Keep,
+    Moment,
+    Plan,
+    RingPlan,
+    Window,
+    make_plan,
+    moment,
+)
+from ringcast.pipeline.verify.condense.runs import Piece
+from ringcast.pipeline.verify.condense.window import Found
+
+ROUNDS = 12
+"""How often windows may be asked for more."""
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """A stretch and the event that it stands behind."""
+
+    behind: Moment
+    window: int
+    piece: Piece
+
+
+class Course:
+    """One run: windows to look at, then a sequence of events and stretches."""
+
+    def __init__(self, folder: Path, run: int, reads: Reads, notes: Iterable[str]) -> None:
+        self.folder, self.run, self.reads = folder, run, reads
+        self.plan: Plan = make_plan(folder, run, reads, notes)
+        self.windows: list[Window] = [w for ring in self.plan.rings for w in ring.windows]
+        self.found: list[Found | None] = [None] * len(self.windows)
+        ends = accumulate((len(ring.windows) for ring in self.plan.rings), initial=0)
+        self._numbers = [range(*pair) for pair in pairwise(ends)]  # of each ring's windows
+        self.stop_us: int | None = None
+        """From here on nothing is shown any more: there is too much of it."""
+        self._rounds = 0
+        self._asked: set[tuple[ViewId, int]] = set()
+        self._outside: list[TraceEvent] | None = None
+
+    def open_windows(self) -> list[int]:
+        """The windows that have to be looked at, again perhaps, by number."""
+        return [at for at, found in enumerate(self.found) if found is None]
+
+    def take(self, at: int, found: Found) -> None:
+        """A window has been looked at."""
+        self.found[at] = found
+
+    def settle(self) -> bool:
+        """Whether everything fits together; if not, there are windows to look at again."""
+        found = self._found()
+        for each in found:
+            if each.irregular:
+                raise Irregular(each.irregular)
+        self._check_times(found)
+        self._cut_off()
+        if self._outside is None:
+            self._outside = list(self._not_in_windows(found))
+        keeps: dict[int, Keep] = {}
+        placed = list(self._placed(keeps))
+        self._repeated(placed, keeps)
+        for at, keep in keeps.items():
+            self.windows[at] = msgspec.structs.replace(self.windows[at], keep=keep)
+            self.found[at] = None
+        self._rounds += 1
+        if keeps and self._rounds == ROUNDS:
+            raise Irregular(f"run {self.run}: too much that is odd depends on each other")
+        return not keeps
+
+    def look_closely(self, times: Iterable[int]) -> bool:
+        """Whether there is more to see of the rings in which something was broken then."""
+        moments = list(times)
+        for ring, numbers in zip(self.plan.rings, self._numbers, strict=True):
+            found = [self._looked(at) for at in numbers]
+            last_us = max((e.t_us for f in found for gap in f.gaps for e in gap), default=0)
+            if any(ring.opened[0] <= t_us <= last_us for t_us in moments):
+                for each in numbers:
+                    window = self.windows[each]
+                    if not window.closely:
+                        reads = max(window.reads, Reads.ORIGINS)
+                        closer = msgspec.structs.replace(window, reads=reads, closely=True)
+                        self.windows[each], self.found[each] = closer, None
+        return bool(self.open_windows())
+
+    def _found(self) -> list[Found]:
+        return [self._looked(at) for at in range(len(self.found))]
+
+    def _looked(self, at: int) -> Found:
+        found = self.found[at]
+        assert found is not None, "not all windows have been looked at"
+        return found
+
+    def _ask(self, keeps: dict[int, Keep], at: int, **more: object) -> None:
+        """Ask a window to show more."""
+        keep = keeps.get(at, self.windows[at].keep)
+        values = {
+            name: (*getattr(keep, name), *value) if isinstance(value, tuple) else value
+            for name, value in more.items()
+        }
+        keeps[at] = msgspec.structs.replace(keep, **values)
+
+    def _check_times(self, found: list[Found]) -> None:
+        """Each processor's numbers and times ascend together, over all windows."""
+        marks: dict[NodeId, list[tuple[int, int]]] = {}
+        for event in self.plan.control:
+            if not isinstance(event, Ended | Faulted):
+                marks.setdefault(event.node, []).append((event.n, event.t_us))
+        for each in found:
+            for node, n, t_us in each.marks:
+                marks.setdefault(node, []).append((n, t_us))
+        for node, own in marks.items():
+            for (n, t_us), (next_n, next_us) in pairwise(sorted(own)):
+                if next_us < t_us:
+                    raise Irregular(
+                        f"run {self.run}: processor {node}'s event {next_n} ({next_us} us) "
+                        f"comes after its event {n} ({t_us} us)"
+                    )
+
+    def _cut_off(self) -> None:
+        """Behind a window that does not show everything nothing of its ring is shown."""
+        stopped: set[ViewId] = set()
+        for window, found in zip(self.windows, self._found(), strict=True):
+            if window.ring in stopped:
+                found.cut(-1)
+            elif found.stop_us is not None:
+                stopped.add(window.ring)
+
+    def _placed(self, keeps: dict[int, Keep]) -> Iterator[Placed]:
+        """All stretches, those of a ring in order."""
+        for ring, numbers in zip(self.plan.rings, self._numbers, strict=True):
+            yield from self._place(ring, numbers, keeps)
+
+    def _place(self, ring: RingPlan, numbers: range, keeps: dict[int, Keep]) -> list[Placed]:
+        """The stretches of a ring, each behind what is shown before it."""
+        placed: list[Placed] = []
+        ends: list[tuple[int, Moment]] = []  # after how many stretches: the earliest event shown
+        behind, odd_us = ring.opened, -1
+        for at in numbers:
+            found = self._looked(at)
+            for k, gap in enumerate(found.gaps):
+                if gap:
+                    moments = [moment(event) for event in gap]
+                    ends.append((len(placed), min(moments)))
+                    behind = max(behind, *moments)
+                if k < len(found.pieces):
+                    piece = found.pieces[k]
+                    placed.append(Placed(behind, at, piece))
+                    if 0 <= piece.first_us <= odd_us:
+                        self._ask(keeps, at, until_us=odd_us)
+            odd_us = max(odd_us, found.odd_until_us)
+        next_one, odd_us, window = ring.closed, LIMIT, numbers[-1]
+        for k in range(len(placed) - 1, -1, -1):
+            piece, at = placed[k].piece, placed[k].window
+            for later in range(window, at, -1):
+                odd_us = min(odd_us, self._looked(later).odd_from_us)
+            window = at
+            while ends and ends[-1][0] > k:
+                next_one = min(next_one, ends.pop()[1])
+            if placed[k].behind >= next_one:
+                self._ask(keeps, at, ranges=((piece.low, piece.stretch.seq),))
+            if self.windows[at].closely and piece.last_us >= odd_us:
+                self._ask(keeps, at, from_us=odd_us)
+        return placed
+
+    def _repeated(self, placed: list[Placed], keeps: dict[int, Keep]) -> None:
+        """Show frames of stretches whose place or numbers occur elsewhere."""
+        by_ring: dict[ViewId, list[Placed]] = {}
+        numbers: dict[tuple[NodeId, int], list[tuple[int, int, int]]] = {}
+        for each in placed:
+            by_ring.setdefault(each.piece.stretch.ring, []).append(each)
+            lives = {stay.node: stay.incarnation for stay in self.windows[each.window].stays}
+            for share in each.piece.stretch.shares:
+                key = share.sender, lives[share.sender]
+                numbers.setdefault(key, []).append((share.first, share.last, each.window))
+        lows = {ring: [each.piece.low for each in own] for ring, own in by_ring.items()}
+        for event in self._shown():
+            place = (event.ring, event.seq)
+            if event.ring in lows and place not in self._asked:
+                at = bisect_right(lows[event.ring], event.seq) - 1
+                if at >= 0 and event.seq <= by_ring[event.ring][at].piece.stretch.seq:
+                    self._ask(keeps, by_ring[event.ring][at].window, seqs=(event.seq,))
+                    self._asked.add(place)
+        for (sender, _), own in numbers.items():
+            for (_, last, _), (next_first, next_last, window) in pairwise(sorted(own)):
+                if next_first <= last:
+                    shared = (sender, next_first, min(last, next_last))
+                    self._ask(keeps, window, numbers=(shared,))
+
+    def _shown(self) -> Iterator[Originated | Delivered]:
+        for each in self._found():
+            for gap in each.gaps:
+                yield from gap
+        for event in self._outside or ():
+            if isinstance(event, Originated | Delivered):
+                yield event
+
+    def _not_in_windows(self, found: list[Found]) -> Iterator[TraceEvent]:
+        """What happened before the first window of each processor, and what was left over."""
+        if self.reads is Reads.NOTHING:
+            return
+        parts: list[Part] = []
+        missed = -sum(each.rows for each in found)
+        tables: dict[str, Make] = {"deliver": placed}
+        if self.reads >= Reads.ORIGINS:
+            tables = {"deliver": delivered, "originate": originated}
+        for name, make in tables.items():
+            table = table_of(self.folder, name, self.run)
+            missed += len(table)
+            for node in table.nodes():
+                rows = table.between(node, -1, self.plan.before.get(node, LIMIT))
+                parts.append(Part.of(0, make, node, rows))
+                missed -= len(rows)
+        if missed:
+            raise Irregular(
+                f"run {self.run}: {missed} messages have the number of a configuration or a crash"
+            )
+        if self.reads >= Reads.SUBMISSIONS:
+            table = table_of(self.folder, "submit", self.run)
+            covered = sorted(pair for each in found for pair in each.covered)
+            for node in table.nodes():
+                rest = _rest(table.of(node), covered)
+                parts += (Part.of(0, submitted, node, rows) for rows in rest)
+        self.stop_us = limit(parts)
+        for part in parts:
+            yield from part.events(self.stop_us)
+
+    def items(self) -> Iterator[TraceEvent | Stretch]:
+        """Events and stretches in order; without the end if not everything is shown."""
+        found = self._found()
+        stops = [each.stop_us for each in found if each.stop_us is not None]
+        if self.stop_us is not None:
+            stops.append(self.stop_us)
+        self.stop_us = min(stops, default=None)
+        submits = {(s.node, s.n, s.first, s.sizes): s for each in found for s in each.submits}
+        shown = (event for each in found for gap in each.gaps for event in gap)
+        events = (*self.plan.control, *(self._outside or ()), *shown, *submits.values())
+        places: list[tuple[Moment, int, TraceEvent | Stretch]] = [
+            (moment(event), isinstance(event, Faulted), event) for event in events
+        ]
+        for rank, each in enumerate(self._placed({}), start=2):
+            places.append((each.behind, rank, each.piece.stretch))
+        places.sort(key=lambda place: place[:2])
+        for at, _, item in places:
+            if self.stop_us is not None and at[0] >= self.stop_us:
+                return
+            yield item
+
+
+def _rest(rows: Rows, covered: list[tuple[int, int]]) -> Iterator[Rows]:
+    """The rows that lie in none of these ranges of the file, which ascend."""
+    at = rows.first
+    for first, last in covered[bisect_right(covered, (rows.first, 0)) :]:
+        if first >= rows.last:
+            break
+        if at < first:
+            yield Rows(rows.table, at, first)
+        at = max(at, last)
+    if at < rows.last:
+        yield Rows(rows.table, at, rows.last)

@@ -1,0 +1,11 @@
+"""A second, independent checker of traces: SQL that Spark evaluates, no Python near the rows."""
+
+from ringcast.pipeline.verify.crosscheck.cross_check import (
+    NOT_EXPRESSIBLE,
+    CrossResult,
+    Culprit,
+    cross_check,
+    disagreements,
+)
+
+__all__ = ["NOT_EXPRESSIBLE", "CrossResult", "Culprit", "cross_check", "disagreements"]

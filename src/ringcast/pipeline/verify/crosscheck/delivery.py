@@ -1,0 +1,226 @@
+"""D1 to D6 and D9 to D13, one-sequencer: who delivered what, where, and beside whom."""
+
+from __future__ import annotations
+
+from ringcast.pipeline.verify.crosscheck.checks import Check
+
+SAFE = 1
+"""The level of a safe message in a trace."""
+
+
+def _safe(transitional: str) -> Check:
+    """D10 and D11: a safe delivery is a promise about all members of its configuration."""
+    where = f"d.transitional = {transitional}"
+    return Check(
+        broken=(
+            f"""SELECT d.run, IF(d.state IS NULL OR d.ended < d.made.moment, d.made.moment, d.ended)
+                AS moment, array(d.made.node, d.member) AS nodes, array(d.name) AS messages
+            FROM {{debts}} d
+            WHERE {where} AND (d.state IS NULL OR d.state IN ('left', 'skipped'))""",
+        ),
+        owed=(
+            f"""SELECT d.run, array(d.member) AS settled, array(d.made.node, d.member) AS nodes,
+                array(d.name) AS messages
+            FROM {{debts}} d WHERE {where} AND d.state IN ('open', 'waiting')""",
+        ),
+    )
+
+
+CHECKS = {
+    "D1": Check(
+        broken=(
+            """SELECT s.run, s.moment, array(f.origin.sender, s.node) AS nodes,
+                array(s.name) AS messages
+            FROM {sent} s JOIN {frames} f ON f.run = s.run AND f.rid = s.rid AND f.seq = s.seq
+            WHERE s.again""",
+            """SELECT run, moment, array(node) AS nodes, array(name) AS messages
+            FROM {told} WHERE NOT sound AND rid IS NOT NULL""",
+            # A ring that is over is not known any more; what comes out of it is D5's.
+            """SELECT t.run, t.moment, array(t.node) AS nodes, array(t.name) AS messages
+            FROM {told} t LEFT ANTI JOIN {rings} r
+                ON r.run = t.run AND r.until <= t.moment AND r.ring >= t.ring
+            WHERE t.rid IS NULL""",
+            """SELECT run, moment, array(origin.sender, node) AS nodes, array(name) AS messages
+            FROM {told} WHERE sound AND (origin.contents <> contents OR origin.sender <> sender
+                OR origin.number <> number OR origin.level <> level)""",
+        ),
+    ),
+    "D2": Check(
+        broken=(
+            """SELECT run, moment, array(node) AS nodes, array(name) AS messages
+            FROM {told} WHERE again""",
+        ),
+    ),
+    "D3": Check(
+        broken=(
+            """SELECT run, ended AS moment, array(node) AS nodes, array(name) AS messages
+            FROM {unmet} WHERE ended IS NOT NULL AND NOT crashed""",
+        ),
+        owed=(
+            """SELECT run, array(node) AS settled, array(node) AS nodes, array(name) AS messages
+            FROM {unmet} WHERE ended IS NULL""",
+        ),
+    ),
+    "D4": Check(
+        owed=(
+            """SELECT l.run, l.members AS settled, array(f.sender, s.node) AS nodes,
+                array(f.name) AS messages
+            FROM (
+                SELECT run, rid, collect_list(node) AS members FROM {spans}
+                WHERE place IS NOT NULL GROUP BY run, rid
+                HAVING every(state IN ('open', 'waiting') AND turned IS NULL)) l
+            JOIN {spans} s ON s.run = l.run AND s.rid = l.rid AND s.place IS NOT NULL
+                AND s.state = 'open'
+            JOIN {frames} f ON f.run = l.run AND f.rid = l.rid AND f.origin IS NOT NULL
+            LEFT ANTI JOIN {told} t ON t.run = f.run AND t.rid = f.rid AND t.seq = f.seq
+                AND t.node = s.node""",
+        ),
+    ),
+    "D5": Check(
+        broken=(
+            """SELECT t.run, t.moment, array(t.node) AS nodes, array(t.name) AS messages
+            FROM {told} t LEFT ANTI JOIN {rooms} p ON p.run = t.run AND p.node = t.node
+                AND p.ring = t.ring AND p.view = t.view AND p.n < t.n
+                AND NOT (p.crashed AND p.end_n < t.n) AND t.rid IS NOT NULL""",
+        ),
+    ),
+    "D6": Check(
+        broken=(
+            """SELECT run, moment, array(one, node) AS nodes,
+                array(min_by(name, appeared)) AS messages
+            FROM (
+                SELECT run, moment, one, node, name, appeared
+                FROM (
+                    SELECT p.run, p.moment, p.node, p.one.node AS one, t.node AS has, t.name,
+                           t.appeared
+                    FROM {steps} p JOIN {told} t
+                        ON t.run = p.run AND t.node = p.node AND t.conf.n = p.was_n AND t.home
+                    UNION ALL
+                    SELECT p.run, p.moment, p.node, p.one.node, t.node, t.name, t.appeared
+                    FROM {steps} p JOIN {told} t ON t.run = p.run AND t.node = p.one.node
+                        AND t.conf.n = p.one.was_n AND t.home)
+                WHERE one <> node
+                GROUP BY run, moment, one, node, name, appeared
+                HAVING count(DISTINCT has) = 1)
+            GROUP BY run, moment, one, node""",
+        ),
+    ),
+    "D9": Check(
+        broken=(
+            """SELECT run, moment, array(one.node, node) AS nodes,
+                array(one.name, name) AS messages
+            FROM {tracks} WHERE one.seq <> seq""",
+            """SELECT run, moment, array(node) AS nodes, array(name) AS messages
+            FROM {leads} WHERE IF(conf.transitional, again, seq <= last_seq)""",
+            """SELECT l.run, l.moment, array(l.node, min_by(f.sender, f.seq)) AS nodes,
+                array(min_by(f.name, f.seq), l.name) AS messages
+            FROM {leads} l JOIN {frames} f ON f.run = l.run AND f.rid = l.rid
+                AND f.seq > coalesce(l.last_seq, 0) AND f.seq < l.seq AND f.appeared < l.moment
+            WHERE NOT l.conf.transitional
+            GROUP BY l.run, l.moment, l.node, l.name""",
+        ),
+    ),
+    "D10": _safe("false"),
+    "D11": _safe("true"),
+    "D13": Check(
+        broken=(
+            """SELECT run, moment, array(node, sender) AS nodes, array(missing, name) AS messages
+            FROM {gaps} WHERE note.view = view AND NOT array_contains(note.members, sender)""",
+        ),
+        open=("SELECT run FROM {gaps} WHERE note IS NULL OR note.view <> view",),
+    ),
+    "one-sequencer": Check(
+        broken=(
+            """SELECT run, moment, array(node, sender) AS nodes, array(name) AS messages
+            FROM (
+                SELECT *, max(sender <> node) OVER so_far AS sequenced,
+                       max(fault) OVER so_far AS bad
+                FROM (
+                    SELECT o.run, o.moment, o.node, o.ring, IF(o.sender = 0, o.node, o.sender)
+                               AS sender,
+                           concat('(', o.ring.seq, ',', o.ring.rep, '):', o.seq, '.0') AS name,
+                           o.node <> o.ring.rep OR coalesce(o.seq <= max(o.seq) OVER (
+                               PARTITION BY o.run, o.ring ORDER BY o.moment
+                               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS fault
+                    FROM (
+                        SELECT *, struct(t_us, node, n) AS moment,
+                               struct(ring_seq AS seq, ring_rep AS rep) AS ring
+                        FROM {originate} WHERE `index` = 0) o
+                    LEFT SEMI JOIN (
+                        SELECT DISTINCT run, ring_seq, ring_rep FROM {originate}
+                        WHERE sender NOT IN (0, node)) r
+                    ON r.run = o.run AND r.ring_seq = o.ring_seq AND r.ring_rep = o.ring_rep)
+                WINDOW so_far AS (PARTITION BY run, ring ORDER BY moment))
+            WHERE sequenced AND bad""",
+        ),
+    ),
+}
+
+DEFINITIONS = {
+    # A processor's own frames that it did not deliver in time.
+    "unmet": """
+        SELECT s.run, s.node, s.name, v.ended, v.crashed
+        FROM {sent} s
+        JOIN {stays} v ON v.run = s.run AND v.node = s.node AND v.n = s.conf.visit
+        LEFT ANTI JOIN {told} t ON t.run = s.run AND t.node = s.node AND t.rid = s.rid
+            AND t.seq = s.seq AND t.sender = t.node AND t.n > s.n
+            AND (v.end_n IS NULL OR t.n < v.end_n)
+        WHERE s.home AND NOT s.again AND s.sender = s.node""",
+    # Where a message of a ring may be delivered, and from when on.
+    "rooms": """
+        SELECT run, node, ring, ring AS view, n, end_n, crashed FROM {stays}
+        UNION ALL
+        SELECT v.run, v.node, v.ring, c.view, c.n, v.end_n, v.crashed
+        FROM {stays} v JOIN {confs} c ON c.run = v.run AND c.node = v.node AND c.visit.n = v.n
+        WHERE c.transitional""",
+    # Steps from one configuration to the next, each with the first who made the same.
+    "steps": """
+        SELECT c.run, c.moment, c.node, c.previous.n AS was_n,
+               first(struct(c.node, c.previous.n AS was_n)) OVER (
+                   PARTITION BY c.run, s.rid, c.previous.view, c.view ORDER BY c.moment) AS one
+        FROM {confs} c JOIN {stays} s ON s.run = c.run AND s.node = c.node
+            AND s.n = IF(c.transitional, c.visit.n, c.visited.n)
+        WHERE c.previous IS NOT NULL""",
+    # The k-th delivery in a configuration, with the first who got so far.
+    "tracks": """
+        SELECT *, first(struct(node, seq, name)) OVER (
+                   PARTITION BY run, rid, conf.view, k ORDER BY moment) AS one
+        FROM (
+            SELECT *, row_number() OVER (PARTITION BY run, node, conf.n ORDER BY n) AS k
+            FROM {told} WHERE home)""",
+    "leads": """
+        SELECT *, lag(seq) OVER (PARTITION BY run, rid, conf.view ORDER BY k) AS last_seq
+        FROM {tracks} WHERE one.node = node""",
+    # Members whom a safe delivery spoke for and who did not deliver the message.
+    "debts": f"""
+        SELECT p.*, s.state, s.ended
+        FROM (
+            SELECT run, rid, seq, name, transitional, made, member
+            FROM (
+                SELECT run, rid, seq, name, conf.transitional, min(struct(moment, node)) AS made,
+                       min_by(conf.members, moment) AS members
+                FROM {{told}} WHERE home AND level = {SAFE}
+                GROUP BY run, rid, seq, name, conf.view, conf.transitional)
+            LATERAL VIEW explode(members) AS member) p
+        LEFT ANTI JOIN {{told}} t ON t.run = p.run AND t.rid = p.rid AND t.seq = p.seq
+            AND t.node = p.member AND t.home
+        LEFT JOIN {{spans}} s ON s.run = p.run AND s.rid = p.rid AND s.node = p.member""",
+    # Deliveries in a transitional configuration beyond something missing, and the latest word on
+    # whose messages may be delivered there.
+    "gaps": """
+        SELECT g.run, g.moment, g.node, g.view, g.sender, g.name, g.missing,
+               max_by(struct(struct(m.view_seq AS seq, m.view_rep AS rep) AS view, m.members), m.n)
+                   AS note
+        FROM (
+            SELECT t.run, t.moment, t.node, t.n, t.view, t.sender, t.name,
+                   min_by(f.name, f.appeared) AS missing
+            FROM {told} t
+            JOIN {frames} f ON f.run = t.run AND f.rid = t.rid AND f.appeared < t.appeared
+            LEFT ANTI JOIN {told} p ON p.run = t.run AND p.rid = f.rid AND p.seq = f.seq
+                AND p.node = t.node AND p.n < t.n
+            WHERE t.home AND t.conf.transitional
+            GROUP BY t.run, t.moment, t.node, t.n, t.view, t.sender, t.name) g
+        LEFT JOIN {note} m ON m.run = g.run AND m.node = g.node AND m.n < g.n
+            AND m.what = 'deliver_memb'
+        GROUP BY g.run, g.moment, g.node, g.view, g.sender, g.name, g.missing""",
+}

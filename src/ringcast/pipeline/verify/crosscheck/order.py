@@ -1,0 +1,232 @@
+"""D12, total-order, and the properties of submissions: fifo, integrity, validity, agreement."""
+
+from __future__ import annotations
+
+from ringcast.pipeline.verify.crosscheck.checks import Check
+from ringcast.pipeline.verify.crosscheck.membership import NOBODY
+
+NO_ONE = "CAST(array() AS ARRAY<BIGINT>) AS settled"
+
+
+def _name(id: str) -> str:
+    return f"concat('(', {id}.ring_seq, ',', {id}.ring_rep, '):', {id}.seq, '.0')"
+
+
+def _agreement(settled: str, spared: str) -> Check:
+    """Of two processors one lacks what the other delivered, and that cannot be excused."""
+    return Check(
+        owed=(
+            f"""SELECT l.run, {settled} AS settled, array(l.one, l.other) AS nodes,
+                array(l.name) AS messages
+            FROM {{lacking}} l LEFT ANTI JOIN {{fallen}} f ON f.run = l.run AND {spared}""",
+        ),
+    )
+
+
+CHECKS = {
+    "D12": Check(
+        broken=(
+            f"""SELECT run, struct(t_us, node, n) AS moment, array(node) AS nodes,
+                array({_name("before")}, {_name("id")}) AS messages
+            FROM {{descents}}""",
+            f"""SELECT run, moment, array(node) AS nodes, {NOBODY}
+            FROM {{confs}}
+            WHERE IF(transitional, ring <> visit.view, ring <> view OR seq <> 0
+                OR previous IS NOT NULL AND NOT (conf_id <=> previous.view))""",
+        ),
+    ),
+    # Ascending identifiers have no cycle. Where they descend, a processor told the same twice
+    # makes one, and so do two processors with different orders. If everybody goes by when things
+    # were first told, there is none. A longer cycle takes a search that has no end in sight.
+    "D12-graph": Check(
+        owed=(
+            f"""SELECT run, {NO_ONE}, array(node) AS nodes, {NOBODY}
+            FROM {{identifiers}} GROUP BY run, node, id HAVING count(*) > 1""",
+            f"""SELECT run, {NO_ONE}, array(one, other) AS nodes,
+                {NOBODY}
+            FROM (
+                SELECT a.run, a.node AS one, b.node AS other, b.n,
+                       lag(b.n) OVER (PARTITION BY a.run, a.node, b.node ORDER BY a.n) AS before_n
+                FROM {{identifiers}} a JOIN {{identifiers}} b
+                    ON b.run = a.run AND b.id = a.id AND b.node > a.node)
+            WHERE n < before_n""",
+        ),
+        beyond=(
+            """SELECT run FROM (
+                SELECT run, node, n, first_told, lag(first_told) OVER (
+                           PARTITION BY run, node ORDER BY n) AS before
+                FROM (SELECT *, min(moment) OVER (PARTITION BY run, id) AS first_told
+                      FROM {identifiers}))
+            WHERE first_told < before""",
+        ),
+    ),
+    # Two processors share a message from the moment the second has it. Until then the first must
+    # not have got further with what they share.
+    "total-order": Check(
+        broken=(
+            """SELECT run, moment, array(late, early) AS nodes, array(before.name, name) AS messages
+            FROM (
+                SELECT *, lag(struct(low_n, high_n, name)) OVER (
+                           PARTITION BY run, low, high ORDER BY moment) AS before
+                FROM (
+                    SELECT a.run, b.moment, a.node AS early, b.node AS late, a.name,
+                           least(a.node, b.node) AS low, greatest(a.node, b.node) AS high,
+                           IF(a.node < b.node, a.n, b.n) AS low_n,
+                           IF(a.node < b.node, b.n, a.n) AS high_n
+                    FROM {told} a JOIN {told} b ON b.run = a.run AND b.rid = a.rid
+                        AND b.seq = a.seq AND a.node <> b.node AND a.moment < b.moment
+                    WHERE NOT a.again AND NOT b.again))
+            WHERE IF(early = low, low_n < before.low_n, high_n < before.high_n)""",
+        ),
+    ),
+    "fifo": Check(
+        broken=(
+            """SELECT m.run, m.moment, array(m.sender) AS nodes, array(m.name) AS messages
+            FROM {misnumbered} m WHERE m.digest <> m.submitted""",
+            """SELECT run, moment, array(node, sender) AS nodes, array(last.name, name) AS messages
+            FROM (
+                SELECT *, lag(struct(incarnation, upto, name)) OVER (
+                           PARTITION BY run, node, sender ORDER BY n) AS last
+                FROM {heard} WHERE NOT again)
+            WHERE incarnation < last.incarnation
+                OR incarnation = last.incarnation AND number <= last.upto""",
+        ),
+    ),
+    "integrity": Check(
+        broken=(
+            """SELECT DISTINCT h.run, h.moment, array(h.node, h.sender) AS nodes,
+                array(h.name) AS messages
+            FROM (SELECT * FROM {heard} LATERAL VIEW explode(sequence(number, upto)) AS each) h
+            LEFT ANTI JOIN {submit} s ON s.run = h.run AND s.node = h.sender
+                AND s.incarnation = h.incarnation AND s.sequence = h.each
+                AND struct(s.t_us, s.node, s.n) < h.moment""",
+            """SELECT run, moment, array(node, sender) AS nodes, array(name) AS messages
+            FROM (
+                SELECT *, row_number() OVER (
+                           PARTITION BY run, node, sender, incarnation, each ORDER BY n) AS nth
+                FROM {heard} LATERAL VIEW explode(sequence(number, upto)) AS each)
+            WHERE nth > 1""",
+        ),
+    ),
+    "validity": Check(
+        owed=(
+            """SELECT run, array(node) AS settled, array(node) AS nodes,
+                array(concat('number ', min(sequence), ' of ', node)) AS messages
+            FROM (
+                SELECT s.run, s.node, s.sequence
+                FROM {submit} s
+                JOIN {behind} b ON b.run = s.run AND b.node = s.node AND s.n > b.born_n
+                LEFT ANTI JOIN {deliver} d ON d.run = s.run AND d.node = s.node
+                    AND d.sender = s.node AND d.sequence = s.sequence AND d.n > b.born_n)
+            GROUP BY run, node""",
+        ),
+    ),
+    "agreement": _agreement("array(l.one, l.other)", "f.node IN (l.one, l.other)"),
+    "uniform-agreement": _agreement("array(l.other)", "f.node = l.other"),
+}
+
+DEFINITIONS = {
+    # Identifiers of what was told, in the runs in which they do not always ascend.
+    "identifiers": """
+        SELECT t.* FROM (
+            SELECT run, node, n, moment,
+                   struct(ring, seq, struct(0L AS seq, 1L AS rep) AS third) AS id
+            FROM {told}
+            UNION ALL
+            SELECT run, node, n, moment,
+                   struct(ring, seq, IF(transitional, view, coalesce(conf_id,
+                       struct(0L AS seq, 1L AS rep))))
+            FROM {confs}) t
+        LEFT SEMI JOIN {descents} d ON d.run = t.run""",
+    # Messages that were originated without having been submitted before under their number.
+    "misnumbered": """
+        SELECT o.run, o.moment, o.sender, o.name, o.digest, s.digest AS submitted
+        FROM (
+            SELECT o.run, o.moment, o.sender, o.sequence, o.digest,
+                   concat('(', o.ring_seq, ',', o.ring_rep, '):', o.seq, '.0') AS name,
+                   coalesce(v.incarnation, b.incarnation, 1) AS incarnation
+            FROM (SELECT * EXCEPT (sender), IF(sender = 0, node, sender) AS sender,
+                         struct(t_us, node, n) AS moment
+                  FROM {originate}) o
+            LEFT JOIN {stays} v ON v.run = o.run AND v.node = o.sender
+                AND v.ring.seq = o.ring_seq AND v.ring.rep = o.ring_rep
+                AND v.entered <= o.moment AND o.moment < v.gone
+            LEFT JOIN {starts} b ON b.run = o.run AND b.node = o.sender
+                AND b.since <= o.moment AND (b.until IS NULL OR o.moment < b.until)) o
+        LEFT JOIN {submit} s ON s.run = o.run AND s.node = o.sender
+            AND s.incarnation = o.incarnation AND s.sequence = o.sequence
+            AND struct(s.t_us, s.node, s.n) < o.moment
+        WHERE s.run IS NULL OR s.digest <> o.digest""",
+    # Senders whose deliveries may be out of order, repeated or not submitted.
+    "suspects": """
+        SELECT run, sender FROM {misnumbered}
+        UNION
+        SELECT run, sender FROM {slips}
+        UNION
+        SELECT t.run, t.sender FROM {told} t
+        WHERE again OR NOT sound OR origin.contents <> contents OR origin.sender <> sender
+            OR origin.number <> number
+        UNION
+        SELECT t.run, t.sender FROM {told} t LEFT SEMI JOIN {descents} d ON d.run = t.run""",
+    # All frames of such a sender at everybody.
+    "heard": """
+        SELECT d.*, coalesce(v.incarnation, b.incarnation, 1) AS incarnation,
+               concat('(', d.ring_seq, ',', d.ring_rep, '):', d.seq, '.0') AS name,
+               row_number() OVER (PARTITION BY d.run, d.node, d.ring_seq, d.ring_rep, d.seq
+                   ORDER BY d.n) > 1 AS again
+        FROM (
+            SELECT d.run, d.node, d.n, d.ring_seq, d.ring_rep, d.seq, d.sender,
+                   struct(d.t_us, d.node, d.n) AS moment, min(d.sequence) AS number,
+                   max(d.sequence) AS upto
+            FROM {deliver} d LEFT SEMI JOIN {suspects} s ON s.run = d.run AND s.sender = d.sender
+            GROUP BY d.run, d.node, d.n, d.t_us, d.ring_seq, d.ring_rep, d.seq, d.sender) d
+        LEFT JOIN (
+            SELECT run, node, ring, min_by(incarnation, n) AS incarnation
+            FROM {stays} GROUP BY run, node, ring) v
+        ON v.run = d.run AND v.node = d.sender AND v.ring.seq = d.ring_seq
+            AND v.ring.rep = d.ring_rep
+        LEFT JOIN {starts} b ON b.run = d.run AND b.node = d.sender AND b.since <= d.moment
+            AND (b.until IS NULL OR d.moment < b.until)""",
+    # Who has not delivered exactly what it submitted since it last went down.
+    "behind": """
+        SELECT s.run, s.node, s.born_n
+        FROM (
+            SELECT s.run, s.node, b.born_n, count(*) AS messages,
+                   sum(xxhash64(s.sequence) & 4294967295L) AS low
+            FROM {submit} s
+            JOIN {births} b ON b.run = s.run AND b.node = s.node AND s.n > b.born_n
+            GROUP BY s.run, s.node, b.born_n) s
+        LEFT JOIN (
+            SELECT d.run, d.node, count(*) AS messages,
+                   sum(xxhash64(d.sequence) & 4294967295L) AS low
+            FROM {deliver} d
+            JOIN {births} b ON b.run = d.run AND b.node = d.node AND d.n > b.born_n
+            WHERE d.sender = d.node
+            GROUP BY d.run, d.node) d
+        ON d.run = s.run AND d.node = s.node
+        WHERE NOT coalesce(s.messages = d.messages AND s.low = d.low, false)""",
+    "births": """
+        SELECT run, node, coalesce(max(n) FILTER (WHERE down), -1L) AS born_n
+        FROM {line} GROUP BY run, node""",
+    "fallen": "SELECT DISTINCT run, node FROM {line} WHERE down",
+    # Who lacks what another delivered, of those who were there before the ring was over.
+    "lacking": """
+        SELECT t.run, t.node AS one, e.node AS other, min_by(t.name, t.appeared) AS name
+        FROM {told} t
+        JOIN {rings} r ON r.run = t.run AND r.rid = t.rid
+        JOIN {everybody} e ON e.run = t.run AND e.node <> t.node AND e.since <= r.until
+        LEFT ANTI JOIN {told} o ON o.run = t.run AND o.rid = t.rid AND o.seq = t.seq
+            AND o.node = e.node
+        GROUP BY t.run, t.rid, t.node, e.node
+        UNION ALL
+        SELECT p.run, p.node, e.node,
+               concat('(', p.ring_seq, ',', p.ring_rep, '):', min(p.from_seq), '.0')
+        FROM {places} p
+        JOIN {rings} r ON r.run = p.run AND r.ring.seq = p.ring_seq AND r.ring.rep = p.ring_rep
+        JOIN {everybody} e ON e.run = p.run AND e.node <> p.node AND e.since <= r.until
+        LEFT ANTI JOIN {places} o ON o.run = p.run AND o.ring_seq = p.ring_seq
+            AND o.ring_rep = p.ring_rep AND o.node = e.node
+        LEFT ANTI JOIN {odd} d ON d.run = p.run AND d.ring_seq = p.ring_seq
+            AND d.ring_rep = p.ring_rep AND d.since = 0
+        GROUP BY p.run, p.ring_seq, p.ring_rep, p.node, e.node""",
+}

@@ -1,0 +1,1 @@
+"""Scenarios: the text language, its commands, and the log that expectations read."""

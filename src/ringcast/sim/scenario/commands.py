@@ -1,0 +1,450 @@
+"""Scene: the commands of a scenario, carried out on a simulated group.
+
+``COMMANDS`` lists them, and each one's docstring shows how it is written. A command that makes no
+sense raises ``ValueError`` with a sentence for the author of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, Union
+
+import msgspec
+
+import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
+from ringcast.checks import PROPERTIES, Suite, Violation, suite
+from ringcast.core.ids import Level, NodeId
+from ringcast.core.inputs import Received
+from ringcast.core.trace import Ended
+from ringcast.sim import workload as load
+from ringcast.sim.cluster import Cluster
+from ringcast.sim.model import BurstTail, LinkModel
+from ringcast.sim.network import Tamper
+from ringcast.sim.run import RunSpec, prepare
+from ringcast.sim.scenario.log import KINDS, Tap, plain, plain_set, tapped
+from ringcast.sim.scenario.syntax import (
+    SIZE,
+    WORD,
+    arrow,
+    duration_us,
+    is_node,
+    members,
+    processors,
+    settings,
+    times,
+)
+from ringcast.sim.workload import Workload
+
+LONGEST_WAIT_US = 120_000_000
+"""An ``until`` that is not fulfilled in this simulated time never will be."""
+
+
+class Scene:
+    """One scenario's group, from its ``ring`` command on."""
+
+    def __init__(self) -> None:
+        self.tap = Tap()
+        self._suite: Suite | None = None
+        self._cluster: Cluster | None = None
+        self._spec = RunSpec()
+        self._config: Any = None
+        self._loads: list[load.Load] = []
+        self._submitted = 0
+        self._chance = Random("0/submit")
+
+    def do(self, line: str) -> None:
+        """Carry out one command."""
+        name, *words = WORD.findall(line)
+        command = COMMANDS.get(name)
+        if command is None:
+            raise ValueError(f"no command {name!r}; there are {', '.join(sorted(COMMANDS))}")
+        if self._cluster is None and name not in ("ring", "log", "frames"):
+            raise ValueError("the first command must be 'ring'")
+        try:
+            command(self, words)
+        except IndexError:
+            raise ValueError(f"words are missing; it is written {command.__doc__}") from None
+
+    def end(self) -> None:
+        """The scenario is over: tell the checks."""
+        if self._cluster is not None:
+            self._cluster.recorder.emit(Ended(self._cluster.now_us))
+
+    @property
+    def violations(self) -> list[Violation]:
+        """Everything the checks found so far."""
+        if self._cluster is None or self._suite is None:
+            return []
+        return [*self._suite.violations, *self._cluster.recorder.violations]
+
+    @property
+    def cluster(self) -> Cluster:
+        """The group."""
+        assert self._cluster is not None
+        return self._cluster
+
+    # The group.
+
+    def ring(self, words: list[str]) -> None:
+        """``ring totem n=3 [profile= network= seed= start=1,2|none] [setting=value ...]``"""
+        if self._cluster is not None:
+            raise ValueError("a scenario has one ring")
+        if not words:
+            raise ValueError("which protocol? for example: ring totem n=3")
+        options = settings(words[1:])
+        started = options.pop("start", "all")
+        nodes = {new: options.pop(old) for old, new in (("n", "nodes"),) if old in options}
+        names = ("profile", "network", "seed")
+        known = {name: options.pop(name) for name in names if name in options}
+        defaults = {"protocol": words[0], "network": "ideal"}
+        spec = msgspec.convert(defaults | nodes | known | {"config": options}, RunSpec)
+        setup = prepare(spec)
+        sheet, self._config, self._spec = setup.sheet, setup.config, spec
+        self._chance = Random(f"{spec.seed}/submit")
+        bound_us = sheet.progress_bound_us(setup.config, spec.nodes)
+        self._suite = checks = suite(sheet.claims(setup.config) or PROPERTIES, bound_us)
+        shown = msgspec.structs.replace(sheet, make=tapped(sheet.make, self.tap))
+        parts = (shown, setup.config, spec.ids, setup.model, spec.seed)
+        self._cluster = cluster = Cluster(*parts, [checks.feed, self.tap.observe])
+        self.tap.watch(lambda: cluster.now_us)
+        if started != "none":
+            some = [] if started == "all" else [f"p{node}" for node in str(started).split(",")]
+            cluster.start(*self._nodes(some))
+
+    def start(self, words: list[str]) -> None:
+        """``start p3``: the first start of processors that ``ring`` left out."""
+        for node in self._nodes(words):
+            if not self.cluster.nodes[node].start():
+                raise ValueError(f"p{node} is up already")
+
+    def leave(self, words: list[str]) -> None:
+        """``leave p1 p2``"""
+        for node in self._nodes(words):
+            self.cluster.leave(node)
+
+    def crash(self, words: list[str]) -> None:
+        """``crash p1 p2``"""
+        for node in self._nodes(words):
+            self.cluster.crash(node)
+
+    def restart(self, words: list[str]) -> None:
+        """``restart p1 p2 [blank]``; blank means without stable storage."""
+        blank = "blank" in words
+        for node in self._nodes([word for word in words if word != "blank"]):
+            self.cluster.restart(node, not blank)
+
+    def pause(self, words: list[str]) -> None:
+        """``pause p1``"""
+        for node in self._nodes(words):
+            self.cluster.pause(node)
+
+    def resume(self, words: list[str]) -> None:
+        """``resume p1``"""
+        for node in self._nodes(words):
+            self.cluster.resume(node)
+
+    def expire(self, words: list[str]) -> None:
+        """``expire p1 "hold" [x20 within 2s]``: a timer that is set runs out early; when: as for
+        ``submit``."""
+        nodes, timer = self._nodes(words[:1]), words[1].strip('"')
+        mistakes = [(node, timer) for node in nodes for _ in range(times(words))]
+        self._spread(words, lambda mistake: self.cluster.expire(*mistake), mistakes)
+
+    def storage(self, words: list[str]) -> None:
+        """``storage p1`` shows it; ``storage p1 ring_seq=8`` writes to it."""
+        values = settings([word for word in words if "=" in word])
+        for node in self._nodes([word for word in words if "=" not in word]):
+            stable = self.cluster.nodes[node].storage
+            for key, value in values.items():
+                stable.persist(key, msgspec.convert(value, int))
+            if not values:
+                shown = " ".join(f"{key}={value}" for key, value in sorted(stable.read().items()))
+                self.tap.lines.append(f"p{node} storage {shown or 'empty'}")
+
+    # Messages.
+
+    def submit(self, words: list[str]) -> None:
+        """``submit p1 "a" 300B x40 safe [within 200ms]``: bodies by name or by size, all of them
+        40 times; now, or at random moments of that time."""
+        level = Level.SAFE if "safe" in words else Level.AGREED
+        nodes = self._nodes([word for word in words if is_node(word)])
+        wanted = [word for word in words if word.startswith('"') or SIZE.match(word)]
+        bodies = [(node, word) for node in nodes for word in wanted * times(words)]
+        messages = [(node, self._body(word), level) for node, word in bodies]
+        self._spread(words, self._submit_one, messages)
+
+    def _spread(self, words: list[str], act: Callable[[Any], Any], things: list[Any]) -> None:
+        """Do it now, or, if the words end with ``within 2s``, at random moments of that time."""
+        within_us = self._duration_us(words[-1]) if words[-2:-1] == ["within"] else 0
+        for thing in things:
+            if within_us:
+                at_us = self.cluster.now_us + self._chance.randrange(within_us)
+                self.cluster.scheduler.at(at_us, act, thing)
+            else:
+                act(thing)
+
+    def _submit_one(self, message: tuple[NodeId, bytes, Level]) -> None:
+        node, body, level = message
+        self.tap.know(body)
+        if not self.cluster.submit(node, (body,), level):
+            self.tap.lines.append(f"p{node} refuses")
+
+    def _body(self, word: str) -> bytes:
+        if word.startswith('"'):
+            return word.strip('"').encode()
+        self._submitted += 1
+        size = int(word[:-1])
+        return (b"%d|" % self._submitted).ljust(size, b".")[:size]
+
+    def load(self, words: list[str]) -> None:
+        """``load poisson rate=100 safe=0.5 senders=[1,2]``: a workload; ``load off`` ends all."""
+        if words == ["off"]:
+            while self._loads:
+                self._loads.pop().stop()
+            return
+        fields = {"kind": words[0] if words else "", **settings(words[1:])}
+        work = msgspec.convert(fields, Workload)
+        self._loads += load.start([work], self.cluster, f"{self._spec.seed}/{len(self._loads)}")
+
+    def inject(self, words: list[str]) -> None:
+        """``inject 3->1 [boot=7] FRAME``: a frame arrives, given as on the wire but in JSON."""
+        src, dst = self._arrow(words[0] if words else "")
+        rest = [word for word in words[1:] if not word.startswith("boot=")]
+        boots = [int(word[5:]) for word in words[1:] if word.startswith("boot=")]
+        frames: Any = Union[self.cluster.sheet.messages]  # noqa: UP007  (as many as there are)
+        message = msgspec.json.decode(" ".join(rest), type=frames)
+        boot = boots[0] if boots else self.cluster.nodes[src].boot
+        unicast = type(message).__name__ in ("Token", "CommitToken")
+        self.cluster.inject(dst, Received(src, boot, message), unicast)
+
+    # The network.
+
+    def partition(self, words: list[str]) -> None:
+        """``partition {1,2} {3}``"""
+        self.cluster.partition([members(word) for word in words])
+
+    def heal(self, words: list[str]) -> None:
+        """``heal``: partitions, cuts and tampering end."""
+        self.cluster.heal()
+
+    def cut(self, words: list[str]) -> None:
+        """``cut 1->2``: nothing gets from 1 to 2."""
+        for word in words:
+            self.cluster.cut(*self._arrow(word))
+
+    def mend(self, words: list[str]) -> None:
+        """``mend 1->2``"""
+        for word in words:
+            self.cluster.mend(*self._arrow(word))
+
+    def loss(self, words: list[str]) -> None:
+        """``loss 0.05 [0.01]``: of broadcast and of unicast frames."""
+        shares = [*map(float, words), 0.0]
+        self.cluster.set_loss(shares[0], shares[1])
+
+    def link(self, words: list[str]) -> None:
+        """``link 1->2 mtu_bytes=500``: one direction behaves differently."""
+        model = self.cluster.network.model.link
+        fields = msgspec.to_builtins(model) | settings(words[1:])
+        self.cluster.override_link(*self._arrow(words[0]), msgspec.convert(fields, LinkModel))
+
+    def burst_tail(self, words: list[str]) -> None:
+        """``burst_tail 2``: the last two frames sent at once are lost; ``burst_tail off``."""
+        frames = words[0] if words else "1"
+        self.cluster.set_burst_tail(None if frames == "off" else BurstTail(int(frames)))
+
+    def drop(self, words: list[str]) -> None:
+        """``drop Token 1->2 [x3|always]``: the next such frames are lost."""
+        self._tamper(words, False)
+
+    def delay(self, words: list[str]) -> None:
+        """``delay Regular 3->2 5ms [x3|always]``: the next such frames come later."""
+        self._tamper(words, False)
+
+    def copy(self, words: list[str]) -> None:
+        """``copy Token *->* 150us [x3|always]``: they come, and once more that much later."""
+        self._tamper(words, True)
+
+    def _tamper(self, words: list[str], copy: bool) -> None:
+        if len(words) < 2:
+            raise ValueError("which frames? for example: drop Token 1->2 once")
+        kinds = [kind.__name__ for kind in self.cluster.sheet.messages]
+        if words[0] not in (*kinds, "*"):
+            raise ValueError(f"no message {words[0]!r}; there are {', '.join(kinds)}")
+        src, dst = self._arrow(words[1])
+        count, delay_us = 1, 0
+        for word in words[2:]:
+            if word == "always":
+                count = 0
+            elif word.startswith("x"):
+                count = times([word])
+            elif word != "once":
+                delay_us = self._duration_us(word)
+        message = "" if words[0] == "*" else words[0]
+        self.cluster.tamper(Tamper(src, dst, message, count, delay_us, copy))
+
+    # Time.
+
+    def run(self, words: list[str]) -> None:
+        """``run 50ms``, ``run token_loss*2+join``: timers by name, ``bound`` for M5's."""
+        if len(words) != 1:
+            raise ValueError("how long? for example: run 50ms")
+        self.cluster.run_for(self._duration_us(words[0]))
+
+    def until(self, words: list[str]) -> None:
+        """``until operational|gather|... [p1 ...]``, ``until ring {1,2}``, ``until token p1``,
+        ``until delivered 500 [p1 ...]``, ``until note blame [p1 ...]``"""
+        self._wait(self._condition(words), " ".join(words))
+
+    def visit(self, words: list[str]) -> None:
+        """``visit p1 2``: until p1 has passed the token on in visit 2, the first one being 0."""
+        (node,), visits = self._nodes(words[:1]), int(words[1])
+        self._wait(lambda: self.tap.token_visits[node] > visits, " ".join(words))
+
+    def _condition(self, words: list[str]) -> Callable[[], bool]:
+        cluster, tap = self.cluster, self.tap
+        match words:
+            case ["ring", *groups]:
+                return lambda: all(self._together(members(group)) for group in groups)
+            case ["token", _]:
+                node = self._nodes(words[1:])[0]
+                return lambda: tap.token_to == node
+            case ["delivered", count, *names]:
+                nodes = self._nodes(names)
+                return lambda: all(len(tap.delivered.get(n, ())) >= int(count) for n in nodes)
+            case ["note", what, *names]:
+                nodes = self._nodes(names)
+                return lambda: any(tap.noted[n, what] for n in nodes)
+            case [phase, *names]:
+                named = self._nodes(names) if names else None
+                phases = {kind.lower() for kind in type(self._any_phase())}
+                if phase not in phases:
+                    raise ValueError(f"until what? no phase {phase!r}; there are {sorted(phases)}")
+                return lambda: all(
+                    cluster.machine(n).phase.lower() == phase for n in named or cluster.up()
+                )
+            case _:
+                raise ValueError("until what? for example: until operational")
+
+    def _any_phase(self) -> Any:
+        return self.cluster.machine(self.cluster.up()[0]).phase
+
+    def _together(self, group: tuple[NodeId, ...]) -> bool:
+        views = [self.tap.views.get(node) for node in group]
+        first = views[0]
+        return first is not None and all(
+            v is not None and v.view == first.view and v.members == group and not v.transitional
+            for v in views
+        )
+
+    def _wait(self, fulfilled: Callable[[], bool], what: str) -> None:
+        cluster = self.cluster
+        deadline_us = cluster.now_us + LONGEST_WAIT_US
+        while not fulfilled():
+            if cluster.scheduler.halted:
+                return
+            if cluster.now_us > deadline_us or not cluster.step():
+                self.tap.lines.append(f"never: {what}")
+                return
+
+    def mark(self, words: list[str]) -> None:
+        """``mark``: visits, deliveries, notes and times count from here."""
+        self.tap.mark()
+
+    # What is shown.
+
+    def log(self, words: list[str]) -> None:
+        """``log views deliveries phases ... [p1 ...]``: the lines wanted from here on."""
+        kinds = [word for word in words if not is_node(word)]
+        if strange := [word for word in kinds if word not in (*KINDS, "off")]:
+            raise ValueError(f"no log of {strange[0]!r}; there are {', '.join(KINDS)}, off")
+        self.tap.kinds = frozenset(kinds) - {"off"}
+        names = [word for word in words if word not in kinds]
+        self.tap.nodes = frozenset(self._nodes(names) if names else ())
+
+    def frames(self, words: list[str]) -> None:
+        """``frames Token visit seq aru``: also show these frames when sent; ``frames off``."""
+        if words == ["off"]:
+            self.tap.frames = {}
+        elif words:
+            self.tap.frames = self.tap.frames | {words[0]: tuple(words[1:])}
+
+    def show(self, words: list[str]) -> None:
+        """``show p1 my_aru phase``: from the machine's snapshot."""
+        names = [word for word in words if is_node(word)]
+        fields = [word for word in words if word not in names]
+        for node in self._nodes(names):
+            if self.cluster.nodes[node].machine is None:
+                self.tap.lines.append(f"p{node} down")
+                continue
+            state = self.cluster.machine(node).snapshot()
+            if strange := [field for field in fields if field not in state]:
+                raise ValueError(f"no {strange[0]!r} to show; there are {', '.join(state)}")
+            shown = " ".join(f"{field}={plain(state[field])}" for field in fields or state)
+            self.tap.lines.append(f"p{node} {shown}")
+
+    def tally(self, words: list[str]) -> None:
+        """``tally``: who delivered the same messages in the same order since the mark."""
+        groups: dict[tuple[tuple[NodeId, int], ...], list[NodeId]] = {}
+        for node in self.cluster.ids:
+            groups.setdefault(tuple(self.tap.delivered.get(node, ())), []).append(node)
+        for order, nodes in groups.items():
+            senders = sorted({sender for sender, _ in order})
+            counts = [f"p{s} {sum(1 for sender, _ in order if sender == s)}" for s in senders]
+            kept = all(
+                ranks == sorted(ranks)
+                for s in senders
+                for ranks in [[k for sender, k in order if sender == s]]
+            )
+            whose = f" ({', '.join(counts)}{'' if kept else ', senders out of order'})"
+            text = f"{plain_set(nodes)} delivered {len(order)} messages{whose if order else ''}"
+            self.tap.lines.append(text)
+
+    def _nodes(self, names: Iterable[str]) -> tuple[NodeId, ...]:
+        return processors(names, self.cluster.ids)
+
+    def _arrow(self, word: str) -> tuple[int, int]:
+        return arrow(word, self.cluster.ids)
+
+    def _duration_us(self, word: str) -> int:
+        bound_us = self.cluster.sheet.progress_bound_us(self._config, len(self.cluster.ids))
+        return duration_us(word, self._config, bound_us)
+
+
+COMMANDS: dict[str, Callable[[Scene, list[str]], None]] = {
+    action.__name__: action
+    for action in (
+        Scene.ring,
+        Scene.start,
+        Scene.crash,
+        Scene.leave,
+        Scene.restart,
+        Scene.pause,
+        Scene.resume,
+        Scene.expire,
+        Scene.storage,
+        Scene.submit,
+        Scene.load,
+        Scene.inject,
+        Scene.partition,
+        Scene.heal,
+        Scene.cut,
+        Scene.mend,
+        Scene.loss,
+        Scene.link,
+        Scene.burst_tail,
+        Scene.drop,
+        Scene.delay,
+        Scene.copy,
+        Scene.run,
+        Scene.until,
+        Scene.visit,
+        Scene.mark,
+        Scene.log,
+        Scene.frames,
+        Scene.show,
+        Scene.tally,
+    )
+}
+"""Every command by name; its docstring shows how it is written."""

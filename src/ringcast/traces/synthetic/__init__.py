@@ -1,0 +1,1 @@
+"""Traces made up for benchmarks and tests, with or without faults."""

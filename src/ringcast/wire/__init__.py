@@ -1,0 +1,1 @@
+"""Bytes from outside: addresses, keys and the codec between messages and datagrams."""

@@ -1,0 +1,207 @@
+"""Rows that are published once each: repeated batches, changing rings, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from journals import bodies, caught_up, opened, with_journals
+from loopback import collect, eventually, joined, messages, ring, run
+
+from ringcast.api.events import Message
+from ringcast.api.group import MessageTooLarge
+from ringcast.api.node import Node
+from ringcast.api.writer_dedup import MOST, Streams
+from ringcast.core.errors import RingcastError
+from ringcast.core.ids import NodeId, ViewId
+from ringcast.journal.format.envelope import Known, Once
+
+RING = ViewId(8, 1)
+
+
+def rows(batch: int, first: int, count: int) -> Once:
+    bodies = tuple(b"%d/%d" % (batch, n) for n in range(first, first + count))
+    return Once(RING, "g", "s", batch, first, bodies)
+
+
+@given(st.lists(st.lists(st.integers(0, 6), max_size=2), min_size=4, max_size=4), st.integers(1, 6))
+def test_each_row_is_taken_once_however_a_writer_repeats_itself(
+    failures: list[list[int]], step: int
+) -> None:
+    """A writer fails after so many rows of a batch, and begins it again."""
+    streams, taken = Streams(), []
+    sizes = [5, 3, 4, 6]
+    for batch, (size, stops) in enumerate(zip(sizes, failures, strict=True)):
+        for stop in [*stops, size]:
+            for first in range(0, min(stop, size), step):
+                word = rows(batch, first, min(step, stop - first, size - first))
+                taken += word.bodies[streams.fresh(word) :]
+    wanted = [b"%d/%d" % (b, n) for b, size in enumerate(sizes) for n in range(size)]
+    assert taken == wanted
+    assert streams.fresh(rows(1, 0, 3)) == 3
+
+
+def test_what_is_remembered_is_bounded_and_the_furthest_counts() -> None:
+    streams = Streams()
+    streams.learn([Known("g", "s", 4, 2), Known("g", "s", 3, 9)])
+    assert streams.known() == (Known("g", "s", 4, 2),)
+    assert streams.fresh(rows(4, 0, 3)) == 2
+    streams.learn(Known("g", f"other {n}", 1, 1) for n in range(MOST + 5))
+    assert len(streams.known()) == MOST
+
+
+def test_a_repeated_batch_is_delivered_once_everywhere_also_on_the_next_ring(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with ring(tmp_path, 3) as nodes:
+            groups = await joined(nodes)
+            await nodes[0].publish("g", "s", 7, 0, (b"a", b"b", b"c"))
+            await nodes[1].publish("g", "s", 7, 0, (b"a", b"b", b"c", b"d"))
+            await nodes[2].close()
+            await nodes[0].publish("g", "s", 7, 2, (b"c", b"d", b"e"))
+            await nodes[1].publish("g", "s", 8, 0, (b"f",))
+            await groups[0].send(b"end")
+            for group in groups[:2]:
+                found = await collect(
+                    group, lambda seen: isinstance(seen[-1], Message) and seen[-1].body == b"end"
+                )
+                texts = [event.body for event in found if isinstance(event, Message)]
+                assert texts == [b"a", b"b", b"c", b"d", b"e", b"f", b"end"]
+                places = [event.position for event in found if isinstance(event, Message)]
+                assert places == sorted(set(places))
+
+    run(story)
+
+
+@pytest.mark.parametrize(("batch", "first"), [(-1, 0), (0, -1), (2**63, 0), (0, 2**63)])
+def test_numbers_that_no_column_holds_are_refused(tmp_path: Path, batch: int, first: int) -> None:
+    async def story() -> None:
+        async with ring(tmp_path, 1) as (node,):
+            with pytest.raises(RingcastError, match="numbered from 0"):
+                await node.publish("g", "s", batch, first, (b"a",))
+
+    run(story)
+
+
+def test_rows_larger_than_a_message_together_are_published_in_parts(tmp_path: Path) -> None:
+    """And one that is larger by itself is refused; the node goes on as before."""
+
+    async def story() -> None:
+        async with ring(tmp_path, 1, settings={"max_message": 2**18}) as nodes:
+            (group,) = await joined(nodes)
+            rows = tuple(bytes([n]) * 90_000 for n in range(5))
+            await nodes[0].publish("g", "w", 0, 0, rows)
+            await nodes[0].publish("g", "w", 0, 0, rows)
+            with pytest.raises(MessageTooLarge):
+                await nodes[0].publish("g", "w", 1, 0, (b"x", bytes(2**18)))
+            await group.send(b"end")
+            assert [m.body for m in await messages(group, 6)] == [*rows, b"end"]
+
+    run(story)
+
+
+def test_a_new_member_drops_what_the_others_drop(tmp_path: Path) -> None:
+    settings = with_journals(tmp_path, 3)
+
+    async def story() -> None:
+        async with opened(settings[:2]) as nodes:
+            await joined(nodes)
+            await nodes[0].publish("g", "s", 1, 0, (b"a", b"b"))
+            async with opened(settings[2:]) as (third,), third.join("g") as group:
+                await eventually(lambda: caught_up([*nodes, third]))
+                await nodes[1].publish("g", "s", 1, 0, (b"a", b"b", b"c"))
+                assert [m.body for m in await messages(group, 1)] == [b"c"]
+
+    run(story)
+    assert bodies(tmp_path, 1) == bodies(tmp_path, 2) == bodies(tmp_path, 3) == [b"a", b"b", b"c"]
+
+
+def test_it_is_remembered_over_the_end_of_all(tmp_path: Path) -> None:
+    settings = with_journals(tmp_path, 2, journal_limits={"segment_bytes": 4000})
+
+    async def once(batch: int) -> None:
+        async with opened(settings) as nodes:
+            await joined(nodes)
+            await eventually(lambda: caught_up(nodes))
+            for number in range(batch):
+                for part in range(4):
+                    some = tuple(b"%d/%d" % (number, row) for row in range(part * 5, part * 5 + 5))
+                    await nodes[number % 2].publish("g", "s", number, part * 5, some)
+            await asyncio.sleep(0)
+
+    for upto in (3, 6, 8):
+        run(lambda upto=upto: once(upto))  # type: ignore[misc]
+    wanted = [b"%d/%d" % (number, row) for number in range(8) for row in range(20)]
+    assert bodies(tmp_path, 1) == bodies(tmp_path, 2) == wanted
+
+
+def test_it_is_remembered_when_catching_up_fills_segments(tmp_path: Path) -> None:
+    """The writer's last rows are in a segment that was open, and two are closed behind it."""
+    settings = with_journals(tmp_path, 2, journal_limits={"segment_bytes": 4000})
+
+    async def story() -> None:
+        async with opened(settings[:1]) as (first,):
+            async with opened(settings[1:]) as (second,):
+                groups = await joined([first, second])
+                await eventually(lambda: caught_up([first, second]))
+                await second.publish("g", "s", 5, 0, (b"a", b"b"))
+            for n in range(30):
+                await groups[0].send(b"%d" % n * 400, durable=True)
+            async with opened(settings[1:]) as (second,):
+                await eventually(lambda: caught_up([second]))
+                assert second._recorder is not None
+                assert Known("g", "s", 5, 2) in second._recorder.known()
+
+    run(story)
+
+
+def test_rows_that_only_a_dead_node_had_are_taken_when_they_are_repeated(tmp_path: Path) -> None:
+    """The node that publishes dies with what nobody else received."""
+    settings = with_journals(tmp_path, 3, journal_patience_s=1.0)
+
+    async def story() -> None:
+        async with opened(settings[1:]) as others:
+            (first,) = (Node.open(each) for each in settings[:1])
+            await first.start()
+            await joined([first, *others])
+            await eventually(lambda: caught_up([first, *others]))
+            lost = dumb_from(first, b"only here")
+            publishing = asyncio.ensure_future(first.publish("g", "s", 0, 0, (b"only here",)))
+            await lost.wait()
+            assert first._host is not None and first._recorder is not None
+            first._host.close("killed")
+            await first._recorder.close()
+            await asyncio.gather(publishing, return_exceptions=True)
+            async with opened(settings[:1]) as again:
+                await eventually(lambda: caught_up(again))
+                await others[0].publish("g", "s", 0, 0, (b"only here",))
+                await others[1].publish("g", "s", 1, 0, (b"and more",))
+
+    run(story)
+    assert bodies(tmp_path, 2) == bodies(tmp_path, 3) == [b"only here", b"and more"]
+
+
+def dumb_from(node: Node, word: bytes) -> asyncio.Event:
+    """Nothing that a node sends arrives any more, from the first frame that has ``word``; when
+    that was."""
+    assert node._host is not None
+    udp, dumb = node._host._udp, asyncio.Event()
+    send, unicast = udp._send, udp.unicast
+
+    def some(link: Any, frames: list[bytes]) -> None:
+        if any(word in frame for frame in frames):
+            dumb.set()
+        if not dumb.is_set():
+            send(link, frames)
+
+    def token(to: NodeId, frame: bytes) -> None:
+        if not dumb.is_set():
+            unicast(to, frame)
+
+    udp._send, udp.unicast = some, token  # type: ignore[method-assign]
+    return dumb

@@ -1,0 +1,102 @@
+"""The thread that writes a journal: what is acknowledged, and when it ends or catches up."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from histories import entries, entry
+
+from ringcast.journal.format.disk import Disk
+from ringcast.journal.format.layout import JournalError, Place
+from ringcast.journal.group_commit import PENDING, Keeper
+from ringcast.journal.merged_reader import whole
+from ringcast.journal.writer import LIMITS
+
+
+class Failing(Disk):
+    """Fails once, when it is told to go on."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.armed = what, False
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def _perhaps(self, what: str) -> None:
+        if self.armed and what == self.what:
+            self.armed = False
+            self.begun.set()
+            assert self.go_on.wait(30)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def write(self, file: int, pieces: Sequence[bytes | memoryview]) -> None:
+        self._perhaps("write")
+        super().write(file, pieces)
+
+    def sync(self, file: int) -> None:
+        self._perhaps("sync")
+        super().sync(file)
+
+
+@pytest.mark.parametrize("more", [False, True])
+@pytest.mark.parametrize("what", ["write", "sync"])
+def test_what_fails_while_the_node_ends_is_not_acknowledged(
+    tmp_path: Path, what: str, more: bool
+) -> None:
+    """Nor is anything written behind it."""
+    disk, said = Failing(what), list[str]()
+
+    async def story() -> None:
+        keeper = Keeper(tmp_path, LIMITS, said.append)
+        assert keeper._pending is not None
+        keeper._pending._disk = disk
+        keeper.add(entries(0)[0])
+        await keeper.until(keeper.added)
+        disk.armed = True
+        keeper.add(entry(1, b"x"))
+        waiting = asyncio.create_task(keeper.until(Place(8, 1, 1, 0)))
+        while not disk.begun.is_set():
+            await asyncio.sleep(0.001)
+        if more:
+            keeper.add(entry(2, b"y"))
+        disk.go_on.set()
+        keeper.close()
+        with pytest.raises(JournalError, match="ended"):
+            await waiting
+
+    asyncio.run(story())
+    assert said and os.strerror(errno.EIO) in said[0]
+    numbers = [row["position"]["seq"] for batch in whole([tmp_path / PENDING])
+               for row in batch.to_pylist()]  # fmt: skip
+    assert numbers == ([0] if what == "write" else [0, 1])
+
+
+def test_a_busy_node_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is always something to be written, and always something that waits."""
+    count, reached = 0, Keeper._reached
+
+    def load(keeper: Keeper, place: Place) -> None:
+        nonlocal count
+        count += 1
+        keeper.add(entry(count, b"x"))
+        reached(keeper, place)
+
+    monkeypatch.setattr(Keeper, "_reached", load)
+
+    async def story() -> None:
+        keeper = Keeper(tmp_path, LIMITS, lambda why: None)
+        keeper.add(entries(0)[0])
+        await keeper.until(keeper.added)
+        async with asyncio.timeout(30):
+            await keeper.settle([], Place(8, 1, -1, 0), (1,))
+            await keeper.until(keeper.added)
+        assert keeper.caught_up
+        keeper.close()
+
+    asyncio.run(story())
+    numbers = [row["position"]["seq"] for batch in whole([tmp_path]) for row in batch.to_pylist()]
+    assert numbers == list(range(len(numbers))) and len(numbers) >= 3

@@ -1,0 +1,288 @@
+"""Journals read as one: ranges, replicas with holes, what grows, what was trimmed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from histories import HISTORY, PLACES, SMALL, entry, kept, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ringcast.core.ids import ViewId
+from ringcast.journal.format.frame import Range
+from ringcast.journal.format.layout import START, JournalError, Place, gap_entry, view_entry
+from ringcast.journal.merged_reader import Shelves, Span, whole
+from ringcast.journal.reader import Shelf
+from ringcast.journal.writer import Journal, Limits, commit
+
+
+def places(batches: object) -> list[Place]:
+    return [Place(**row) for batch in batches for row in batch.column("position").to_pylist()]  # type: ignore[attr-defined]
+
+
+chosen = st.lists(st.booleans(), min_size=len(HISTORY), max_size=len(HISTORY))
+cuts = st.lists(st.integers(0, len(HISTORY)), max_size=12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(chosen, cuts), min_size=1, max_size=3), st.data())
+def test_replicas_are_merged_each_place_once(
+    replicas: list[tuple[list[bool], list[int]]], data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as folder:
+        folders = [Path(folder) / str(at) for at in range(len(replicas))]
+        union: set[Place] = set()
+        for path, (keep, cut) in zip(folders, replicas, strict=True):
+            mine = [each for each, wanted in zip(HISTORY, keep, strict=True) if wanted]
+            write(path, mine, cut)
+            union |= {e.first._replace(index=i) for e in mine for i in range(len(e.lengths))}
+        assert places(whole(folders)) == sorted(union)
+        after, upto = (data.draw(st.sampled_from(PLACES)) for _ in range(2))
+        span = Range(after, upto)
+        found = places(Shelves(folders).within(span))
+        assert found == sorted(p for p in union if after < p <= upto)
+        shelf = Shelf(folders[0])
+        mine_only = places(Shelves(folders[:1]).within(span))
+        assert len(mine_only) == (shelf.count(span) if after < upto else 0)
+        shelves = Shelves(folders)
+        new = Span(shelves.marks(after), shelves.marks(max(after, upto)))
+        assert places(shelves.batches(new)) == found
+        rows = data.draw(st.integers(1, 20))
+        some = places(shelves.batches(Span(new.start, shelves.after_rows(new, rows))))
+        assert some == found[: len(some)]
+        assert some or not found, "there is always progress"
+        assert len(some) <= rows or len(folders) > 1, "exact, but for what only another has"
+        parts = shelves.split(new, data.draw(st.integers(1, 5000)))
+        assert [place for part in parts for place in places(shelves.batches(part))] == found
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(chosen, cuts), min_size=2, max_size=3), st.data())
+def test_however_journals_grow_each_record_is_read_once(
+    replicas: list[tuple[list[bool], list[int]]], data: st.DataObject
+) -> None:
+    """They grow at different speeds, with records before those that others had long ago."""
+    with TemporaryDirectory() as folder:
+        folders = [Path(folder) / str(at) for at in range(len(replicas))]
+        histories = [
+            [each for each, wanted in zip(HISTORY, keep, strict=True) if wanted]
+            for keep, _ in replicas
+        ]
+        for path in folders:
+            write(path, [], [])
+        shelves, found = Shelves(folders), []
+        marks = shelves.ends
+        while any(histories):
+            for path, history in zip(folders, histories, strict=True):
+                some = data.draw(st.integers(0, 12))
+                write(path, history[:some], [some // 2])
+                del history[:some]
+            shelves.refresh()
+            span = Span(marks, shelves.ends)
+            rows = data.draw(st.integers(1, 30))
+            marks = shelves.after_rows(span, rows)
+            batch = places(shelves.batches(Span(span.start, marks)))
+            parts = shelves.split(Span(span.start, marks), data.draw(st.integers(1, 3000)))
+            assert [p for part in parts for p in places(shelves.batches(part))] == batch
+            found += batch
+        found += places(shelves.batches(Span(marks, shelves.ends)))
+        assert len(found) == len(set(found)), "each once"
+        assert sorted(found) == places(whole(folders)), "and none left out"
+
+
+def part_ways(folder: Path) -> tuple[Journal, Journal]:
+    """Two journals of one ring, each on its own from there on."""
+    journals = Journal(folder / "1", SMALL), Journal(folder / "2", SMALL)
+    for journal, (view, members, tail) in zip(
+        journals,
+        ((ViewId(10, 1), (1,), [1, 2]), (ViewId(10, 2), (2,), [2, 3])),
+        strict=True,
+    ):
+        ring = [each for each in HISTORY if each.first.ring_seq == 8]
+        journal.append(ring)
+        journal.append([view_entry(view, members, True, ring[-1].last, 0)])
+        last = ring[-1].first.seq
+        for seq in tail:  # each delivers what it has of the end of the ring
+            place = Place(8, 1, last + seq, 0)
+            body = b"%d" % seq
+            journal.append([entry(seq, body)._replace(first=place, view=view)])
+        journal.sync()
+    return journals
+
+
+def test_the_end_of_a_ring_is_merged_from_both_sides(tmp_path: Path) -> None:
+    """What both delivered there is one message, but their configurations are two."""
+    one, two = part_ways(tmp_path)
+    one.close()
+    two.close()
+    rows = [row for batch in whole([tmp_path / "1", tmp_path / "2"]) for row in batch.to_pylist()]
+    ends = [(row["kind"], row["view"]["rep"], row["body"]) for row in rows[-5:]]
+    assert ends[:2] == [("transitional", 1, b""), ("transitional", 2, b"")]
+    assert [body for _, _, body in ends[2:]] == [b"1", b"2", b"3"]
+    shelves = Shelves([tmp_path / "1", tmp_path / "2"])
+    middle = (shelves.ends[0], START)
+    first = places(shelves.batches(Span(shelves.begins, middle)))
+    then = [row for b in shelves.batches(Span(middle, shelves.ends)) for row in b.to_pylist()]
+    assert [(row["kind"], row["body"]) for row in then] == [
+        ("transitional", b""),
+        ("message", b"3"),
+    ]
+    assert len(first) + len(then) == len(rows)
+
+
+def kept_by(folder: Path, journal: Journal) -> None:
+    """Trim all but the last segment."""
+    journal.rotate()
+    journal._limits = Limits(segment_bytes=SMALL.segment_bytes, keep_bytes=1)
+    assert journal.trim()
+
+
+def test_trimmed_records_that_another_had_are_not_read_again_or_missed(tmp_path: Path) -> None:
+    folders = [tmp_path / "1", tmp_path / "2"]
+    one, two = Journal(folders[0], SMALL), Journal(folders[1], SMALL)
+    one.append(HISTORY[:13])
+    one.sync()
+    shelves = Shelves(folders)
+    marks = shelves.ends
+    kept_by(folders[0], one)
+    two.append(HISTORY[:13])  # it was away, and has been told by somebody else
+    two.append([each for each in HISTORY[13:] if each.first[:2] == (12, 2)])
+    two.sync()
+    shelves.refresh()
+    span = Span(marks, shelves.ends)
+    shelves.check(span.start)
+    assert places(shelves.batches(span)) == [p for p in PLACES if p[:2] == (12, 2)]
+    kept_by(folders[1], two)
+    with pytest.raises(JournalError, match="are gone"):  # only this one had the end of it
+        Shelves(folders).check(span.start)
+    one.close()
+    two.close()
+
+
+def test_what_one_trimmed_unread_another_must_have_in_the_same_configuration(
+    tmp_path: Path,
+) -> None:
+    one, two = part_ways(tmp_path)
+    marks = Shelves([tmp_path / "1", tmp_path / "2"]).begins
+    Shelves([tmp_path / "1", tmp_path / "2"]).check(marks)
+    kept_by(tmp_path / "1", one)
+    with pytest.raises(JournalError, match="/1: the records after"):
+        Shelves([tmp_path / "1", tmp_path / "2"]).check(marks)
+    three = Journal(tmp_path / "3", SMALL)
+    for each in Shelf(tmp_path / "2").leaves(Range(START, PLACES[-1])):
+        three.take(each)
+    three.sync()
+    kept_by(tmp_path / "3", three)
+    Shelves([tmp_path / "2", tmp_path / "3"]).check(marks)
+    for journal in (one, two, three):
+        journal.close()
+
+
+def test_it_is_said_when_nobody_knows_whether_a_record_was_read(tmp_path: Path) -> None:
+    one, two = part_ways(tmp_path)
+    one.append([HISTORY[14]])
+    one.sync()
+    shelves = Shelves([tmp_path / "1"])
+    read = shelves.ends
+    kept_by(tmp_path / "1", one)
+    both = Shelves([tmp_path / "1", tmp_path / "2"])
+    with pytest.raises(JournalError, match="may have been read before"):
+        list(both.batches(Span((*read, START), both.ends)))
+    one.close()
+    two.close()
+
+
+def test_only_so_many_configurations_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringcast.journal.writer.MOST_PAST", 1)
+    write(tmp_path, HISTORY, [3, 9, 14, 20])
+    journal = Journal(tmp_path, SMALL)
+    kept_by(tmp_path, journal)
+    (known,) = journal.trimmed.past
+    assert known[0] == ViewId(16, 1) and journal.trimmed.unknown == PLACES[-1]._replace(
+        ring_seq=12, ring_rep=2, seq=6, index=0
+    )
+    assert journal.trimmed.had(ViewId(8, 1), PLACES[1]) is None
+    journal.close()
+
+
+def test_a_gap_is_seen_and_filled_from_another(tmp_path: Path) -> None:
+    away, other = Journal(tmp_path / "1", SMALL), Journal(tmp_path / "2", SMALL)
+    other.append(HISTORY)
+    other.sync()
+    away.append(HISTORY[:6])
+    gap = gap_entry(HISTORY[20].first, "nobody knows", 0)
+    away.take(kept([gap, *HISTORY[20:]]))
+    away.sync()
+    shelf = Shelf(tmp_path / "1")
+    assert shelf.gaps == [Range(HISTORY[5].last, gap.first)] and shelf.trimmed == gap.first
+    alone = Shelves([tmp_path / "1"])
+    with pytest.raises(JournalError, match="are gone"):
+        alone.check((HISTORY[3].last,))
+    assert [row["kind"] for b in alone.within(Range(START, alone.last)) for row in b.to_pylist()
+            ].count("gap") == 1  # fmt: skip
+    both = Shelves([tmp_path / "1", tmp_path / "2"])
+    both.check(both.marks(START))
+    assert places(whole([tmp_path / "1", tmp_path / "2"])) == PLACES
+    assert places(both.batches(Span(both.marks(START), both.ends))) == PLACES
+    late = Journal(tmp_path / "3", SMALL)
+    for each in alone.leaves(Range(START, alone.last)):
+        late.take(each)
+    late.close()
+    assert Shelf(tmp_path / "3").gaps == shelf.gaps, "what is told of a gap is a gap again"
+    assert late.chain == away.chain
+    away.close()
+    other.close()
+
+
+def test_so_many_records_further(tmp_path: Path) -> None:
+    write(tmp_path, HISTORY, [3, 9, 20])
+    shelf = Shelf(tmp_path)
+    for start in (-1, 0, 7, 30, len(PLACES) - 1):
+        after = PLACES[start] if start >= 0 else START
+        for rows in (1, 2, 10, 1000):
+            assert shelf.after_rows(after, rows) == PLACES[min(start + rows, len(PLACES) - 1)]
+
+
+def test_a_shelf_sees_what_is_written_later(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, SMALL)
+    journal.append(HISTORY[:3])
+    assert Shelf(tmp_path).first is None, "only what is on disk is seen"
+    journal.sync()
+    shelf = Shelf(tmp_path)
+    before = shelf.last
+    for each in HISTORY[3:]:
+        journal.append([each])
+    journal.sync()
+    assert shelf.last == before
+    shelf.refresh()
+    assert shelf.last == PLACES[-1]
+    assert places(Shelves([shelf.folder]).within(Range(START, shelf.last))) == PLACES
+    journal.close()
+
+
+def test_what_was_trimmed_is_said_and_never_skipped(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, Limits(segment_bytes=1, keep_bytes=1))
+    for each in HISTORY:
+        journal.append([each])
+    journal.sync()
+    commit(tmp_path, "reader", PLACES[10])
+    assert journal.trim()
+    shelves = Shelves([tmp_path])
+    with pytest.raises(JournalError, match="were trimmed"):
+        shelves.check((START,))
+    shelves.check(shelves.begins)
+    assert places(shelves.batches(Span(shelves.begins, shelves.ends))) == [
+        place for place in PLACES if place > shelves.trimmed
+    ]
+    journal.close()
+
+
+def test_no_journal_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="not a journal"):
+        Shelf(tmp_path / "nowhere")
+    with pytest.raises(JournalError, match="no journal is named"):
+        Shelves([])
