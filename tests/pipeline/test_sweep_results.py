@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.sweep.job import job as sweeping
-from ringcast.pipeline.sweep.job import results, simulations, study
+from ringcast.pipeline.sweep import job as sweeping
+from ringcast.pipeline.sweep import results, simulations, study
 from ringcast.pipeline.sweep.results import Folder, Status, estimate, load
 from ringcast.pipeline.sweep.study import Point
 from ringcast.sim import run as sim_run

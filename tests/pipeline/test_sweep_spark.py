@@ -16,7 +16,7 @@ import pytest
 
 from ringcast.cli.app import app
 from ringcast.pipeline.spark.cluster import wait_until
-from ringcast.pipeline.sweep.job import study
+from ringcast.pipeline.sweep import study
 from ringcast.pipeline.sweep.results import Folder, load, table_of
 from ringcast.pipeline.sweep.simulations import Orders, code_digest, key_of, packed, simulate_all
 

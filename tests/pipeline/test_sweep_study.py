@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ringcast.pipeline.sweep.job import study
+from ringcast.pipeline.sweep import study
 from ringcast.sim.faults import Crash, Partition
 from ringcast.sim.model import NetworkModel
 from ringcast.sim.presets import preset

@@ -20,10 +20,10 @@ from spoiling import spoil
 from ringcast.checks import PROPERTIES, Suite, Verdict, suite
 from ringcast.checks.property import Reads
 from ringcast.core.trace import Delivered, Submit, TraceEvent
+from ringcast.pipeline.verify import run_verifier as judging
 from ringcast.pipeline.verify.condense import full, plan
 from ringcast.pipeline.verify.condense import runs as pieces
 from ringcast.pipeline.verify.condense.align import align
-from ringcast.pipeline.verify.job import run_verifier as judging
 from ringcast.pipeline.verify.run_verifier import Ask, Case, judge
 from ringcast.pipeline.verify.verdicts import RunVerdict
 from ringcast.sim.run import RunSpec, run

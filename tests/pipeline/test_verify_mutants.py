@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ringcast.checks import Verdict, suite
+from ringcast.pipeline.verify import run_verifier as judging
 from ringcast.pipeline.verify.condense import plan
 from ringcast.pipeline.verify.condense import runs as pieces
-from ringcast.pipeline.verify.job import run_verifier as judging
 from ringcast.pipeline.verify.run_verifier import Ask, judge
 from ringcast.sim.run import claims_of, run
 from ringcast.traces import Claims, TraceWriter, parquet, read_claims, read_trace

@@ -105,7 +105,8 @@ class Experiment(_Strict, frozen=True):
 
 def names() -> list[str]:
     """All experiments, in the order of the page."""
-    found = [each.name.removesuffix(".toml") for each in PAPERS.iterdir()]
+    there = (each.name for each in PAPERS.iterdir())
+    found = [name.removesuffix(".toml") for name in there if name.endswith(".toml")]
     return sorted(found, key=lambda name: (read(name).place, name))
 
 
