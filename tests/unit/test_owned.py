@@ -6,12 +6,13 @@ from enum import StrEnum
 from random import Random
 
 import msgspec
+import pytest
 
-from ringcast.core.effects import Broadcast, Note, Send, SetTimer, Stop, Up
+from ringcast.core.effects import Broadcast, CancelTimer, Note, Persist, Send, SetTimer, Stop, Up
 from ringcast.core.env import Env
 from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Machine, Table
-from ringcast.core.owned import Heard, Owned
+from ringcast.core.owned import Heard, Owned, Parts, Scoped
 
 
 class Phase(StrEnum):
@@ -22,7 +23,11 @@ class Timer(StrEnum):
     TICK = "part tick"
 
 
-class Ping(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Ping(msgspec.Struct, frozen=True, tag=1, array_like=True):
+    number: int
+
+
+class Pong(msgspec.Struct, frozen=True, tag=2, array_like=True):
     number: int
 
 
@@ -104,3 +109,123 @@ def test_timers_and_counts_are_the_owners_and_the_end_of_a_part_is_no_end_of_all
         Note("owner", "heard", "enough"),
     ]
     assert owner.env.dropped == {"a tick": 1}
+
+
+class Coordinator(Machine):
+    """Makes and drops parts of one type, which talk to their like at other processors."""
+
+    phase = Phase.ONLY
+    table = Table(
+        Phase,
+        (),
+        (),
+        {
+            (Phase.ONLY, Submitted): lambda machine, env, event: None,
+            (Phase.ONLY, Leaving): lambda machine, env, event: None,
+        },
+    )
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.heard: list[tuple[str, Heard]] = []
+        self.parts: Parts = Parts()
+        for name in names:
+            self.make(name)
+
+    def make(self, name: str) -> None:
+        self.parts.add(Owned(Part(), lambda env, said: self.heard.append((name, said)), name))
+
+    def start(self, env: Env, event: Started) -> None:
+        for name in self.parts:
+            self.parts[name].handle(env, event)
+
+    def admit(self, env: Env, event: Received) -> bool:
+        return True
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    def snapshot(self) -> dict[str, object]:
+        return {}
+
+
+def test_two_parts_of_a_kind_have_their_own_timers_and_frames() -> None:
+    machine, env = Coordinator("a", "b"), Env(7, Random(1))
+    machine.handle(env, Started(1, {}))
+    timers = [e.timer for e in env.take() if isinstance(e, SetTimer)]
+    assert timers == ["a/part tick", "b/part tick"]
+    machine.handle(env, Received(3, 1, Scoped("b", Ping(4))))
+    assert env.take() == [Send(3, Scoped("b", Ping(5))), Broadcast(Scoped("b", Ping(0)))]
+    assert machine.heard == [("b", Up(Told(4)))]
+    machine.handle(env, TimerFired(timers[0]))
+    assert env.take() == [Note("part P-1", "a/drop", "a tick")]
+    assert machine.heard[1:] == [("a", Stop("enough"))]
+
+
+def test_a_dropped_part_takes_its_timers_along_and_hears_no_more() -> None:
+    machine, env = Coordinator("a", "b"), Env(7, Random(1))
+    machine.handle(env, Started(1, {}))
+    timers = [e.timer for e in env.take() if isinstance(e, SetTimer)]
+    machine.parts.drop(env, "a")
+    assert env.take() == [CancelTimer(timers[0])]
+    machine.handle(env, Received(3, 1, Scoped("a", Ping(4))))
+    machine.handle(env, TimerFired(timers[0]))
+    assert env.dropped == {"a message of another protocol": 2}
+    assert not machine.heard
+    machine.make("a")  # a later instance of the same name
+    machine.handle(env, Received(3, 1, Scoped("a", Ping(4))))
+    assert machine.heard == [("a", Up(Told(4)))]
+
+
+def test_a_part_of_a_part_has_a_path() -> None:
+    inner = Coordinator("leaf")
+    heard: list[Heard] = []
+    outer = Owned(inner, lambda env, said: heard.append(said), "branch")
+    parts, env = Parts(), Env(7, Random(1))
+    parts.add(outer)
+    assert parts.route(env, Received(3, 1, Scoped("branch/leaf", Ping(4))))
+    assert env.take()[0] == Send(3, Scoped("branch/leaf", Ping(5)))
+    outer.handle(env, Started(1, {}))
+    (armed,) = env.take()
+    assert isinstance(armed, SetTimer) and armed.timer == "branch/leaf/part tick"
+    assert parts.route(env, TimerFired(armed.timer))
+    assert env.take() == [Note("part P-1", "branch/leaf/drop", "a tick")]
+    assert not parts.route(env, Received(3, 1, Scoped("twig/leaf", Ping(4))))
+
+
+def test_each_part_gets_what_it_persisted_itself() -> None:
+    stable = {"a/x": 1, "b/x": 2, "x": 3, "ab/x": 4}
+    given: dict[str, object] = {}
+
+    class Remembering(Part):
+        def start(self, env: Env, event: Started) -> None:
+            given.update(event.stable)
+            env.persist("x", 9)
+
+    part, env = Owned(Remembering(), lambda env, said: None, "a"), Env(7, Random(1))
+    part.handle(env, Started(1, stable))
+    assert given == {"x": 1}
+    assert env.take() == [Persist("a/x", 9)]
+
+
+def test_scoped_frames_survive_the_wire() -> None:
+    frame = Scoped("a", Ping(4))
+    decoder = msgspec.msgpack.Decoder(Scoped[Ping] | Pong)
+    assert decoder.decode(msgspec.msgpack.encode(frame)) == frame
+
+
+@pytest.mark.parametrize(
+    ("scope", "port"), [("a/b", None), ("", 1)], ids=["a separator", "a port without a name"]
+)
+def test_a_scope_is_a_name(scope: str, port: int | None) -> None:
+    with pytest.raises(ValueError, match="scope"):
+        Owned(Part(), lambda env, said: None, scope, port)
+
+
+def test_names_and_ports_are_taken_once() -> None:
+    parts = Parts()
+    parts.add(Owned(Part(), lambda env, said: None, "a", 1))
+    for scope, port in (("a", 2), ("b", 1), ("", None)):
+        with pytest.raises(ValueError, match="taken"):
+            parts.add(Owned(Part(), lambda env, said: None, scope, port))

@@ -16,16 +16,18 @@ from ringcast.core.inputs import Message, Timer
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
-    """Unicast ``message`` to one processor."""
+    """Unicast ``message`` to one processor of the broadcast domain at ``port``."""
 
     to: NodeId
     message: Message
+    port: int = 0
 
 
 class Broadcast(msgspec.Struct, frozen=True, gc=False):
     """Send ``message`` to every other processor of the broadcast domain, members or not."""
 
     message: Message
+    port: int = 0
 
 
 class SetTimer(msgspec.Struct, frozen=True, gc=False):

@@ -45,13 +45,13 @@ class Env:
         effects, self.effects = self.effects, []
         return effects
 
-    def send(self, to: NodeId, message: Message) -> None:
-        """Unicast ``message``."""
-        self.effects.append(Send(to, message))
+    def send(self, to: NodeId, message: Message, port: int = 0) -> None:
+        """Unicast ``message``. Only a machine with several ports names one."""
+        self.effects.append(Send(to, message, port))
 
-    def broadcast(self, message: Message) -> None:
+    def broadcast(self, message: Message, port: int = 0) -> None:
         """Send ``message`` to all others; what we need of it ourselves we keep when sending."""
-        self.effects.append(Broadcast(message))
+        self.effects.append(Broadcast(message, port))
 
     def set_timer(self, timer: Timer, delay_us: int) -> None:
         """Arm ``timer``; arming replaces."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
@@ -13,23 +12,33 @@ from ringcast.core.ids import Level, NodeId
 Message: TypeAlias = msgspec.Struct
 """Anything a protocol sends: a frozen, tagged, array-like ``msgspec.Struct``."""
 
-Timer: TypeAlias = StrEnum
-"""Each protocol names its timers in a ``StrEnum`` of its own (fast to hash, readable in traces)."""
+Timer: TypeAlias = str
+"""Each protocol names its timers in a ``StrEnum`` of its own (fast to hash, readable in traces);
+those of a part with a scope carry its path (``core.owned``)."""
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
-    """The processor starts or restarts. ``stable`` is what earlier incarnations persisted."""
+    """The processor starts or restarts. ``stable`` is what earlier incarnations persisted.
+
+    ``ports`` holds the processor's id in the broadcast domain at each port; empty: one port, and
+    the id that the machine was made with.
+    """
 
     boot: int
     stable: Mapping[str, int]
+    ports: tuple[NodeId, ...] = ()
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
-    """A frame arrived. ``src`` put it on the wire, in the incarnation that drew ``boot``."""
+    """A frame arrived. ``src`` put it on the wire, in the incarnation that drew ``boot``.
+
+    ``port`` is the broadcast domain it arrived from, as the receiver counts its own.
+    """
 
     src: NodeId
     boot: int
     message: Message
+    port: int = 0
 
 
 class TimerFired(msgspec.Struct, frozen=True, gc=False):

@@ -10,14 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import msgspec
 
 from ringcast.core.env import Env
 from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, TimerFired
 
-Key: TypeAlias = type | StrEnum
+Key: TypeAlias = type | str
 """What a column of the table stands for: a message type, a timer, or an input type."""
 
 Handler: TypeAlias = Callable[[Any, Env, Any], None]
@@ -66,7 +66,9 @@ class Table:
 
 def name(key: Key) -> str:
     """The column's name for people."""
-    return key.__name__ if isinstance(key, type) else key.name.lower()
+    if isinstance(key, type):
+        return key.__name__
+    return key.name.lower() if isinstance(key, StrEnum) else str(key)
 
 
 def handler(cell: Cell) -> Handler:
@@ -80,11 +82,20 @@ def handler(cell: Cell) -> Handler:
             return cell
 
 
+class Router(Protocol):
+    """Hands inputs on to the parts of a machine (``core.owned.Parts``)."""
+
+    def route(self, env: Env, event: Any) -> bool:
+        """Give ``event`` to the part it is for; False if there is none."""
+
+
 class Machine(ABC):
     """A protocol instance of one processor. Never blocks, never raises on a peer's message."""
 
     table: ClassVar[Table]
     phase: StrEnum
+    parts: Router | None = None
+    """Takes inputs that have no column in the table: those of the parts this machine owns."""
     visits: dict[tuple[StrEnum, Key], int]
     """How often each cell was reached, for the coverage table."""
 
@@ -108,7 +119,8 @@ class Machine(ABC):
         phase = self.phase
         act = self.table.rows[phase].get(key)
         if act is None:
-            env.drop("kernel", "a message of another protocol")
+            if self.parts is None or not self.parts.route(env, event):
+                env.drop("kernel", "a message of another protocol")
             return
         cell = (phase, key)
         self.visits[cell] = self.visits.get(cell, 0) + 1

@@ -1,19 +1,28 @@
-"""Owned: a machine inside another one, which is how layers compose.
+"""Parts: machines inside another one, which is how layers compose.
 
 The owner gives its part inputs and hears its words; the world sees one machine. What the part
-asks of the world (frames, timers, stable storage, notes) goes on as it is, at its place in the
-owner's list of effects. What it has for whoever uses it (``Up``, deliveries, views, its end)
-goes to the owner's ``hear``, at the same place, so the order of the list is kept.
+asks of the world (frames, timers, stable storage, notes) goes on at its place in the owner's list
+of effects. What it has for its owner (``Up``, deliveries, views, its end) goes to the owner's
+``hear``, at the same place, so the order of the list is kept.
 
-Parts are told apart by the types of their messages and by their timers, so these are named once
-in all of ringcast: a block called ``membership`` has timers ``"membership beat"`` and so on.
+A part with a *scope* has a name under its owner, such as ``ring-a`` or ``consensus:7``. Its timers,
+storage keys and notes carry that name in front of theirs (``ring-a/token_loss``), its frames travel
+as ``Scoped``, and the owner's ``Parts`` lead back what comes for it. So a machine can own any
+number of parts of one type, and make and drop them while it runs. A part with a *port* has a
+broadcast domain to itself: there its frames need no name, and a processor whose whole machine is
+such a part understands them.
+
+A part without a scope is one of a kind in its whole machine: its effects go on as they are, and
+the types of its messages and the names of its timers tell its inputs apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
 
 from ringcast.core.effects import (
     Broadcast,
@@ -31,29 +40,83 @@ from ringcast.core.effects import (
     Up,
 )
 from ringcast.core.env import Env
-from ringcast.core.inputs import Input
+from ringcast.core.ids import NodeId
+from ringcast.core.inputs import Input, Message, Received, Started, TimerFired
 from ringcast.core.machine import Machine
 
 M = TypeVar("M", bound=Machine)
+T = TypeVar("T")
 
 Heard = Up | Deliver | InstallView | Originate | Uncertain | Stop
 """What a part has for its owner."""
 
 FOR_THE_WORLD = (Send, Broadcast, SetTimer, CancelTimer, Persist, Note)
 
+SEPARATOR = "/"
+Path = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+
+
+class Scoped(msgspec.Struct, Generic[T], frozen=True, array_like=True, tag=90, gc=False):
+    """A frame of the part at ``path``, on a port that it shares with its owner.
+
+    A protocol lists ``Scoped[A | B]`` among its messages, with the types that its parts send.
+    """
+
+    path: Path
+    message: T
+
+
+class ScopedTimer(str):
+    """A timer of a part: the part's name, then the timer's own."""
+
+    __slots__ = ("inner", "part")
+
+    inner: str
+    part: str
+
+    @classmethod
+    def of(cls, part: str, inner: str) -> ScopedTimer:
+        """The timer ``inner`` of the part called ``part``."""
+        timer = cls(f"{part}{SEPARATOR}{inner}")
+        timer.part, timer.inner = part, inner
+        return timer
+
+
+def unscoped(message: Message) -> Message:
+    """The message itself, without the path of the part that sent it."""
+    return message.message if type(message) is Scoped else message
+
 
 class Owned(Generic[M]):
-    """One part of a machine."""
+    """One part of a machine.
 
-    __slots__ = ("_env", "_hear", "machine")
+    With a ``port``, ``me`` is the part's id in that domain, if it differs from its owner's.
+    """
 
-    def __init__(self, machine: M, hear: Callable[[Env, Heard], None]) -> None:
+    __slots__ = ("_armed", "_env", "_hear", "_me", "_timers", "machine", "port", "scope")
+
+    def __init__(
+        self,
+        machine: M,
+        hear: Callable[[Env, Heard], None],
+        scope: str = "",
+        port: int | None = None,
+        me: NodeId | None = None,
+    ) -> None:
+        if SEPARATOR in scope or (port is not None and not scope):
+            raise ValueError(f"scope {scope!r}: a name without {SEPARATOR!r}, needed with a port")
         self.machine = machine
+        self.scope, self.port = scope, port
         self._hear = hear
+        self._me = me
         self._env = Env(0, Random(0))  # the owner's, from the first input on
+        self._timers: dict[str, ScopedTimer] = {}
+        self._armed: set[ScopedTimer] = set()
 
     def handle(self, env: Env, event: Input) -> None:
-        """Give the part an input of the owner's."""
+        """Give the part an input of the owner's, or one that ``Parts`` led here."""
+        if self.scope and isinstance(event, Started):
+            event = self._started(event)
         self.call(env, self.machine.handle, event)
 
     def call(self, env: Env, method: Callable[..., None], *arguments: object) -> None:
@@ -63,12 +126,118 @@ class Owned(Generic[M]):
         """
         inner = self._env
         inner.me, inner.rng, inner.now_us, inner.dropped = env.me, env.rng, env.now_us, env.dropped
+        if self._me is not None:
+            inner.me = self._me
         method(inner, *arguments)
         for effect in inner.take():
-            self._pass_on(env, effect)
+            if not isinstance(effect, FOR_THE_WORLD):
+                self._hear(env, effect)
+            else:
+                env.effects.append(self._named(effect) if self.scope else effect)
 
-    def _pass_on(self, env: Env, effect: Effect) -> None:
-        if isinstance(effect, FOR_THE_WORLD):
-            env.effects.append(effect)
+    def fire(self, env: Env, timer: ScopedTimer) -> None:
+        """A timer of the part has run out."""
+        self._armed.discard(timer)
+        self.handle(env, TimerFired(timer.inner))
+
+    def disarm(self, env: Env) -> None:
+        """Cancel the part's timers: it is dropped."""
+        for timer in sorted(self._armed):
+            env.cancel_timer(timer)
+        self._armed.clear()
+
+    def _started(self, event: Started) -> Started:
+        """What the part itself persisted; its only port is its first."""
+        prefix = self.scope + SEPARATOR
+        own = {k.removeprefix(prefix): v for k, v in event.stable.items() if k.startswith(prefix)}
+        return Started(event.boot, own)
+
+    def _named(self, effect: Effect) -> Effect:
+        """An effect of the part, with the part's name where the world or the owner needs it."""
+        match effect:
+            case Send(to, message):
+                return Send(to, self._wrapped(message), self.port or 0)
+            case Broadcast(message):
+                return Broadcast(self._wrapped(message), self.port or 0)
+            case SetTimer(timer, delay_us):
+                return SetTimer(self._timer(timer, armed=True), delay_us)
+            case CancelTimer(timer):
+                return CancelTimer(self._timer(timer, armed=False))
+            case Persist(key, value):
+                return Persist(f"{self.scope}{SEPARATOR}{key}", value)
+            case Note():
+                return msgspec.structs.replace(effect, what=f"{self.scope}{SEPARATOR}{effect.what}")
+        return effect
+
+    def _wrapped(self, message: Message) -> Message:
+        if self.port is not None:
+            return message
+        if type(message) is Scoped:  # a part of the part: one frame, a longer path
+            return Scoped(f"{self.scope}{SEPARATOR}{message.path}", message.message)
+        return Scoped(self.scope, message)
+
+    def _timer(self, inner: str, armed: bool) -> ScopedTimer:
+        timer = self._timers.get(inner)
+        if timer is None:
+            timer = self._timers[inner] = ScopedTimer.of(self.scope, inner)
+        (self._armed.add if armed else self._armed.discard)(timer)
+        return timer
+
+
+class Parts:
+    """The parts of a machine that have a scope, by name; made and dropped while it runs.
+
+    Assigned to a machine's ``parts``, it gets every input that the machine's table does not know.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Owned[Any]] = {}
+        self._at_port: dict[int, Owned[Any]] = {}
+
+    def add(self, part: Owned[Any]) -> None:
+        """Lead inputs to ``part`` from now on."""
+        if not part.scope or part.scope in self._parts or part.port in self._at_port:
+            raise ValueError(f"part {part.scope!r} at port {part.port}: taken, or without a name")
+        self._parts[part.scope] = part
+        if part.port is not None:
+            self._at_port[part.port] = part
+
+    def drop(self, env: Env, scope: str) -> None:
+        """Forget a part; its timers go with it, and frames for it are no longer known."""
+        part = self._parts.pop(scope)
+        if part.port is not None:
+            del self._at_port[part.port]
+        part.disarm(env)
+
+    def __getitem__(self, scope: str) -> Owned[Any]:
+        return self._parts[scope]
+
+    def __contains__(self, scope: str) -> bool:
+        return scope in self._parts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def route(self, env: Env, event: Any) -> bool:
+        """Give an input to the part it is for; False if there is none (any more)."""
+        if type(event) is TimerFired:
+            timer: object = event.timer
+            if not isinstance(timer, ScopedTimer) or timer.part not in self._parts:
+                return False
+            self._parts[timer.part].fire(env, timer)
+            return True
+        if type(event) is not Received:
+            return False
+        message = event.message
+        if type(message) is Scoped and event.port not in self._at_port:
+            name, _, rest = message.path.partition(SEPARATOR)
+            part = self._parts.get(name)
+            if part is None or part.port is not None:
+                return False
+            message = Scoped(rest, message.message) if rest else message.message
         else:
-            self._hear(env, effect)
+            part = self._at_port.get(event.port)
+            if part is None:
+                return False
+        part.handle(env, Received(event.src, event.boot, message))
+        return True

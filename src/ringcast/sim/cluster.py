@@ -21,9 +21,12 @@ from ringcast.core.registry import Sheet
 from ringcast.core.trace import Faulted
 from ringcast.sim.model import BurstTail, LinkModel, NetworkModel
 from ringcast.sim.network import Network, Port, Tamper
-from ringcast.sim.node import SimNode
+from ringcast.sim.node import Jack, SimNode
 from ringcast.sim.record import Counts, Observer, Recorder
 from ringcast.sim.scheduler import Scheduler
+
+Attached = tuple[tuple[int, NodeId], ...]
+"""For each port of a processor, the number of its broadcast domain and the processor's id there."""
 
 TEARS: Mapping[str, type] = {
     "persist": Persist,
@@ -37,8 +40,9 @@ TEARS: Mapping[str, type] = {
 class Cluster:
     """Machines of one protocol, a network, stable storage, and the trace they leave.
 
-    ``config`` is one configuration for all, or a mapping from processor to configuration.
-    Nothing runs before ``start``.
+    ``config`` is one configuration for all, or a mapping from processor to configuration. All
+    processors are in one broadcast domain, 0, unless ``attached`` says otherwise: for each
+    processor, the domain at each of its ports and its id there. Nothing runs before ``start``.
     """
 
     def __init__(
@@ -49,21 +53,30 @@ class Cluster:
         model: NetworkModel,
         seed: int | str = 0,
         observers: Iterable[Observer] = (),
+        attached: Mapping[NodeId, Attached] | None = None,
     ) -> None:
         self.ids = tuple(sorted(ids))
         self.sheet = sheet
         self.scheduler = Scheduler()
         self.recorder = Recorder(observers)
-        rng = Random(f"{seed}/network")
-        self.network = Network(model, self.scheduler, rng, self.recorder.counts)
+        places = attached or {node: ((0, node),) for node in self.ids}
+        self.networks = [
+            Network(model, self.scheduler, Random(name), self.recorder.counts)
+            for name in _streams(str(seed), places)
+        ]
+        self.network = self.networks[0]
         self.nodes: dict[NodeId, SimNode] = {}
+        jacks: list[dict[NodeId, Port]] = [{} for _ in self.networks]
         for node in self.ids:
             own = config[node] if isinstance(config, Mapping) else config
             make = self._maker(node, own)
-            parts = (self.scheduler, self.network, self.recorder)
-            self.nodes[node] = SimNode(node, make, str(seed), *parts)
-        ports: dict[NodeId, Port] = dict(self.nodes)
-        self.network.attach(ports)
+            ports = tuple((self.networks[domain], me) for domain, me in places[node])
+            made = SimNode(node, make, str(seed), self.scheduler, self.recorder, ports)
+            self.nodes[node] = made
+            for port, (domain, me) in enumerate(places[node]):
+                jacks[domain][me] = Jack(made, port) if port else made
+        for network, domain_jacks in zip(self.networks, jacks, strict=True):
+            network.attach(domain_jacks)
         self._faulted = 0
         self._chance = Random(f"{seed}/mistakes")
         self._calm = 0
@@ -193,28 +206,29 @@ class Cluster:
             self.scheduler.at(later_us, again)
         return node or self._chance.choice(self.ids)
 
-    # The network.
+    # The network. Verbs about links take ids as they are in their ``domain``.
 
-    def partition(self, groups: Iterable[Iterable[NodeId]]) -> bool:
-        """Split the network; a processor not listed is isolated."""
+    def partition(self, groups: Iterable[Iterable[NodeId]], domain: int = 0) -> bool:
+        """Split a domain; a processor not listed is isolated."""
         sides = [tuple(group) for group in groups]
-        self.network.partition(sides)
-        return self._tell(True, "partition", 0, " ".join(str(side) for side in sides))
+        self.networks[domain].partition(sides)
+        return self._tell(True, "partition", 0, _in(domain) + " ".join(map(str, sides)))
 
     def heal(self) -> bool:
-        """Undo partitions, cuts and tampering."""
-        self.network.heal()
+        """Undo partitions, cuts and tampering, everywhere."""
+        for network in self.networks:
+            network.heal()
         return self._tell(True, "heal")
 
-    def cut(self, src: NodeId, dst: NodeId) -> bool:
+    def cut(self, src: NodeId, dst: NodeId, domain: int = 0) -> bool:
         """Let nothing from ``src`` reach ``dst``."""
-        self.network.cut(src, dst)
-        return self._tell(True, "cut", 0, f"{src} -> {dst}")
+        self.networks[domain].cut(src, dst)
+        return self._tell(True, "cut", 0, f"{_in(domain)}{src} -> {dst}")
 
-    def mend(self, src: NodeId, dst: NodeId) -> bool:
+    def mend(self, src: NodeId, dst: NodeId, domain: int = 0) -> bool:
         """Undo a cut."""
-        self.network.mend(src, dst)
-        return self._tell(True, "mend", 0, f"{src} -> {dst}")
+        self.networks[domain].mend(src, dst)
+        return self._tell(True, "mend", 0, f"{_in(domain)}{src} -> {dst}")
 
     def tamper(self, rule: Tamper) -> bool:
         """Drop, delay or copy particular frames."""
@@ -232,20 +246,23 @@ class Cluster:
         """Let every link that has no model of its own lose these shares of its frames."""
         model = self.network.model
         link = replace(model.link, loss=loss, unicast_loss=unicast_loss)
-        self.network.become(replace(model, link=link))
+        for network in self.networks:
+            network.become(replace(network.model, link=link))
         return self._tell(True, "loss", 0, f"{loss:g} {unicast_loss:g}")
 
     def set_burst_tail(self, tail: BurstTail | None) -> bool:
         """Let the end of every burst be lost, or no longer."""
-        self.network.become(replace(self.network.model, burst_tail=tail))
+        for network in self.networks:
+            network.become(replace(network.model, burst_tail=tail))
         return self._tell(True, "burst tail", 0, "ends" if tail is None else f"{tail.frames}")
 
     def calm(self) -> bool:
         """Heal the network, and let it be as good as its model allows from now on."""
         self._calm += 1
-        self.network.heal()
-        self.network.forget_overrides()
-        self.network.become(self.network.model.calm())
+        for network in self.networks:
+            network.heal()
+            network.forget_overrides()
+            network.become(network.model.calm())
         return self._tell(True, "calm")
 
     def inject(self, dst: NodeId, frame: Received, unicast: bool = False) -> None:
@@ -269,3 +286,14 @@ class Cluster:
             self._faulted += 1
             self.recorder.emit(Faulted(node, self._faulted, self.now_us, kind, text))
         return effect
+
+
+def _streams(seed: str, places: Mapping[NodeId, Attached]) -> list[str]:
+    """Names of the random streams of the domains, in order."""
+    last = max(domain for ports in places.values() for domain, _ in ports)
+    return [f"{seed}/network", *(f"{seed}/network/{domain}" for domain in range(1, last + 1))]
+
+
+def _in(domain: int) -> str:
+    """Which domain a fault is in, for the trace."""
+    return f"domain {domain}: " if domain else ""

@@ -16,6 +16,7 @@ import msgspec
 from ringcast.core.effects import Broadcast, Effect, Send
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Message, Received
+from ringcast.core.owned import unscoped
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
 from ringcast.sim.record import Counts
 from ringcast.sim.scheduler import BROADCAST, UNICAST, Scheduler
@@ -59,7 +60,7 @@ class Tamper(msgspec.Struct):
         return (
             self.src in (0, src)
             and self.dst in (0, dst)
-            and self.message in ("", type(message).__name__)
+            and self.message in ("", type(unscoped(message)).__name__)
         )
 
 

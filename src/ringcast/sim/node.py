@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -47,6 +47,21 @@ TORN = Stop("torn")
 """Stands in for the effects that a torn crash prevents."""
 
 
+class Jack:
+    """Where frames come in at a port of a processor other than its first."""
+
+    def __init__(self, node: SimNode, port: int) -> None:
+        self._node, self._port = node, port
+
+    def hear(self, frame: Received) -> None:
+        """A broadcast frame arrives."""
+        self._node.hear(Received(frame.src, frame.boot, frame.message, self._port))
+
+    def hear_unicast(self, frame: Received) -> None:
+        """A unicast frame arrives."""
+        self._node.hear_unicast(Received(frame.src, frame.boot, frame.message, self._port))
+
+
 class SimNode:
     """A processor over all its incarnations."""
 
@@ -56,8 +71,8 @@ class SimNode:
         make: Callable[[], Machine],
         seed: str,
         scheduler: Scheduler,
-        network: Network,
         recorder: Recorder,
+        ports: Sequence[tuple[Network, NodeId]],
     ) -> None:
         self.id = node
         self.incarnation = 0
@@ -70,7 +85,9 @@ class SimNode:
         self._make = make
         self._seed = seed
         self._scheduler = scheduler
-        self._network = network
+        self._ports = tuple(ports)
+        """The broadcast domain at each port, and this processor's id in it."""
+        self._network = network = ports[0][0]
         self._recorder = recorder
         self._counts = recorder.counts
         self._cpu = network.model.cpu
@@ -121,7 +138,8 @@ class SimNode:
         self._idle = True
         self._at_us = max(self._at_us, self._scheduler.now_us)
         self._scribe.started(self._at_us, self.incarnation, storage_kept)
-        self._handle(Started(self.boot, self.storage.read()), 0)
+        ports = tuple(me for _, me in self._ports) if len(self._ports) > 1 else ()
+        self._handle(Started(self.boot, self.storage.read(), ports), 0)
         return True
 
     def crash(self, reason: str = "") -> bool:
@@ -341,25 +359,28 @@ class SimNode:
         self.crash(reason)
 
     def _send(self, effect: Send) -> None:
-        frame = Received(self.id, self.boot, effect.message)
+        network, me = self._ports[effect.port]
+        frame = Received(me, self.boot, effect.message)
         cpu = self._cpu
         if cpu is None:
-            self._network.send(effect.to, frame)
+            network.send(effect.to, frame)
             return
         self._at_us += round(cpu.unicast_send_us)
-        self._scheduler.at(self._at_us, self._put_unicast, (effect.to, frame))
+        self._scheduler.at(self._at_us, self._put_unicast, (network, effect.to, frame))
 
-    def _put_unicast(self, addressed: tuple[NodeId, Received]) -> None:
-        self._network.send(*addressed)
+    def _put_unicast(self, addressed: tuple[Network, NodeId, Received]) -> None:
+        network, to, frame = addressed
+        network.send(to, frame)
 
     def _broadcast(self, effect: Broadcast) -> None:
-        frame = Received(self.id, self.boot, effect.message)
+        network, me = self._ports[effect.port]
+        frame = Received(me, self.boot, effect.message)
         cpu = self._cpu
         if cpu is None:
-            self._network.broadcast(frame)
+            network.broadcast(frame)
             return
         cost = cpu.send_us + cpu.send_us_per_byte * wire_bytes(frame.message)
-        self._scheduler.at(self._at_us, self._network.broadcast, frame)
+        self._scheduler.at(self._at_us, network.broadcast, frame)
         self._at_us += round(cost)
 
     def _set_timer(self, effect: SetTimer) -> None:
