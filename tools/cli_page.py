@@ -53,5 +53,5 @@ def pages() -> dict[Path, str]:
 def blocks() -> dict[tuple[Path, str], str]:
     """The demonstration's output in README.md."""
     story, _, rest = printed("demo", "--simulated").partition("\n\nchecked\n")
-    shown = f"{story}\n\n... each property below with its verdict ...\n\n{rest.splitlines()[-1]}"
+    shown = f"{story}\n\n... each property with its verdict ...\n\n{rest.splitlines()[-1]}"
     return {(ROOT / "README.md", "demo"): f"```text\n{shown}\n```"}

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import cli_page
+import phases_page
 import property_table
 import reproduce_page
 import rules_page
@@ -29,6 +30,7 @@ def generated() -> dict[Path, str]:
     texts: dict[Path, str] = {}
     for maker in (
         rules_page,
+        phases_page,
         cli_page,
         property_table,
         simulator_tables,
@@ -43,17 +45,17 @@ def generated() -> dict[Path, str]:
 
 def main(check: bool) -> int:
     """Write the pages, or say which are out of date."""
-    stale = [
-        path
+    stale = {
+        path: text
         for path, text in generated().items()
         if not path.exists() or path.read_text("utf-8") != text
-    ]
-    for path in stale:
+    }
+    for path, text in stale.items():
         name = path.relative_to(ROOT)
         if check:
             print(f"{name} is out of date; run: make docs")
         else:
-            path.write_text(generated()[path], "utf-8")
+            path.write_text(text, "utf-8")
             print(f"wrote {name}")
     return 1 if check and stale else 0
 

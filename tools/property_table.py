@@ -12,9 +12,9 @@ from ringcast.checks import PROPERTIES
 from ringcast.core.registry import protocols
 
 
-def claims_table(checked: bool = False) -> str:
-    """One row a property that is claimed, one column a protocol or, if they differ, a profile;
-    ``checked`` adds the module that checks it."""
+def claims_table() -> str:
+    """One row a property that is claimed with the module that checks it, one column a protocol or,
+    if they differ, a profile."""
     promised: dict[str, tuple[str, ...]] = {}
     for sheet in protocols():
         by_profile = {name: sheet.claims(config) for name, config in sheet.profiles.items()}
@@ -22,16 +22,15 @@ def claims_table(checked: bool = False) -> str:
             promised[sheet.name] = sheet.claims(sheet.default)
         else:
             promised |= {f"{sheet.name} {name}": claims for name, claims in by_profile.items()}
-    by = " checked by |" if checked else ""
     rows = [
-        f"| property | |{by} " + " | ".join(promised) + " |",
-        "| --- | --- |" + " --- |" * (len(promised) + checked),
+        "| property | | checked by | " + " | ".join(promised) + " |",
+        "| --- | --- | --- |" + " --- |" * len(promised),
     ]
     for tag, kind in PROPERTIES.items():
         cells = ["yes" if tag in claims else "" for claims in promised.values()]
         if any(cells):
-            by = f" `{kind.__module__.rpartition('.')[2]}` |" if checked else ""
-            rows.append(f"| {tag} | {kind.title} |{by} " + " | ".join(cells) + " |")
+            module = kind.__module__.rpartition(".")[2]
+            rows.append(f"| {tag} | {kind.title} | `{module}` | " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
 
@@ -52,9 +51,8 @@ def pages() -> dict[Path, str]:
 
 
 def blocks() -> dict[tuple[Path, str], str]:
-    """The marked blocks of README.md, docs/protocols.md and docs/checks.md."""
+    """The marked blocks of docs/protocols.md and docs/checks.md."""
     return {
-        (ROOT / "README.md", "properties"): claims_table(),
-        (ROOT / "docs" / "protocols.md", "properties"): claims_table(checked=True),
+        (ROOT / "docs" / "protocols.md", "properties"): claims_table(),
         (ROOT / "docs" / "checks.md", "checks"): checks_table(),
     }

@@ -24,7 +24,7 @@ from ringcast.pipeline.verify.crosscheck import (
     cross_check,
     disagreements,
 )
-from ringcast.pipeline.verify.crosscheck.cross_check import CHECKS, DEFINITIONS
+from ringcast.pipeline.verify.crosscheck.compare import CHECKS, DEFINITIONS
 from ringcast.pipeline.verify.crosscheck.relations import Relations, read_tables
 from ringcast.sim.run import run
 from ringcast.sim.swarm import draw

@@ -20,8 +20,8 @@ from ringcast.cli.app import app
 from ringcast.pipeline.report import write as report
 from ringcast.pipeline.verify import job as verifying
 from ringcast.pipeline.verify.condense import plan
-from ringcast.pipeline.verify.crosscheck import cross_check as opinion
-from ringcast.pipeline.verify.crosscheck.cross_check import CrossResult
+from ringcast.pipeline.verify.crosscheck import compare as opinion
+from ringcast.pipeline.verify.crosscheck.compare import CrossResult
 from ringcast.pipeline.verify.run_verifier import Ask, judge
 from ringcast.protocols.totem_single import CLAIMS
 from ringcast.runtime.tracelog import TraceLog

@@ -105,7 +105,7 @@ def verify(spark: SparkSession, folders: Iterable[Path], ask: Ask, quiet: bool =
 
 def second_opinion(spark: SparkSession, report: Report) -> SecondOpinion:
     """Have queries judge the same runs, and hold their answers against ours."""
-    from ringcast.pipeline.verify.crosscheck.cross_check import cross_check, disagreements
+    from ringcast.pipeline.verify.crosscheck.compare import cross_check, disagreements
 
     said: list[tuple[str, str]] = []
     lines: list[str] = []

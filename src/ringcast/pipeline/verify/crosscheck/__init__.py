@@ -1,6 +1,6 @@
 """A second, independent checker of traces: SQL that Spark evaluates, no Python near the rows."""
 
-from ringcast.pipeline.verify.crosscheck.cross_check import (
+from ringcast.pipeline.verify.crosscheck.compare import (
     NOT_EXPRESSIBLE,
     CrossResult,
     Culprit,
