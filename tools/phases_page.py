@@ -21,7 +21,7 @@ from ringcast.sim.run import run
 from ringcast.sim.swarm import draw
 
 PAGE = ROOT / "docs" / "phases.md"
-SEEDS = range(40)
+SEEDS = range(20)
 MOST_SHOWN = 6
 """Inputs named at one arrow."""
 

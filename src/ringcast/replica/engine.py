@@ -1,0 +1,450 @@
+"""The engine: one replica's part in keeping a log that a majority of disks agrees on.
+
+Source    Y. Amir and C. Tutu, *From Total Order to Database Replication*, ICDCS 2002 (colours of
+          actions, one exchange of states at each view change, nothing acknowledged before it is on
+          disk), and I. Keidar and D. Dolev, *Efficient message ordering in dynamic networks*, PODC
+          1996 (COReL: a quorum's acknowledgements, decided by histories on disk). Ours: fixed
+          quorums, and epochs that order attempts as ballots do (docs/replication.md).
+Model     Members with a disk that keeps what was synced, crash and recovery, partition and
+          remerge, over a group with one order in each view.
+Colours   red: not in the log; yellow: in the log, on some disks; green: on a quorum's disks.
+
+Inputs are method calls, each run to completion; the host carries the list of effects out in order.
+"""
+
+from __future__ import annotations
+
+from ringcast.core.ids import NodeId, ViewId
+from ringcast.replica.effects import (
+    Apply,
+    Became,
+    Effect,
+    Halt,
+    Passed,
+    Phase,
+    Restore,
+    Say,
+    Sync,
+    Write,
+)
+from ringcast.replica.exchange import WRONG, Decision, Incoming, decide, misfit, pieces
+from ringcast.replica.log import Adopt, Append, Image, Log, Promise, Record, common
+from ringcast.replica.tally import Tally
+from ringcast.replica.words import (
+    NEVER,
+    Ack,
+    Action,
+    Again,
+    Barrier,
+    Entries,
+    Entry,
+    Epoch,
+    Lift,
+    Ready,
+    Snapshot,
+    Status,
+    Ticket,
+    Word,
+)
+
+LAST = Epoch(2**62, 0)
+"""A promise beyond this is not followed: it would leave no room for later epochs."""
+
+PIECE = 2**17
+"""Bytes of a transfer in one word, about."""
+
+MOST_QUEUED = 64 * 2**20
+"""Bytes of commands kept for a log that is still being transferred."""
+
+
+class Engine:
+    """One replica. ``members`` are the voters, by name or by number."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        boot: int,
+        members: int | frozenset[NodeId],
+        log: Log,
+        piece: int = PIECE,
+    ) -> None:
+        self.me, self.boot = me, boot
+        self.named = () if isinstance(members, int) else tuple(sorted(members))
+        self.count = members if isinstance(members, int) else len(members)
+        self.log = log
+        self.phase = Phase.APART
+        self.epoch = NEVER
+        """Of the attempt under way, or of the primary component."""
+        self.applied = log.trimmed
+        self._piece = piece
+        self._effects: list[Effect] = []
+        self._number = 0
+        self._pending: dict[int, bytes] = {}
+        """Commands of ours that are not green yet, by number."""
+        self._ordered: set[int] = set()
+        """Numbers of ours that were delivered or appended in this epoch."""
+        self._statuses: dict[NodeId, Status] = {}
+        self._decision: Decision | None = None
+        self._incoming: Incoming | None = None
+        self._tally = Tally()
+        self._active = False
+        """Whether a quorum is ready in this epoch: from there on commands count."""
+        self._durable = False
+        """Whether this disk has the log that goes on in this epoch."""
+        self._queue: list[Entry] = []
+        self._queued_bytes = 0
+        self._synced = log.length
+        self._acked = (NEVER, 0, 0)
+        self._syncs: dict[int, tuple[str, Epoch, int]] = {}
+        self._ticket = 0
+        self._still = 0
+
+    def take(self) -> list[Effect]:
+        """What is to be done, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is anything to be done."""
+        return bool(self._effects)
+
+    # --- the application -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """RS-3: the state is that of the disk; what was green is applied at once."""
+        if self.log.image is not None:
+            self._do(Restore(self.log.trimmed, self.log.image.state))
+        self._apply()
+
+    def submit(self, command: bytes) -> Ticket:
+        """RS-11: a command to append; it is said again in each epoch until it is green."""
+        self._number += 1
+        ticket = Ticket(self.me, self.boot, self._number)
+        self._pending[self._number] = command
+        if self._active:
+            self._do(Say(Action(ticket, command)))
+        return ticket
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Nobody waits for a command any more; it may be appended all the same."""
+        self._pending.pop(ticket.number, None)
+
+    def read(self) -> Ticket | None:
+        """RS-14: order a read; None while there is no primary component here."""
+        if self.phase is not Phase.PRIMARY:
+            return None
+        self._number += 1
+        ticket = Ticket(self.me, self.boot, self._number)
+        self._do(Say(Barrier(ticket)))
+        return ticket
+
+    def compact(self, state: bytes) -> None:
+        """RS-15: ``state`` is what applying everything up to ``applied`` gave.
+
+        Not while members compare and send their logs.
+        """
+        if self.phase not in (Phase.APART, Phase.PRIMARY):
+            return
+        image = Image(self.applied, state)
+        self.log.take(image)
+        self._do(Write(image))
+
+    def tick(self) -> None:
+        """RS-16: an attempt that does not get on is given up."""
+        if self.phase not in (Phase.TRANSFER, Phase.READY):
+            self._still = 0
+            return
+        self._still += 1
+        if self._still >= 3:
+            self._still = 0
+            self._do(Say(Again(self.epoch)))
+
+    # --- views -----------------------------------------------------------------------------
+
+    def on_view(self, view: ViewId, transitional: bool) -> None:
+        """RS-5: a transitional view ends appending; RS-4: a regular one begins an attempt."""
+        if transitional:
+            self._leave("the view ends")
+            return
+        self._attempt(Epoch(view.seq, view.rep, 0))
+
+    def _leave(self, why: str) -> None:
+        self._active = False
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._tally.drop_reads()
+        if self.phase is not Phase.APART:
+            self._become(Phase.APART, why)
+
+    def _attempt(self, epoch: Epoch) -> None:
+        """RS-4: promise, on disk, before saying what is there."""
+        self._leave(f"attempt {epoch}")
+        self.epoch = epoch
+        self._statuses.clear()
+        self._decision = self._incoming = None
+        self._tally = Tally()
+        self._durable = False
+        self._still = 0
+        self._become(Phase.EXCHANGE, f"attempt {epoch}")
+        if epoch <= self.log.promised:  # members lost the storage by which their views ascend
+            self._do(Say(Lift(self.log.promised)))
+            return
+        self._write(Promise(epoch))
+        self._sync("promise")
+
+    # --- the disk --------------------------------------------------------------------------
+
+    def synced(self, ticket: int) -> None:
+        """What was written before this ticket is durable."""
+        what, epoch, length = self._syncs.pop(ticket)
+        if epoch != self.epoch:
+            return  # of an attempt that is over
+        if what == "promise" and self.phase in (Phase.EXCHANGE, Phase.TRANSFER):
+            self._do(Say(self._status()))
+        elif what == "adopt" and self.phase is Phase.READY:
+            self._synced = length
+            self._durable = True
+            self._do(Say(Ready(epoch)))
+            if self._active:  # the quorum was there before
+                self._go_on()
+        elif what == "append" and self.phase is Phase.PRIMARY:
+            self._synced = max(self._synced, length)
+            self._tally.acknowledge(self.me, self._synced)
+            if self.log.length > self._synced:
+                self._sync("append")
+            self._acknowledge()
+            self._commit()
+
+    def _status(self) -> Status:
+        log = self.log
+        return Status(
+            self.epoch,
+            log.founder,
+            log.voters or self.named,
+            len(log.voters) or self.count,
+            log.epoch,
+            log.length,
+            log.green,
+            log.trimmed,
+            log.runs(),
+            self.boot,
+        )
+
+    def _sync(self, what: str) -> None:
+        self._ticket += 1
+        self._syncs[self._ticket] = (what, self.epoch, self.log.length)
+        self._do(Sync(self._ticket))
+
+    def _write(self, record: Record) -> None:
+        self.log.take(record)
+        self._do(Write(record))
+
+    # --- words -----------------------------------------------------------------------------
+
+    def on_word(self, sender: NodeId, word: Word) -> None:
+        """A word of a member, in the order of the view."""
+        match word:
+            case Action(ticket, command):
+                self._on_action(ticket, command)
+            case Ack():
+                self._on_ack(sender, word)
+            case Barrier(ticket):
+                self._on_barrier(ticket)
+            case Status() if word.epoch == self.epoch and self.phase is not Phase.APART:
+                self._on_status(sender, word)
+            case Entries() | Snapshot() if word.epoch == self.epoch:
+                self._on_piece(sender, word)
+            case Ready(epoch) if epoch == self.epoch and self.phase is not Phase.APART:
+                self._on_ready(sender)
+            case Again(epoch) if epoch == self.epoch and self.phase is not Phase.APART:
+                self._attempt(Epoch(epoch.seq, epoch.rep, epoch.round + 1))
+            case Lift(epoch) if self.phase is not Phase.APART and self.epoch <= epoch < LAST:
+                self._attempt(Epoch(epoch.seq + 1, self.epoch.rep))
+
+    def _on_status(self, sender: NodeId, status: Status) -> None:
+        """RS-6: at the word that completes a quorum, all decide alike."""
+        self._statuses[sender] = status
+        if self._decision is None:
+            self._decide(status)
+        elif self.me == self._decision.holder:  # late: what it lacks is sent for it alone
+            self._supply([status])
+        if sender == self.me:
+            self._receive()
+
+    def _decide(self, last: Status) -> None:
+        decision = decide(self._statuses, last, self.named, self.count)
+        if decision is None:
+            return
+        if why := misfit(decision, self.log, self.named, self.count):
+            self._do(Halt(why))
+            return
+        self._decision, self._tally = decision, Tally(decision.voters)
+        self._become(Phase.TRANSFER, f"{self.epoch} goes on from {decision.holder}'s log")
+        if self.me == decision.holder:
+            self._supply([s for node, s in self._statuses.items() if node != self.me])
+        self._receive()
+
+    # --- transfer --------------------------------------------------------------------------
+
+    def _supply(self, statuses: list[Status]) -> None:
+        """RS-8: say what these lack of our log."""
+        assert self._decision is not None
+        base = self._decision.base
+        keeps = [keep for s in statuses if (keep := common(s, base)) < base.length]
+        if not keeps:
+            return
+        if self.log.trimmed > base.trimmed:  # compacted since: begin anew from what is there now
+            self._do(Say(Again(self.epoch)))
+            return
+        for word in pieces(self.log, base, min(keeps), self.epoch, self._piece):
+            self._do(Say(word))
+
+    def _receive(self) -> None:
+        """With the decision and our own word known, what we lack is known."""
+        if self._decision is not None and self.me in self._statuses:
+            self._incoming = Incoming(self._statuses[self.me], self._decision.base)
+            self._complete()
+
+    def _on_piece(self, sender: NodeId, word: Entries | Snapshot) -> None:
+        incoming, decision = self._incoming, self._decision
+        if incoming is None or decision is None or sender != decision.holder:
+            return
+        if isinstance(word, Entries):
+            incoming.on_entries(word)
+        else:
+            incoming.on_snapshot(word)
+        self._still = 0
+        self._complete()
+
+    def _complete(self) -> None:
+        """RS-8: with all of the base at hand, it becomes this disk's log in one record."""
+        incoming, decision = self._incoming, self._decision
+        if incoming is None or decision is None or not incoming.complete:
+            return
+        keep, image = incoming.keep, incoming.image
+        if keep < self.applied:
+            self._do(Halt(f"what is decided here contradicts what was confirmed before; {WRONG}"))
+            return
+        green = max(self.log.green, decision.base.green)
+        entries = tuple(incoming.entries)
+        self._incoming = None
+        self._write(
+            Adopt(self.epoch, decision.founder, decision.voters, keep, entries, green, image)
+        )
+        if image is not None:
+            self._do(Restore(image.at, image.state))
+            self.applied = image.at
+        self._become(Phase.READY, f"has the log up to {self.log.length}")
+        self._sync("adopt")
+
+    # --- the primary component -------------------------------------------------------------
+
+    def _on_ready(self, sender: NodeId) -> None:
+        """RS-9: from the word that completes a quorum on, commands count, at all members."""
+        if self._decision is None:
+            return
+        tally = self._tally
+        tally.ready.add(sender)
+        tally.acknowledge(sender, self._decision.base.length)
+        if self._active or not tally.enough_ready:
+            return
+        self._active = True
+        self._ordered.clear()
+        self._queue, self._queued_bytes = [], 0
+        if self._durable:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """RS-9: the base is on a quorum's disks, so it is green; what came since follows."""
+        assert self._decision is not None
+        self._become(Phase.PRIMARY, f"{self.epoch} with {len(self._tally.ready)} ready")
+        self._turn_green(self._decision.base.length)
+        queued, self._queue, self._queued_bytes = self._queue, [], 0
+        if queued:
+            self._append(tuple(queued))
+        there = {e.ticket.number for e in self.log.since(self.log.green) if self._mine(e.ticket)}
+        for number, command in sorted(self._pending.items()):
+            if number not in there and number not in self._ordered:
+                self._do(Say(Action(Ticket(self.me, self.boot, number), command)))
+
+    def _mine(self, ticket: Ticket) -> bool:
+        return ticket.node == self.me and ticket.boot == self.boot
+
+    def _on_action(self, ticket: Ticket, command: bytes) -> None:
+        """RS-10: appended at its place in the order; RS-11: before activation, said again later."""
+        if not self._active:
+            return
+        if self._mine(ticket):
+            self._ordered.add(ticket.number)
+        entry = Entry(self.epoch, ticket, command)
+        if self.phase is Phase.PRIMARY:
+            self._append((entry,))
+            return
+        self._queue.append(entry)
+        self._queued_bytes += len(command)
+        if self._queued_bytes > MOST_QUEUED:
+            self._leave("the log came too slowly")
+            self._do(Say(Again(self.epoch)))
+
+    def _append(self, entries: tuple[Entry, ...]) -> None:
+        """RS-10: yellow."""
+        self._write(Append(entries, self.log.green))
+        if not any(w == "append" and e == self.epoch for w, e, _ in self._syncs.values()):
+            self._sync("append")  # one at a time: what comes meanwhile goes with the next
+
+    def _acknowledge(self) -> None:
+        """RS-12: one word for all that was synced or seen since the last."""
+        news = (self.epoch, self._synced, self._tally.barriers)
+        if news != self._acked:
+            self._acked = news
+            self._do(Say(Ack(*news)))
+
+    def _on_ack(self, sender: NodeId, ack: Ack) -> None:
+        """RS-13: an acknowledgement is a fact about a disk, whatever became of the view."""
+        if ack.epoch == self.epoch:
+            self._tally.acknowledge(sender, ack.length, ack.barriers)
+            self._commit()
+
+    def _commit(self) -> None:
+        """RS-13: what a quorum has on disk is green; RS-14: and reads may follow it."""
+        if self.log.epoch == self.epoch:
+            self._turn_green(min(self._tally.on_disk, self.log.length))
+            for ticket, index in self._tally.passed(self.log.green):
+                self._do(Passed(ticket, index))
+
+    def _on_barrier(self, ticket: Ticket) -> None:
+        """RS-14: a read is answered when a quorum has seen its barrier in this epoch, and all that
+        was ordered before it is green."""
+        if not self._active:
+            return
+        if self.phase is not Phase.PRIMARY:
+            self._tally.barriers += 1
+            return
+        self._tally.pass_barrier(self.me, ticket if self._mine(ticket) else None, self.log.length)
+        self._acknowledge()
+        self._commit()
+
+    def _turn_green(self, upto: int) -> None:
+        if upto > self.log.green:
+            self.log.green = upto
+            self._apply()
+
+    def _apply(self) -> None:
+        """RS-13: green entries are applied in order, everywhere the same."""
+        while self.applied < self.log.green:
+            self.applied += 1
+            entry = self.log.entry(self.applied)
+            if self._mine(entry.ticket):
+                self._pending.pop(entry.ticket.number, None)
+                self._ordered.discard(entry.ticket.number)
+            self._do(Apply(self.applied, entry))
+
+    # --- small things ----------------------------------------------------------------------
+
+    def _become(self, phase: Phase, why: str) -> None:
+        self.phase = phase
+        self._do(Became(phase, why))
+
+    def _do(self, effect: Effect) -> None:
+        self._effects.append(effect)

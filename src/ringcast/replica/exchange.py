@@ -1,0 +1,128 @@
+"""From what members have on disk to the log that all go on from (RS-2, RS-6 to RS-8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+import msgspec
+
+from ringcast.core.ids import NodeId
+from ringcast.replica.log import Image, Log, common
+from ringcast.replica.words import Entries, Entry, Epoch, Snapshot, Status, Word
+
+WRONG = "was a state directory copied, or set back to an older copy?"
+"""What leads to histories that contradict each other."""
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """Whose log it is, who the voters are, and the name of the group of replicas."""
+
+    holder: NodeId
+    base: Status
+    voters: tuple[NodeId, ...]
+    founder: int
+
+
+def decide(
+    said: Mapping[NodeId, Status], last: Status, named: tuple[NodeId, ...], count: int
+) -> Decision | None:
+    """RS-6: a quorum of valid disks decides; RS-2: or all voters, if nothing is on any disk.
+
+    ``said`` is in the order of the view, and ``last`` the word that came just now, so all members
+    decide at the same word, and alike. ``named`` and ``count`` are the voters as configured.
+    """
+    valid = {n: s for n, s in said.items() if s.founder == last.founder and n in last.voters}
+    founding = tuple(sorted(named or list(said)[:count]))
+    if last.founder and len(valid) > len(last.voters) // 2:
+        decisive, voters, founder = valid, last.voters, last.founder
+    elif (
+        len(founding) == count
+        and said.keys() >= set(founding)
+        and not any(said[node].length for node in founding)
+    ):
+        decisive, voters = {node: said[node] for node in founding}, founding
+        founder = name_of(last.epoch, [said[node].boot for node in founding])
+    else:
+        return None
+    _, _, holder = max((s.log_epoch, s.length, -node) for node, s in decisive.items())
+    return Decision(-holder, decisive[-holder], voters, founder)
+
+
+def misfit(decision: Decision, log: Log, named: tuple[NodeId, ...], count: int) -> str:
+    """RS-6: why this replica cannot be of the group that was decided upon; empty if it can."""
+    voters = decision.voters
+    if len(voters) != count or (named and named != voters):
+        return f"members = {list(named) or count}, but the group was founded with {list(voters)}"
+    if log.length and log.founder != decision.founder:
+        return f"this disk is of another group of replicas than the others'; {WRONG}"
+    return ""
+
+
+def name_of(epoch: Epoch, boots: list[int]) -> int:
+    """RS-2: names a group of replicas after the moment of its founding and those who were there."""
+    text = f"{epoch} {boots}".encode()
+    return int.from_bytes(blake2b(text, digest_size=7).digest(), "big") + 1
+
+
+def pieces(log: Log, base: Status, keep: int, epoch: Epoch, size: int) -> list[Word]:
+    """RS-8: what somebody who keeps ``keep`` entries lacks of ``base``, in words of about ``size``
+    bytes; ``log`` is the one the base tells of."""
+    found: list[Word] = []
+    if keep < base.trimmed:
+        assert log.image is not None and log.image.at == base.trimmed
+        state = log.image.state
+        for offset in range(0, len(state) or 1, size):
+            last = offset + size >= len(state)
+            found.append(Snapshot(epoch, base.trimmed, offset, state[offset : offset + size], last))
+        keep = base.trimmed
+    some: list[Entry] = []
+    room = size
+    for index in range(keep + 1, base.length + 1):
+        entry = log.entry(index)
+        some.append(entry)
+        room -= len(entry.command) + 32
+        if room <= 0 or index == base.length:
+            found.append(Entries(epoch, index - len(some) + 1, tuple(some)))
+            some, room = [], size
+    return found
+
+
+class Incoming:
+    """RS-8: a base on its way to a disk whose own log is ``mine``."""
+
+    def __init__(self, mine: Status, base: Status) -> None:
+        self.base = base
+        self.keep = common(mine, base)
+        """Entries of our own that stay; with an image, all before it is void."""
+        self._wants_image = self.keep < base.trimmed
+        if self._wants_image:
+            self.keep = base.trimmed
+        self._state: list[bytes] = []
+        self._size = 0
+        self.image: Image | None = None
+        self.entries: list[Entry] = []
+
+    def on_snapshot(self, piece: Snapshot) -> None:
+        """A piece of the state before the log begins; pieces come in order, perhaps anew."""
+        if not self._wants_image or self.image is not None or piece.at != self.base.trimmed:
+            return
+        if piece.offset == 0:
+            self._state, self._size = [], 0
+        if piece.offset == self._size:
+            self._state.append(piece.body)
+            self._size += len(piece.body)
+            if piece.last:
+                self.image = Image(piece.at, b"".join(self._state))
+
+    def on_entries(self, word: Entries) -> None:
+        """Some entries; those that are here already are passed over."""
+        following = self.keep + len(self.entries) + 1
+        if word.first <= following < word.first + len(word.entries):
+            self.entries += word.entries[following - word.first :]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the base is here."""
+        image = not self._wants_image or self.image is not None
+        return image and self.keep + len(self.entries) >= self.base.length

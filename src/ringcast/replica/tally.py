@@ -1,0 +1,65 @@
+"""Who reached what in an epoch: disks that hold the log, and members that saw barriers."""
+
+from __future__ import annotations
+
+from ringcast.core.ids import NodeId
+from ringcast.replica.words import Ticket
+
+
+class Tally:
+    """Of one epoch, whose ``voters`` decide by majority."""
+
+    def __init__(self, voters: tuple[NodeId, ...] = ()) -> None:
+        self.voters = voters
+        self._acks: dict[NodeId, int] = {}
+        self._seen: dict[NodeId, int] = {}
+        self.ready: set[NodeId] = set()
+        self.barriers = 0
+        self._waiting: list[tuple[int, int, Ticket]] = []
+        """Barriers of ours: their number in the epoch, the length of the log there, the ticket."""
+
+    @property
+    def quorum(self) -> int:
+        """How many voters decide."""
+        return len(self.voters) // 2 + 1
+
+    @property
+    def enough_ready(self) -> bool:
+        """RS-9: whether a quorum has the log that goes on in this epoch on disk."""
+        return len(self.ready.intersection(self.voters)) >= self.quorum
+
+    @property
+    def on_disk(self) -> int:
+        """RS-13: how much of the log a quorum has on disk."""
+        return self._reached(self._acks)
+
+    def acknowledge(self, member: NodeId, length: int, barriers: int = 0) -> None:
+        """RS-13: a fact about a member's disk, and the barriers it saw."""
+        self._acks[member] = max(length, self._acks.get(member, 0))
+        self._seen[member] = max(barriers, self._seen.get(member, 0))
+
+    def pass_barrier(self, me: NodeId, ticket: Ticket | None, length: int) -> None:
+        """RS-14: a barrier at this length of the log, with its ticket if it is ours."""
+        self.barriers += 1
+        self._seen[me] = self.barriers
+        if ticket is not None:
+            self._waiting.append((self.barriers, length, ticket))
+
+    def passed(self, green: int) -> list[tuple[Ticket, int]]:
+        """RS-14: reads of ours whose barrier a quorum saw, all before it being green."""
+        found = []
+        seen = self._reached(self._seen)
+        while self._waiting and self._waiting[0][0] <= seen and self._waiting[0][1] <= green:
+            _, length, ticket = self._waiting.pop(0)
+            found.append((ticket, length))
+        return found
+
+    def drop_reads(self) -> None:
+        """The view ends: nobody can tell any more whether they are the latest."""
+        self._waiting.clear()
+
+    def _reached(self, by: dict[NodeId, int]) -> int:
+        """What at least a quorum of the voters reached."""
+        if not self.voters:
+            return 0
+        return sorted((by.get(node, 0) for node in self.voters), reverse=True)[self.quorum - 1]

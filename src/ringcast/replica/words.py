@@ -1,0 +1,141 @@
+"""What replicas say to each other, as messages of their group."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from ringcast.core.ids import LIMIT, NodeId, Seq
+
+Index = Annotated[int, msgspec.Meta(ge=0, le=LIMIT)]
+"""A place in the log: entries are numbered from 1."""
+
+MOST_VOTERS = 100
+MOST_RUNS = 1024
+Voters = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MOST_VOTERS)]
+
+
+class Epoch(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+    """An attempt to form a primary component: the view it is made in, and the attempt's number.
+
+    A member's views ascend, over its restarts too, so its epochs do.
+    """
+
+    seq: Seq
+    rep: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+    round: Seq = 0
+
+    def __str__(self) -> str:
+        return f"({self.seq},{self.rep})/{self.round}"
+
+
+NEVER = Epoch(0, 0)
+"""Before every epoch."""
+
+
+class Ticket(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Names a command by who submitted it: the member, its incarnation, and a number."""
+
+    node: NodeId
+    boot: Annotated[int, msgspec.Meta(ge=0, le=LIMIT)]
+    number: Seq
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A command with its place in the log; ``epoch`` is the one in which it was appended."""
+
+    epoch: Epoch
+    ticket: Ticket
+    command: bytes
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Entries ``first .. upto`` of a log, all appended in one epoch."""
+
+    epoch: Epoch
+    first: Index
+    upto: Index
+
+
+class Action(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """A command to be appended."""
+
+    ticket: Ticket
+    command: bytes
+
+
+class Status(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """What the sender has on disk, and its promise not to append in any epoch before ``epoch``."""
+
+    epoch: Epoch
+    founder: Index
+    """Names the group of replicas; 0: the disk is blank."""
+    voters: Voters
+    """Whose disks count; of a blank one, those it was configured with, if they have names."""
+    count: Annotated[int, msgspec.Meta(ge=1, le=MOST_VOTERS)]
+    """How many they are."""
+    log_epoch: Epoch
+    length: Index
+    green: Index
+    trimmed: Index
+    runs: Annotated[tuple[Run, ...], msgspec.Meta(max_length=MOST_RUNS)]
+    """Of the log behind ``trimmed``, or of its end."""
+    boot: Seq
+    """The sender's incarnation: what makes the name of a new group of replicas its own."""
+
+
+class Entries(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+    """Entries ``first ..`` of the log that goes on in ``epoch``."""
+
+    epoch: Epoch
+    first: Index
+    entries: tuple[Entry, ...]
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+    """A piece of the state after entry ``at``, for those whose log ends before it begins."""
+
+    epoch: Epoch
+    at: Index
+    offset: Index
+    body: bytes
+    last: bool
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+    """The sender has the log that goes on in ``epoch`` on disk."""
+
+    epoch: Epoch
+
+
+class Ack(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+    """The sender has the log of ``epoch`` up to ``length`` on disk, and saw so many barriers."""
+
+    epoch: Epoch
+    length: Index
+    barriers: Index = 0
+
+
+class Barrier(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
+    """A read wants to be ordered here."""
+
+    ticket: Ticket
+
+
+class Again(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
+    """The attempt ``epoch`` does not get on: begin another one."""
+
+    epoch: Epoch
+
+
+class Lift(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
+    """The sender has promised ``epoch``, which the attempt under way is not after."""
+
+    epoch: Epoch
+
+
+Word: TypeAlias = Action | Status | Entries | Snapshot | Ready | Ack | Barrier | Again | Lift
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Word).decode
