@@ -147,21 +147,8 @@ def test_nothing_is_left_over() -> None:
     assert not found, "\n".join(found)
 
 
-RULES = {
-    "totem": [f"R{n}" for n in range(1, 101)],
-    "token-fd": [f"TF-{n}" for n in range(1, 43)],
-    "total": [
-        *(f"TL-{n}" for n in range(1, 32)),
-        *(f"G-{n}" for n in range(1, 10)),
-        *(f"FL-{n}" for n in range(1, 7)),
-    ],
-}
-GAPS = {
-    "totem": [f"G{n}" for n in range(1, 40)],
-    "token-fd": [f"A{n}" for n in range(1, 22)],
-    "total": [f"A{n}" for n in range(1, 21)],
-}
-"""The dossiers' tags, of each protocol."""
+KINDS = ("R", "G")
+"""Kinds of tags, for what is tried here."""
 
 each_book = pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.name)
 
@@ -174,9 +161,9 @@ def missing(wanted: Iterable[str]) -> list[str]:
 def test_every_rule_has_a_handler(book: Book) -> None:
     """Or a reason in its book why the protocol package is not where it acts."""
     tagged, elsewhere = book.handlers.keys(), book.data["elsewhere"]
-    assert [*book.data["rules"]] == RULES[book.name]
-    assert [*book.data["gaps"]] == GAPS[book.name]
-    assert not missing(set(RULES[book.name]) - tagged - elsewhere.keys())
+    assert (*book.data["rules"],) == book.rules.tags
+    assert (*book.data["gaps"],) == book.rules.gap_tags
+    assert not missing(set(book.rules.tags) - tagged - elsewhere.keys())
     assert not missing(elsewhere.keys() & tagged), "these have a handler now"
 
 
@@ -197,7 +184,7 @@ class Box:
         self.full = True  # R12, R14
 '''
     )
-    assert handlers(path) == {
+    assert handlers(path, kinds=KINDS) == {
         "R11": ["module"],
         "R12": ["module:Box.put"],
         "R13": ["module:Box.put"],
@@ -223,7 +210,7 @@ def test_r11_is_kept() -> None:
     )
     (folder / "story.txt").write_text("# A story.\n# R14\n\nring totem n=3\n# R15\n")
     test = "rules/test_some.py:test_r11_is_kept"
-    assert tags_of_tests(folder) == {
+    assert tags_of_tests(folder, kinds=KINDS) == {
         **{tag: [test] for tag in ("R11", "R12", "R13")},
         "R14": ["rules/story.txt"],
     }
@@ -231,22 +218,22 @@ def test_r11_is_kept() -> None:
 
 @each_book
 def test_every_rule_has_a_test(book: Book) -> None:
-    assert not missing(set(RULES[book.name]) - book.shown.keys())
+    assert not missing(set(book.rules.tags) - book.shown.keys())
 
 
 @each_book
 def test_no_tag_is_invented(book: Book) -> None:
     """A tag outside the dossier is a slip of the pen."""
-    known = {*RULES[book.name], *GAPS[book.name]}
+    known = {*book.rules.tags, *book.rules.gap_tags}
     for path in book.code:
-        unknown = tags(path.read_text("utf-8"), book.kinds) - known
+        unknown = tags(path.read_text("utf-8"), book.rules.kinds) - known
         assert not unknown, f"{name_of(path)}: {sorted(unknown)}"
 
 
 @each_book
 def test_every_extension_is_explained(book: Book) -> None:
     """``ext`` marks what the source does not say: docs/errata.md and the package's page list it."""
-    tag = rf"((?:{'|'.join(book.kinds)})\d+)"
+    tag = rf"((?:{'|'.join(book.rules.kinds)})\d+)"
     package = book.code[0].parent
     source = "".join(path.read_text("utf-8") for path in book.code)
     extensions = set(re.findall(rf"\b{tag} ext\b", source))
@@ -258,11 +245,11 @@ def test_every_extension_is_explained(book: Book) -> None:
 
 
 def test_ranges_of_tags_are_read() -> None:
-    assert tags("R37-R39 and R5") == {"R37", "R38", "R39", "R5"}
-    assert tags("R1 .. R3, G7") == {"R1", "R2", "R3", "G7"}
-    assert tags("R96\N{EN DASH}R98") == {"R96", "R97", "R98"}
-    assert tags("RR5 R1234 XR6") == set()
-    assert single_tags("R37-R39 and R5") == {"R5"}
+    assert tags("R37-R39 and R5", KINDS) == {"R37", "R38", "R39", "R5"}
+    assert tags("R1 .. R3, G7", KINDS) == {"R1", "R2", "R3", "G7"}
+    assert tags("R96\N{EN DASH}R98", KINDS) == {"R96", "R97", "R98"}
+    assert tags("RR5 R1234 XR6", KINDS) == set()
+    assert single_tags("R37-R39 and R5", KINDS) == {"R5"}
     kinds = ("TF-", "A")
     assert tags("TF-3 to TF-5 and A1, R7", kinds) == {"TF-3", "TF-4", "TF-5", "A1"}
     assert tags("TF-38 ext, NTF-4", kinds) == {"TF-38"}

@@ -6,7 +6,10 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tags import ROOT, TOTEM, handlers, tests
+from tags import ROOT, handlers, tests
+
+import ringcast.protocols  # noqa: F401  (fills the registry)
+from ringcast.core.registry import RuleBook, protocols
 
 DOCS = ROOT / "docs"
 SOURCE = ROOT / "src" / "ringcast"
@@ -20,15 +23,9 @@ class Book(NamedTuple):
     """A protocol's rules, ``docs/rules-NAME.toml``, and where they are carried out and tested."""
 
     name: str
-    title: str
-    kinds: tuple[str, ...]
-    """Of tags: those of the rules first, those of the gaps of the source last."""
-    code: tuple[Path, ...]
-    where: str
-    """Where the handlers are, for readers."""
-    tests: tuple[Path, ...]
-    gaps: str
-    """Name of the block of docs/errata.md with the gaps."""
+    package: str
+    """The folder of the protocol."""
+    rules: RuleBook
 
     @property
     def data(self) -> dict[str, dict[str, Any]]:
@@ -36,78 +33,44 @@ class Book(NamedTuple):
         return tomllib.loads((DOCS / f"rules-{self.name}.toml").read_text(encoding="utf-8"))
 
     @property
+    def code(self) -> tuple[Path, ...]:
+        """The protocol's modules, and the blocks it shares."""
+        own = sorted((SOURCE / "protocols" / self.package).glob("[!_]*.py"))
+        return (*own, *(BLOCKS / f"{name}.py" for name in self.rules.blocks))
+
+    @property
+    def where(self) -> str:
+        """Where the handlers are, for readers."""
+        blocks = ", ".join(f"`{name}`" for name in self.rules.blocks)
+        own = f"`src/ringcast/protocols/{self.package}/`"
+        return f"{own}\nand, {blocks},\nin `src/ringcast/blocks/`"
+
+    @property
+    def tests(self) -> tuple[Path, ...]:
+        """The protocol's own rule tests and scenarios, and the tests of its blocks."""
+        blocks = (TESTS / "blocks" / f"test_{name}.py" for name in self.rules.blocks)
+        return (
+            *sorted((TESTS / "rules").glob(f"test_{self.name.replace('-', '_')}_*.py")),
+            *(path for path in blocks if path.exists()),
+            *sorted((TESTS / "scenarios").glob("test_*.py")),
+            TESTS / "scenarios" / self.name.replace("-", "_"),
+        )
+
+    @property
     def handlers(self) -> dict[str, list[str]]:
         """Tag to the functions that carry it out."""
-        return handlers(*self.code, kinds=self.kinds)
+        return handlers(*self.code, kinds=self.rules.kinds)
 
     @property
     def shown(self) -> dict[str, list[str]]:
         """Tag to the tests that show it."""
-        return tests(*self.tests, kinds=self.kinds)
+        return tests(*self.tests, kinds=self.rules.kinds)
 
 
-TOTAL_BLOCKS = (
-    "channel",
-    "detector",
-    "view_messages",
-    "merge_candidates",
-    "view_change",
-    "membership",
-    "flush",
-)
-TOKEN_BLOCKS = ("token_ring", "ring_detector", "trusted_pair", "token_consensus")
-
-BOOKS = (
-    Book(
-        "totem",
-        "Totem single-ring",
-        TOTEM,
-        (
-            *sorted((SOURCE / "protocols" / "totem_single").glob("[!_]*.py")),
-            BLOCKS / "packing.py",
-        ),
-        "`src/ringcast/protocols/totem_single/` (`packing` in\n"
-        "`src/ringcast/blocks/`; `machine` alone is its table of phases and inputs)",
-        (TESTS / "rules", TESTS / "scenarios"),
-        "gaps",
-    ),
-    Book(
-        "token-fd",
-        "Token-based broadcast with the detector R",
-        ("TF-", "A"),
-        (
-            *sorted((SOURCE / "protocols" / "token_fd").glob("[!_]*.py")),
-            *(BLOCKS / f"{name}.py" for name in TOKEN_BLOCKS),
-        ),
-        "`src/ringcast/protocols/token_fd/`\n"
-        f"and, {', '.join(f'`{name}`' for name in TOKEN_BLOCKS)},\nin `src/ringcast/blocks/`",
-        (
-            *sorted((TESTS / "rules").glob("test_token_fd_*.py")),
-            *(TESTS / "blocks" / f"test_{name}.py" for name in TOKEN_BLOCKS),
-            TESTS / "scenarios" / "token_fd",
-        ),
-        "gaps of token-fd",
-    ),
-    Book(
-        "total",
-        "TOTAL, the sequencer",
-        ("TL-", "FL-", "G-", "A"),
-        (
-            *sorted((SOURCE / "protocols" / "total").glob("[!_]*.py")),
-            *(BLOCKS / f"{name}.py" for name in TOTAL_BLOCKS),
-        ),
-        "`src/ringcast/protocols/total/` and,\n"
-        f"{', '.join(f'`{name}`' for name in TOTAL_BLOCKS)},\nin `src/ringcast/blocks/`",
-        (
-            *sorted((TESTS / "rules").glob("test_total_*.py")),
-            *(
-                TESTS / "blocks" / f"test_{name}.py"
-                for name in ("merge_candidates", "membership", "flush")
-            ),
-            TESTS / "scenarios" / "total",
-        ),
-        "gaps of total",
-    ),
+BOOKS = tuple(
+    Book(sheet.name, sheet.make.__module__.split(".")[-2], sheet.rules)
+    for sheet in protocols()
+    if sheet.rules is not None
 )
 
 HEAD = """# {title}: rule, handler, test
@@ -142,7 +105,7 @@ def rules_page(book: Book) -> str:
         f"| {listed(own_first(tag, shown.get(tag, [])))} |"
         for tag, what in data["rules"].items()
     ]
-    head = HEAD.format(title=book.title, name=book.name, where=book.where)
+    head = HEAD.format(title=book.rules.title, name=book.name, where=book.where)
     return head + "\n".join(rows) + "\n"
 
 
@@ -167,4 +130,4 @@ def pages() -> dict[Path, str]:
 
 def blocks() -> dict[tuple[Path, str], str]:
     """Marked blocks of hand-written pages made here."""
-    return {(DOCS / "errata.md", book.gaps): gaps_table(book) for book in BOOKS}
+    return {(DOCS / "errata.md", f"gaps of {book.name}"): gaps_table(book) for book in BOOKS}

@@ -14,7 +14,7 @@ from ringcast.checks import PROPERTIES
 
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "simulator.md"
-PROTOCOLS = ("totem", "total", "token-fd")
+PROTOCOLS = sorted(path.stem.removeprefix("swarm-") for path in RESULTS.glob("swarm-*.json"))
 
 Modes = dict[str, dict[str, Any]]
 

@@ -1,6 +1,7 @@
 """Finds rule tags (``R12``, ``TF-7``, ranges such as ``R37-R41``) in code, tests and scenarios.
 
-Each protocol has its own kinds of tags: Totem's rules are R and the gaps of its source G.
+Each protocol has its own kinds of tags: its rule book names those of its rules and of the gaps of
+its source.
 
 A tag ties a rule of the dossier to the handler that carries it out and to the tests that show it.
 A module's docstring says what the module is about, so tags in it tie nothing; nor does a range at
@@ -19,12 +20,12 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
-TOTEM = ("R", "G")
-"""Kinds of tags, as they are written in front of the number."""
-
 
 def _patterns(kinds: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """A range of tags, one tag, and a tag in the name of a test (``test_tf_7_...``)."""
+    """A range of tags, one tag, and a tag in the name of a test (``test_tf_7_...``).
+
+    Kinds are what is written in front of the number.
+    """
     kind = "|".join(map(re.escape, kinds))
     in_names = "|".join(re.escape(each.lower().replace("-", "_")) for each in kinds)
     return (
@@ -37,7 +38,7 @@ def _patterns(kinds: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str],
     )
 
 
-def tags(text: str, kinds: tuple[str, ...] = TOTEM) -> set[str]:
+def tags(text: str, kinds: tuple[str, ...]) -> set[str]:
     """Every tag that ``text`` names, alone or within a range."""
     ranges, one, _ = _patterns(kinds)
     found = {kind + number for kind, number in one.findall(text)}
@@ -46,13 +47,13 @@ def tags(text: str, kinds: tuple[str, ...] = TOTEM) -> set[str]:
     return found
 
 
-def single_tags(text: str, kinds: tuple[str, ...] = TOTEM) -> set[str]:
+def single_tags(text: str, kinds: tuple[str, ...]) -> set[str]:
     """Every tag that ``text`` names alone."""
     ranges, one, _ = _patterns(kinds)
     return {kind + number for kind, number in one.findall(ranges.sub("", text))}
 
 
-def test_tags(text: str, kinds: tuple[str, ...] = TOTEM) -> set[str]:
+def test_tags(text: str, kinds: tuple[str, ...]) -> set[str]:
     """As ``tags``; in tests a name such as ``test_r12_resends`` counts too."""
     named = _patterns(kinds)[2].findall(text)
     written = {kind.lower().replace("-", "_"): kind for kind in kinds}
@@ -111,7 +112,7 @@ def places(
     return found
 
 
-def handlers(*files: Path, kinds: tuple[str, ...] = TOTEM) -> dict[str, list[str]]:
+def handlers(*files: Path, kinds: tuple[str, ...]) -> dict[str, list[str]]:
     """Tag to ``module:function``; to a class, or a module's table, only if no function has it."""
     found: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     for path in files:
@@ -126,7 +127,7 @@ def handlers(*files: Path, kinds: tuple[str, ...] = TOTEM) -> dict[str, list[str
     }
 
 
-def tests(*where: Path, kinds: tuple[str, ...] = TOTEM) -> dict[str, list[str]]:
+def tests(*where: Path, kinds: tuple[str, ...]) -> dict[str, list[str]]:
     """Tag to the tests (``file:function``) that name it and the text scenarios that begin so.
 
     ``where`` are files, or folders with all their files.

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-import msgspec
-
 from ringcast.blocks import token_consensus, trusted_pair
 from ringcast.blocks.ring_detector import Patience
 from ringcast.blocks.token_consensus import Terms, TokenConsensus
@@ -22,7 +20,8 @@ from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted
 from ringcast.core.machine import Machine
 from ringcast.core.owned import Heard, Owned
-from ringcast.core.registry import Sheet, register
+from ringcast.core.registry import Membership, Sheet, register
+from ringcast.core.settings import ListedSettings
 
 
 class Alone(Machine):
@@ -67,10 +66,9 @@ class Alone(Machine):
         return self.part.snapshot()
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class Config(ListedSettings, frozen=True, kw_only=True):
     """Of a block with fixed members."""
 
-    members: tuple[NodeId, ...] = ()
     f: int | None = None
     gap_threshold: int = 0
     vote_threshold: int | None = None
@@ -79,6 +77,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     suspect_us: int = 3_000
     grow_us: int = 1_000
     most_us: int = 20_000
+
+    @property
+    def frame_budget(self) -> int:
+        return self.max_packet
 
     @property
     def faults(self) -> int:
@@ -121,7 +123,7 @@ def _sheet(name: str, make: Callable[[NodeId, Config], Machine], messages: Any) 
             profiles={"plain": Config()},
             messages=messages,
             progress_bound_us=lambda config, n: 1_000_000,
-            static=True,
+            membership=Membership.FIXED,
         )
     )
 

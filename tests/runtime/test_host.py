@@ -24,6 +24,7 @@ from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted
 from ringcast.core.machine import Machine, Table
 from ringcast.core.registry import Sheet, register
+from ringcast.core.settings import GroupSettings
 from ringcast.core.trace import Crashed, Delivered, Installed, Noted, Restarted, Submit
 from ringcast.runtime import clock
 from ringcast.runtime.config import NodeConfig
@@ -47,8 +48,9 @@ class Word(msgspec.Struct, frozen=True, array_like=True, tag=1):
     text: str
 
 
-class Settings(msgspec.Struct, frozen=True):
-    pass
+class Settings(GroupSettings, frozen=True, kw_only=True):
+    patience_us = 100_000
+    frame_budget = 1_000
 
 
 class Puppet(Machine):

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 from toy import SHEET, Config
 
-from ringcast.core.ids import NodeId
-from ringcast.core.registry import register
+from ringcast.core.registry import Membership, register
+from ringcast.core.settings import ListedSettings
 from ringcast.core.trace import Ended, Faulted, TraceEvent
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.state import Phase, Timer
@@ -120,11 +120,12 @@ def test_who_is_healed_can_be_said() -> None:
     assert {draw_core(spec) for spec in variants(toy())} == {(1, 2, 3)}  # nothing to heal
 
 
-class FixedConfig(Config, frozen=True):
+class FixedConfig(ListedSettings, Config, frozen=True, kw_only=True):
     """Of a toy with fixed members, one of which may fail."""
 
-    members: tuple[NodeId, ...] = ()
-    faults: int = 1
+    @property
+    def faults(self) -> int:
+        return 1
 
     def __post_init__(self) -> None:
         if len(self.members) == 2:
@@ -133,7 +134,7 @@ class FixedConfig(Config, frozen=True):
 
 def test_of_fixed_members_only_those_who_never_crashed_go_on() -> None:
     fixed = {"name": "fixed toy", "config": FixedConfig, "profiles": {"plain": FixedConfig()}}
-    register(replace(SHEET, static=True, **fixed))
+    register(replace(SHEET, membership=Membership.FIXED, **fixed))
     spec = toy(protocol="fixed toy", network="ideal", settle=True, core="all")
     assert prepare(spec).config.members == (1, 2, 3)
     seen: list[TraceEvent] = []

@@ -16,6 +16,7 @@ from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted
 from ringcast.core.machine import Machine, Table
 from ringcast.core.registry import Sheet, register
+from ringcast.core.settings import GroupSettings
 
 VIEW = ViewId(1, 1)
 
@@ -42,7 +43,7 @@ class Nudge(msgspec.Struct, frozen=True, array_like=True, tag=2):
     count: int
 
 
-class Config(msgspec.Struct, frozen=True):
+class Config(GroupSettings, frozen=True, kw_only=True):
     group: int = 3
     beat_us: int = 0
     """How often to send a Nudge to the next processor and a heartbeat write; 0 is never."""
@@ -52,6 +53,10 @@ class Config(msgspec.Struct, frozen=True):
     """Stop, as for a broken invariant, when message number so-and-so arrives."""
     echo: tuple[NodeId, ...] = ()
     """Processors that answer every Nudge with another one."""
+
+    @property
+    def frame_budget(self) -> int:
+        return self.max_packet
 
 
 class Toy(Machine):

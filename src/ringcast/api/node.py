@@ -34,7 +34,7 @@ class Node:
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config.check()
-        self._directory = Directory(config.id, config.sheet.static)
+        self._directory = Directory(config.id, config.sheet.fixed)
         self._groups: dict[str, Group] = {}
         self._host: Host | None = None
         self._recorder: Recorder | None = None

@@ -20,6 +20,7 @@ from ringcast.bench.member import Ready, Share, Task, Word
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.registry import protocol
 from ringcast.members.process import LOOPBACK, free_ports
+from ringcast.protocols import DEFAULT
 from ringcast.runtime.config import RECEIVE_BUFFER
 from ringcast.runtime.udp import enlarge
 from ringcast.runtime.udp_offload import MOST_IN_RUN
@@ -65,7 +66,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     mtu: int = 1500
     """Of the bridge between the namespaces."""
     multicast: bool = False
-    protocol: str = "totem"
+    protocol: str = DEFAULT
     profile: str = ""
     settings: dict[str, Any] = {}
     kill: bool = False
@@ -272,9 +273,8 @@ def settings(trial: Trial) -> dict[str, Any]:
     packet = (trial.frame or min(path, MOST_FRAME)) - TAG_BYTES
     visit_bytes = min(VISIT_BYTES, buffer_granted() // 2 // trial.nodes)
     visit = max(1, min(2 * MOST_IN_RUN, visit_bytes // packet))
-    speed = {"max_packet": packet, "each_time": visit, "window_size": visit * trial.nodes}
-    known = protocol(trial.protocol).config.__struct_fields__
-    return {name: value for name, value in speed.items() if name in known} | trial.settings
+    fast = protocol(trial.protocol).fast(visit, trial.nodes)
+    return {"max_packet": packet, **fast, **trial.settings}
 
 
 def buffer_granted() -> int:

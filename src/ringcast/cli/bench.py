@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.bench import bridge
 from ringcast.bench.run import MOST_FRAME, Failed, Figures, Trial, run, settings
 from ringcast.console.options import OK, VIOLATED, fail
@@ -16,6 +15,7 @@ from ringcast.core.errors import ConfigError, RingcastError
 from ringcast.core.ids import level as level_of
 from ringcast.core.registry import protocol
 from ringcast.members.process import LOOPBACK
+from ringcast.protocols import DEFAULT
 from ringcast.runtime.config import NodeConfig
 
 MOST_NODES = 60
@@ -58,7 +58,7 @@ def live(
     realtime: Annotated[
         bool, typer.Option(help="Members run ahead of ordinary processes (needs the right to).")
     ] = False,
-    protocol_name: Annotated[str, typer.Option("--protocol", help="The protocol.")] = "totem",
+    protocol_name: Annotated[str, typer.Option("--protocol", help="The protocol.")] = DEFAULT,
     profile: Annotated[str, typer.Option(help="The protocol's profile; its first if empty.")] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the protocol: name=value.")

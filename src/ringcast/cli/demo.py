@@ -12,7 +12,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import Verdict, Violation
 from ringcast.console.options import OK, VIOLATED, fail, one_line_errors
 from ringcast.console.output import STYLE, as_json, console, say
@@ -27,6 +26,7 @@ from ringcast.members.words import wall_us
 from ringcast.pipeline.report import write as report
 from ringcast.pipeline.report.report_data import Story
 from ringcast.pipeline.spark.session import Where, open_session, require_spark
+from ringcast.protocols import DEFAULT
 from ringcast.traces import Claims, TraceWriter
 from ringcast.traces.live import in_order, read_live
 
@@ -97,7 +97,7 @@ def live(sheet: Sheet, out: Path, json: bool) -> NoReturn:
             screen.close()
     if not json:
         say("the traces of all members are put together and checked on Spark …")
-    stayed = ALL[:-1] if sheet.static else ALL
+    stayed = ALL[:-1] if sheet.fixed else ALL
     claims = Claims(sheet.claims(sheet.default))
     story = put_together(traces, out / TRACE, claims, stayed if until_us else (), until_us)
     with one_line_errors():
@@ -171,7 +171,7 @@ def command(
         int | None, typer.Option(help="With --simulated: another network weather [default: 0].")
     ] = None,
     protocol_name: Annotated[
-        str | None, typer.Option("--protocol", help="Of live members [default: totem].")
+        str | None, typer.Option("--protocol", help=f"Of live members [default: {DEFAULT}].")
     ] = None,
     stream: Annotated[
         bool,
@@ -189,12 +189,12 @@ def command(
     if in_simulation:
         for name, value in (("--out", out), ("--protocol", protocol_name)):
             if value is not None:
-                fail(f"{name} cannot be combined with --simulated, which shows Totem on the screen")
+                fail(f"{name} cannot be combined with --simulated, which has its own story")
         simulated.demonstrate(seed or 0, json)
     if seed is not None:
         fail("--seed needs --simulated: live members have no seed")
     try:
-        sheet = protocol(protocol_name or "totem")
+        sheet = protocol(protocol_name or DEFAULT)
     except LookupError as error:
         fail(f"--protocol: {error}")
     live(sheet, out or Path("ringcast-demo"), json)

@@ -37,6 +37,7 @@ from ringcast.console.output import (
     say,
 )
 from ringcast.core.registry import Sheet
+from ringcast.protocols import DEFAULT
 from ringcast.sim import runfile
 from ringcast.sim.batch import CHUNK, Job, Summary, run_batch
 from ringcast.sim.faults import FaultPlan
@@ -104,7 +105,7 @@ def plan_of_options(given: dict[str, Any], seeds: str) -> Plan:
     except ValueError as error:
         fail(f"--set {error}")
     spec = RunSpec(
-        protocol=given["--protocol"] or "totem",
+        protocol=given["--protocol"] or DEFAULT,
         nodes=nodes,
         network=given["--network"] or "lan",
         profile=given["--profile"] or "",
@@ -211,7 +212,9 @@ def command(
     file: Annotated[
         Path | None, typer.Argument(help="A scenario (.txt) or a run file (.toml).")
     ] = None,
-    protocol: Annotated[str | None, typer.Option(help="The protocol [default: totem].")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help=f"The protocol [default: {DEFAULT}].")
+    ] = None,
     nodes: Annotated[
         int | None,
         typer.Option(min=1, max=255, help="Members [default: 3 to 9 in a swarm, else 5]."),
@@ -304,7 +307,7 @@ def command(
     elif faults in (None, "swarm"):
         if excess := [name for name, value in drawn.items() if value is not None]:
             fail(f"{excess[0]} is drawn by a swarm from the seed; to choose it, add --faults none")
-        plan = plan_of_swarm(protocol or "totem", profile or "", nodes, seeds or "0..100")
+        plan = plan_of_swarm(protocol or DEFAULT, profile or "", nodes, seeds or "0..100")
     else:
         plan = plan_of_options(given, seeds or "0..100")
 

@@ -14,12 +14,12 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table as Grid
 
-import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import PROPERTIES, Verdict, suite
 from ringcast.console.options import OK, UNKNOWN, VIOLATED, Master, Remote, fail, one_line_errors
 from ringcast.console.output import MOST_SHOWN, STYLE, as_json, console, say
 from ringcast.core.registry import protocol as protocol_of
 from ringcast.pipeline.spark.session import Where, open_session, require_spark
+from ringcast.protocols import DEFAULT
 from ringcast.traces import Claims, TraceError, TraceWriter
 from ringcast.traces.live import in_order, read_live
 
@@ -34,12 +34,9 @@ def claims_of(protocol: str, profile: str | None) -> Claims:
     """What a protocol claims in a profile of it."""
     try:
         sheet = protocol_of(protocol)
+        return Claims(sheet.claims(sheet.profile(profile or "")))
     except LookupError as error:
         fail(str(error.args[0]))
-    if profile is not None and profile not in sheet.profiles:
-        fail(f"{protocol} has no profile {profile!r}; known: {', '.join(sheet.profiles)}")
-    config = sheet.default if profile is None else sheet.profiles[profile]
-    return Claims(sheet.claims(config))
 
 
 def chosen(only: str) -> tuple[str, ...]:
@@ -105,7 +102,7 @@ def command(
     """Check every property the protocol claims over traces of any size, on Spark."""
     if profile is not None and protocol is None:
         fail("--profile is a profile of the protocol, so add --protocol")
-    usual = claims_of(protocol or "totem", profile)
+    usual = claims_of(protocol or DEFAULT, profile)
     tags = chosen(only) if only is not None else usual.tags if protocol else ()
     with one_line_errors():
         require_spark()

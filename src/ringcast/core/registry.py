@@ -1,8 +1,9 @@
-"""Protocols by name: how to make one, how it is configured, what it claims."""
+"""Protocols by name: a sheet for each says all that the other packages need to know of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -10,6 +11,47 @@ import msgspec
 from ringcast.core.explain import known
 from ringcast.core.ids import NodeId
 from ringcast.core.machine import Machine
+from ringcast.core.settings import GroupSettings, ListedSettings
+from ringcast.core.swarm import SwarmDraw
+
+
+class Membership(StrEnum):
+    """What becomes of a group whose members fail or cannot reach each other."""
+
+    EVS = "evs"
+    """Every part goes on in a configuration of its own; anybody may come at any time."""
+    PRIMARY = "primary"
+    """One part at most goes on; the settings list who may take part (``ListedSettings``)."""
+    FIXED = "fixed"
+    """The members never change, and one that crashed does not come back (``ListedSettings``)."""
+
+
+class RuleBook(msgspec.Struct, frozen=True):
+    """The dossier's rules: ``docs/rules-NAME.toml`` lists them, code and tests cite their tags."""
+
+    title: str
+    rules: tuple[tuple[str, int], ...]
+    """Kinds of rules, as written in front of the number, and the last number of each."""
+    gaps: tuple[str, int]
+    """The same of the gaps and errors of the source."""
+    blocks: tuple[str, ...] = ()
+    """Modules of ``ringcast.blocks`` that carry out rules of this book."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of tags: those of the rules first, that of the gaps last."""
+        return (*(kind for kind, _ in self.rules), self.gaps[0])
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Every rule."""
+        return tuple(f"{kind}{n}" for kind, last in self.rules for n in range(1, last + 1))
+
+    @property
+    def gap_tags(self) -> tuple[str, ...]:
+        """Every gap."""
+        kind, last = self.gaps
+        return tuple(f"{kind}{n}" for n in range(1, last + 1))
 
 
 class Sheet(msgspec.Struct, frozen=True):
@@ -17,32 +59,59 @@ class Sheet(msgspec.Struct, frozen=True):
 
     name: str
     source: str
-    config: type[msgspec.Struct]
+    config: type[GroupSettings]
     make: Callable[[NodeId, Any], Machine]
     """Builds a machine for one processor from an instance of ``config``."""
     claims: Callable[[Any], tuple[str, ...]]
     """For a configuration: names of the properties in ``ringcast.checks`` that are promised."""
-    profiles: dict[str, msgspec.Struct]
+    profiles: dict[str, Any]
     """Named configurations, the first one the default."""
     messages: tuple[type[msgspec.Struct], ...]
     """Every message type, for the wire's decoder."""
     progress_bound_us: Callable[[Any, int], int]
     """For a configuration and n live processors: time after the last fault until all make
-    progress together (totem M5's bound)."""
-    turn: type[msgspec.Struct] | None = None
-    """The message whose passing marks a turn of the protocol, for what is counted per turn."""
-    static: bool = False
-    """Whether the members are fixed. Then the configuration names them (``members``) and says how
-    many of them may fail (``faults``), and who crashed does not come back."""
+    progress together."""
+    membership: Membership = Membership.EVS
+    turn: tuple[type[msgspec.Struct], ...] = ()
+    """Messages whose sending ends a processor's turn, for what is counted per turn."""
+    unicast: tuple[type[msgspec.Struct], ...] = ()
+    """Messages that are only ever sent to one processor."""
+    checks: tuple[type[Any], ...] = ()
+    """Properties (``ringcast.checks.Property``) that no other protocol claims."""
+    swarm: SwarmDraw = SwarmDraw()
+    rules: RuleBook | None = None
+    patient: Callable[[int], dict[str, Any]] = lambda patience_us: {}
+    """Settings for members that may have to wait so long for a processor of a busy machine."""
+    fast: Callable[[int, int], dict[str, Any]] = lambda frames, n: {}
+    """Settings for speed: n members, each of which may send so many frames at once."""
 
     @property
-    def default(self) -> msgspec.Struct:
+    def default(self) -> Any:
         """The configuration of someone who asks for nothing special."""
         return next(iter(self.profiles.values()))
 
+    @property
+    def fixed(self) -> bool:
+        """Whether the members never change."""
+        return self.membership is Membership.FIXED
+
+    @property
+    def listed(self) -> bool:
+        """Whether the settings list all who may take part, and say how many may be missing."""
+        return self.membership is not Membership.EVS
+
+    def profile(self, name: str) -> Any:
+        """A configuration by its name, the default one if empty; LookupError lists them."""
+        if not name:
+            return self.default
+        if name not in self.profiles:
+            profiles = ", ".join(self.profiles)
+            raise LookupError(f"{self.name} has no profile {name!r}; known: {profiles}")
+        return self.profiles[name]
+
     def for_group(self, config: Any, ids: Iterable[NodeId]) -> Any:
         """``config`` in a group of these processors; ValueError if it does not suit them."""
-        if not self.static:
+        if not self.listed:
             return config
         return msgspec.structs.replace(config, members=tuple(sorted(ids)))
 
@@ -51,7 +120,14 @@ _sheets: dict[str, Sheet] = {}
 
 
 def register(sheet: Sheet) -> Sheet:
-    """Make a protocol available by name."""
+    """Make a protocol available by name; TypeError if its sheet contradicts itself."""
+    if sheet.listed and not issubclass(sheet.config, ListedSettings):
+        raise TypeError(f"{sheet.name}: its members are listed, so extend ListedSettings")
+    messages = {getattr(kind, "__origin__", kind) for kind in sheet.messages}
+    for field in ("turn", "unicast"):
+        if strange := set(getattr(sheet, field)) - messages:
+            names = ", ".join(sorted(kind.__name__ for kind in strange))
+            raise TypeError(f"{sheet.name}: {names} in {field}, but not in messages")
     _sheets[sheet.name] = sheet
     return sheet
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from ringcast.console.output import ids
 from ringcast.core.ids import NodeId
-from ringcast.core.registry import Sheet
+from ringcast.core.registry import Membership, Sheet
 from ringcast.core.trace import Crashed, Faulted
 from ringcast.demo.screen import Screen, Stage
 from ringcast.members.process import Band, Member
@@ -89,7 +89,7 @@ class Play(Stage):
         for member in self.band.members.values():
             member.start(*LOAD)
         self.group(ALL)
-        if self.sheet.static:
+        if self.sheet.fixed:
             self.without_membership()
         else:
             self.with_membership()
@@ -134,7 +134,10 @@ class Play(Stage):
         self.group(ALL)
         self.fault("partition", 0, "the network parts into 1 2 | 3 4 5")
         band.part((1, 2), (3, 4, 5))
-        self.group((1, 2), (3, 4, 5))
+        if self.sheet.membership is Membership.PRIMARY:
+            self.group((3, 4, 5))  # the others wait
+        else:
+            self.group((1, 2), (3, 4, 5))
         self.fault("heal", 0, "the network is whole again")
         band.part()
         self.group(ALL)

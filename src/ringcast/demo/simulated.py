@@ -9,13 +9,13 @@ from typing import NoReturn
 import msgspec
 import typer
 
-import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import Violation, suite
 from ringcast.console.options import OK, UNKNOWN, VIOLATED
 from ringcast.console.output import as_json, ids, print_verdicts, say
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.registry import protocol
 from ringcast.core.trace import Delivered, Ended, Installed, TraceEvent
+from ringcast.protocols import DEFAULT
 from ringcast.sim import workload
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.presets import preset
@@ -95,7 +95,7 @@ class Play:
     """The group, the checks that watch it, and the steps of the story."""
 
     def __init__(self, seed: int, quiet: bool) -> None:
-        sheet = protocol("totem")
+        sheet = protocol(DEFAULT)
         self.config = sheet.default
         self.bound_us = sheet.progress_bound_us(self.config, len(ALL))
         self.checks = suite(sheet.claims(self.config), self.bound_us)

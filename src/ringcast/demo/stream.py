@@ -26,6 +26,7 @@ from rich.table import Table
 from ringcast.console.options import OK, UNKNOWN, VIOLATED, fail
 from ringcast.console.output import as_json, console, ids, say
 from ringcast.core.ids import NodeId
+from ringcast.core.registry import protocol
 from ringcast.demo import shop_stream
 from ringcast.demo.screen import Late, Screen, Stage
 from ringcast.demo.shop import ITEMS, Shelf, Shop
@@ -33,6 +34,7 @@ from ringcast.journal.check import compare, examine
 from ringcast.members.process import Band, Member
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.spark.session import require_spark
+from ringcast.protocols import DEFAULT
 from ringcast.sim.batch import end_with
 
 ALL = (1, 2, 3)
@@ -46,9 +48,10 @@ PATIENCE_S = 240.0
 SETTINGS = """journal = "journal-{id}"
 journal_patience_s = 3.0
 [settings]
-token_loss_us = 1_000_000
-consensus_us = 1_200_000
+{patient}
 """
+
+STAND_STILL_US = 1_000_000
 """Members that have to wait for a processor, because of Spark, are not taken for dead at once."""
 
 MOST_STARTS = 5
@@ -165,10 +168,12 @@ class Show(Stage):
         self.spark = Spark(folder)
         self.acknowledged = 0
         """By members that were killed since."""
+        found = protocol(DEFAULT).patient(STAND_STILL_US)
+        patient = "\n".join(f"{name} = {value}" for name, value in found.items())
         for id, member in band.members.items():
             member.program = [sys.executable, "-m", "ringcast.demo.shop"]
             with member.config.open("a", encoding="utf-8") as file:
-                file.write(SETTINGS.format(id=id))
+                file.write(SETTINGS.format(id=id, patient=patient))
 
     def together(self, *members: NodeId) -> None:
         """Wait until these are a group, with complete journals."""

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.core.errors import ConfigError
 from ringcast.core.explain import explained
-from ringcast.core.ids import LIMIT, NodeId
+from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet, protocol
+from ringcast.core.settings import GroupSettings
 from ringcast.journal.writer import LIMITS, Limits
+from ringcast.protocols import DEFAULT
 from ringcast.wire import address
 from ringcast.wire.address import Address
 from ringcast.wire.codec import OVERHEAD
@@ -63,7 +64,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Run ahead of all ordinary processes, as cluster daemons do. Needs the right to (root,
     CAP_SYS_NICE or a limit on rtprio); the whole process is meant, so its other work must be
     little."""
-    protocol: str = "totem"
+    protocol: str = DEFAULT
     profile: str = ""
     """The protocol's profile; empty is its default one."""
     settings: dict[str, Any] = {}
@@ -78,17 +79,19 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError(f"protocol: {error}") from None
 
     @property
-    def protocol_config(self) -> Any:
+    def protocol_config(self) -> GroupSettings:
         """The protocol's settings, complete."""
         sheet = self.sheet
-        profile = self.profile or next(iter(sheet.profiles))
-        if profile not in sheet.profiles:
-            known = ", ".join(sheet.profiles)
-            raise ConfigError(f"profile = {profile!r}: {self.protocol} has {known}")
-        settings = msgspec.to_builtins(sheet.profiles[profile]) | self.settings
+        try:
+            settings = msgspec.to_builtins(sheet.profile(self.profile)) | self.settings
+        except LookupError as error:
+            raise ConfigError(f"profile: {error}") from None
         try:
             members = (self.id, *self.peer_addresses)
-            return sheet.for_group(msgspec.convert(settings, sheet.config), members)
+            config: GroupSettings = sheet.for_group(
+                msgspec.convert(settings, sheet.config), members
+            )
+            return config
         except msgspec.ValidationError as error:
             raise ConfigError(f"settings: {explained(error, sheet.config)}") from None
         except ValueError as error:
@@ -132,8 +135,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError(
                 "no way to find the others: list them in peers, or give seeds or multicast"
             )
-        if self.sheet.static and not self.peers:
-            raise ConfigError(f"peers: the members of {self.protocol} are fixed, so list them all")
+        if self.sheet.listed and not self.peers:
+            raise ConfigError(f"peers: {self.protocol} must know all who may take part; list them")
         if self.multicast:
             address.parse(self.multicast, "multicast")
         if (self.seeds or self.multicast) and public.unspecified:
@@ -143,13 +146,14 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             )
         if not self.key_file and not self.insecure:
             self._check_closed()
-        most = getattr(self.protocol_config, "max_message", LIMIT)
+        settings = self.protocol_config
+        most = settings.max_message
         if most <= ENVELOPE_ROOM:
             raise ConfigError(
                 f"settings: max_message = {most} leaves no room for a group's messages; give "
                 f"more than {ENVELOPE_ROOM}"
             )
-        packet = getattr(self.protocol_config, "max_packet", 0)
+        packet = settings.max_packet
         if packet + OVERHEAD > 65507:
             raise ConfigError(f"settings: max_packet = {packet} does not fit a UDP datagram")
         return self

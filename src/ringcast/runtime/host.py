@@ -101,8 +101,8 @@ class Host:
         self.stopped: str | None = None
         """Why the machine ended, or None."""
         settings = config.protocol_config
-        self._patience_us: int = getattr(settings, "patience_us", 100_000)
-        self._ejects = not config.sheet.static
+        self._patience_us = settings.patience_us
+        self._ejects = not config.sheet.fixed
         self._stall_s = 0.0
         with contextlib.ExitStack() as undo:
             self._store = Store(Path(config.state_dir))

@@ -14,6 +14,7 @@ from multiprocessing import get_context
 
 import msgspec
 
+from ringcast.protocols import DEFAULT
 from ringcast.sim.meter import Measures
 from ringcast.sim.run import Breach, RunResult, RunSpec, run
 from ringcast.sim.swarm import draw
@@ -29,7 +30,7 @@ class Job(msgspec.Struct, frozen=True):
     """One run of a batch: a drawn one, or a given specification with another seed."""
 
     seed: int
-    protocol: str = "totem"
+    protocol: str = DEFAULT
     nodes: int | None = None
     spec: RunSpec | None = None
     profile: str = ""

@@ -266,15 +266,15 @@ class Meter:
 class Turns:
     """Sees what machines send, and tells a meter of their turns; ``TappedMachine`` uses it."""
 
-    def __init__(self, meter: Meter, message: type) -> None:
+    def __init__(self, meter: Meter, messages: tuple[type, ...]) -> None:
         self._meter = meter
-        self._message = message
+        self._messages = messages
         self._sent: dict[NodeId, object] = {}
 
     def see(self, node: NodeId, effects: list[Effect], now_us: int) -> list[Effect]:
-        """A turn ends with a message of the type; the same one sent again is no other turn."""
+        """A turn ends with a message of these types; the same one sent again is no other turn."""
         for effect in effects:
-            if type(effect) is Send and type(effect.message) is self._message:
+            if type(effect) is Send and type(effect.message) in self._messages:
                 if self._sent.get(node) is not effect.message:
                     self._meter.turn(node, now_us)
                 self._sent[node] = effect.message

@@ -19,10 +19,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import Violation, suite
 from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.core.registry import Sheet, protocol
+from ringcast.core.registry import Membership, Sheet, protocol
 from ringcast.core.trace import (
     Crashed,
     Delivered,
@@ -32,6 +31,7 @@ from ringcast.core.trace import (
     Submit,
     TraceEvent,
 )
+from ringcast.protocols import DEFAULT
 from ringcast.sim import workload as load
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import FaultPlan, named, schedule
@@ -50,7 +50,7 @@ class RunSpec(
 ):
     """Everything a run depends on. The same specification gives the same trace."""
 
-    protocol: str = "totem"
+    protocol: str = DEFAULT
     nodes: Annotated[int, msgspec.Meta(ge=1, le=255)] = 5
     """The processors are 1 .. nodes."""
     seed: int = 0
@@ -136,13 +136,9 @@ def prepare(spec: RunSpec) -> Setup:
     try:
         sheet = protocol(spec.protocol)
         model = preset(spec.network) if isinstance(spec.network, str) else spec.network
+        settings = msgspec.to_builtins(sheet.profile(spec.profile)) | spec.config
     except LookupError as error:
         raise ValueError(str(error)) from None
-    profile = spec.profile or next(iter(sheet.profiles))
-    if profile not in sheet.profiles:
-        known = ", ".join(sheet.profiles)
-        raise ValueError(f"{spec.protocol} has no profile {profile!r}; known: {known}")
-    settings = msgspec.to_builtins(sheet.profiles[profile]) | spec.config
     if strange := sorted(settings.keys() - set(sheet.config.__struct_fields__)):
         raise ValueError(f"config: {spec.protocol} has no setting {', '.join(strange)}")
     try:
@@ -188,8 +184,8 @@ def repeat_command(spec: RunSpec) -> str:
 class Watch:
     """What the second stage needs to know of the trace."""
 
-    def __init__(self, static: bool = False) -> None:
-        self._static = static
+    def __init__(self, fixed: bool = False) -> None:
+        self._fixed = fixed
         self.views: dict[NodeId, tuple[ViewId, tuple[NodeId, ...]]] = {}
         """The regular configuration each processor is in, if it is in one."""
         self.awaited: dict[tuple[NodeId, int], set[NodeId]] = {}
@@ -235,7 +231,7 @@ class Watch:
         first = found[0]
         if first is None or found.count(first) < len(found):
             return None
-        return first[0] if first[1] == self.core or self._static else None
+        return first[0] if first[1] == self.core or self._fixed else None
 
     def even(self) -> bool:
         """Whether all of the core have delivered what anybody has, as they must in a fixed group.
@@ -243,7 +239,7 @@ class Watch:
         A processor outside the core may hear it, and be the first to deliver.
         """
         furthest = max(self.reached.values(), default=None)
-        return not self._static or all(self.reached.get(n) == furthest for n in self.core)
+        return not self._fixed or all(self.reached.get(n) == furthest for n in self.core)
 
     def undelivered(self) -> str:
         """Some fresh messages that are still awaited."""
@@ -257,7 +253,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
     setup = prepare(spec)
     claims = claims_of(spec)
     checks = suite(claims.tags, claims.bound_us)
-    watch = Watch(setup.sheet.static)
+    watch = Watch(setup.sheet.fixed)
     digest = blake2b(digest_size=16)
     encode = msgspec.msgpack.Encoder().encode
 
@@ -292,7 +288,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
     if spec.settle and not cluster.scheduler.halted:
         for each in loads:
             each.stop()
-        settled = draw_fixed_core(spec, setup, cluster) if sheet.static else draw_core(spec)
+        settled = draw_fixed_core(spec, setup, cluster) if sheet.fixed else draw_core(spec)
         if settled:
             found.extend(settle(cluster, setup, watch, settled, spec))
     if not cluster.scheduler.halted and not found:
@@ -326,13 +322,20 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
 
 
 def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
-    """Which processors are healed; if drawn, often all, otherwise any number of them."""
+    """Which processors are healed; if drawn, often all, otherwise any number of them.
+
+    Where one part alone goes on, it is such a part, or nobody: then nothing is promised.
+    """
+    setup = prepare(spec)
+    primary = setup.sheet.membership is Membership.PRIMARY
+    least = spec.nodes - setup.config.faults if primary else 1
     if isinstance(spec.core, tuple):
-        return tuple(sorted(set(spec.core)))
+        core = tuple(sorted(set(spec.core)))
+        return core if len(core) >= least else ()
     if spec.core == "all" or not spec.faults:
         return spec.ids
     rng = Random(f"{spec.seed}/core")
-    size = spec.nodes if rng.random() < 0.4 else rng.randint(1, spec.nodes)
+    size = spec.nodes if rng.random() < 0.4 else rng.randint(least, spec.nodes)
     return tuple(sorted(rng.sample(spec.ids, size)))
 
 

@@ -35,10 +35,10 @@ def draw_faults(
     model: NetworkModel,
     duration_us: int,
     unit_us: int,
-    kinds: Iterable[str] = (),
+    kinds: Iterable[str],
 ) -> tuple[Fault, ...]:
-    """Episodes of the kinds this seed has, out of ``kinds`` or all there are."""
-    enabled = [kind for kind in kinds or KINDS if rng.random() < 0.35]
+    """Episodes of the kinds this seed has, out of ``kinds``."""
+    enabled = [kind for kind in kinds if rng.random() < 0.35]
     plan: list[Fault] = []
     if rng.random() < 0.3:
         most = rng.choice((100, 5_000, 50_000))
@@ -61,6 +61,20 @@ def draw_leaves(rng: Random, n: int, duration_us: int, unit_us: int) -> list[Fau
     back_us = at_us + rng.choice((1, 50, unit_us, 4 * unit_us))
     plan: list[Fault] = [Leave(at_us, node), Restart(back_us, node)]
     return [fault for fault in plan if fault.at_us < duration_us]
+
+
+def draw_crashes(rng: Random, n: int, most: int, duration_us: int) -> list[Fault]:
+    """Up to ``most`` processors go for good; some try to come back."""
+    plan: list[Fault] = []
+    for node in rng.sample(range(1, n + 1), rng.randint(0, most)):
+        at_us = rng.randrange(duration_us)
+        within = rng.choice(("send", "broadcast", "deliver"))
+        end = rng.choice((Crash(at_us, node), Torn(at_us, node, within), Leave(at_us, node)))  # type: ignore[arg-type]
+        plan.append(end)
+        back_us = at_us + rng.randrange(duration_us)
+        if rng.random() < 0.3 and back_us < duration_us:
+            plan.append(Restart(back_us, node))
+    return plan
 
 
 def in_order(*plans: Iterable[Fault]) -> tuple[Fault, ...]:
@@ -164,3 +178,7 @@ EPISODES: Mapping[str, Callable[[Random, int, NetworkModel, int, int], list[Faul
 
 KINDS = tuple(EPISODES)
 """The kinds of faults a seed may enable."""
+
+ENDING = ("crash", "mass crash", "torn crash", "storage failure")
+PASSING = tuple(kind for kind in KINDS if kind not in ENDING)
+"""Kinds of episodes in which nobody crashes."""

@@ -35,7 +35,7 @@ class Outage(msgspec.Struct, frozen=True):
 class Witness:
     """Sees turns and events, and remembers those since the loss."""
 
-    def __init__(self, turn: type) -> None:
+    def __init__(self, turn: tuple[type, ...]) -> None:
         self._turn = turn
         self.ordered: list[Originated] = []
         self.views = 0
@@ -58,7 +58,7 @@ class Witness:
     def see(self, node: NodeId, effects: list[Effect], now_us: int) -> list[Effect]:
         """A processor passes its turn on; the same message sent again is no other turn."""
         for effect in effects:
-            if type(effect) is Send and type(effect.message) is self._turn:
+            if type(effect) is Send and type(effect.message) in self._turn:
                 if self._passed.get(node) is not effect.message:
                     self.turns_us[node].append(now_us)
                 self._passed[node] = effect.message
@@ -69,7 +69,7 @@ def outage(spec: RunSpec) -> Outage:
     """Carry ``spec`` out and say what its first loss cost; ValueError if nothing was lost."""
     setup = prepare(spec)
     sheet = setup.sheet
-    if sheet.turn is None:
+    if not sheet.turn:
         raise ValueError(f"{spec.protocol} has no turns, so that none can be waited for")
     witness = Witness(sheet.turn)
     sheet = msgspec.structs.replace(sheet, make=tapped(sheet.make, witness))

@@ -22,10 +22,20 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           TF-38 senders wait for a member that is far behind and catching up
 """
 
-from ringcast.core.registry import Sheet, register
+from ringcast.blocks.ring_detector import Alive
+from ringcast.core.registry import Membership, RuleBook, Sheet, register
 from ringcast.protocols.token_fd.config import LAN, PAPER, Config, progress_bound_us
 from ringcast.protocols.token_fd.machine import TokenFd
-from ringcast.protocols.token_fd.messages import MESSAGES, Token
+from ringcast.protocols.token_fd.messages import (
+    MESSAGES,
+    Fetch,
+    LogRep,
+    LogReq,
+    Token,
+    TokenAck,
+    TokenReq,
+)
+from ringcast.protocols.token_fd.swarm import SWARM
 
 CLAIMS = (
     "M1",
@@ -55,8 +65,18 @@ SHEET = register(
         profiles={"lan": LAN, "paper": PAPER},
         messages=MESSAGES,
         progress_bound_us=progress_bound_us,
-        turn=Token,
-        static=True,
+        membership=Membership.FIXED,
+        turn=(Token,),
+        unicast=(Token, TokenReq, TokenAck, Fetch, LogReq, LogRep, Alive),
+        swarm=SWARM,
+        rules=RuleBook(
+            "Token-based broadcast with the detector R",
+            (("TF-", 42),),
+            ("A", 21),
+            ("token_ring", "ring_detector", "trusted_pair", "token_consensus"),
+        ),
+        patient=lambda us: {"suspect_us": us, "suspect_most_us": 2 * us},
+        fast=lambda frames, n: {"each_time": frames},
     )
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 from zlib import crc32
 
@@ -9,10 +10,9 @@ import msgspec
 
 from ringcast.blocks.ring_detector import Patience
 from ringcast.blocks.token_ring import check_group, most_faults
-from ringcast.core.ids import NodeId
+from ringcast.core.settings import MIB, ListedSettings, Relation
 
 MS = 1_000
-MIB = 2**20
 
 HEADER_BYTES = 64
 """Room for the common header and the fixed fields of a frame with a body."""
@@ -29,11 +29,12 @@ MOST_LAG = MOST_RUNS // 4
 it end, and tells all of it at once to members that ask; some such steps fit a frame."""
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One group's settings. The defaults suit a handful of processes on a LAN."""
+class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One group's settings. The defaults suit a handful of processes on a LAN.
 
-    members: tuple[NodeId, ...] = ()
-    """Everybody there will ever be; the world that runs the group fills it in."""
+    With ``bodies_in_token``, ``max_packet`` is the largest token.
+    """
+
     f: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """How many may crash; as many as the members bear, if not given (TF-5)."""
     epoch: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -71,63 +72,51 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     each_time: int = 16
     """Frames of one member that are under way, at most; the next waits until one is delivered."""
-    max_packet: int = 1460
-    """Largest frame with messages; with ``bodies_in_token``, largest token."""
-    packing: bool = True
-    """Several small messages in a frame."""
-    max_message: int = 64 * MIB
-    """Largest message; also bounds what a receiver assembles from one sender."""
-    max_queue: int = 300
-    """Submissions are refused from here …"""
-    min_queue: int = 250
-    """… and accepted again from here."""
-    max_queue_bytes: int = 128 * MIB
+
+    def relations(self) -> Iterator[Relation]:
+        """Relations between the settings that the protocol relies on."""
+        yield (
+            "beat_us",
+            0 < self.beat_us < self.suspect_most_us,
+            "must be below suspect_most_us",
+        )
+        yield (
+            "suspect_us",
+            0 < self.suspect_us <= self.suspect_most_us,
+            "must be within 1..suspect_most_us",
+        )
+        yield "suspect_grow_us", self.suspect_grow_us > 0, "must be positive"
+        yield "hold_us", self.hold_us >= 0, "must not be negative"
+        yield "resend_us", self.resend_us > 0, "must be positive"
+        yield "request_us", self.request_us > 0, "must be positive"
+        yield "fetch_us", self.fetch_us > 0, "must be positive"
+        yield "lag_limit", 0 <= self.lag_limit <= MOST_LAG, f"must be within 0..{MOST_LAG}"
+        yield "each_time", 1 <= self.each_time <= 4096, "must be within 1..4096"
+        # A decision may bring as many of each member, and one member alone may know it.
+        least = 4 * self.n * self.each_time
+        yield (
+            "history_bytes",
+            self.history >= least,
+            f"keeps {self.history} frames, too few for {self.n} members with each_time = "
+            f"{self.each_time}: give {least * self.max_packet} or more",
+        )
+        yield from super().relations()
+        yield (
+            "members",
+            len(self.members) <= MAX_MEMBERS,
+            f"are more than the {MAX_MEMBERS} that a token has room for",
+        )
 
     def __post_init__(self) -> None:
-        """Relations between the settings that the protocol relies on."""
-        for name, fine, why in (
-            ("beat_us", 0 < self.beat_us < self.suspect_most_us, "must be below suspect_most_us"),
-            (
-                "suspect_us",
-                0 < self.suspect_us <= self.suspect_most_us,
-                "must be within 1..suspect_most_us",
-            ),
-            ("suspect_grow_us", self.suspect_grow_us > 0, "must be positive"),
-            ("hold_us", self.hold_us >= 0, "must not be negative"),
-            ("resend_us", self.resend_us > 0, "must be positive"),
-            ("request_us", self.request_us > 0, "must be positive"),
-            ("fetch_us", self.fetch_us > 0, "must be positive"),
-            ("lag_limit", 0 <= self.lag_limit <= MOST_LAG, f"must be within 0..{MOST_LAG}"),
-            ("each_time", 1 <= self.each_time <= 4096, "must be within 1..4096"),
-            (
-                # A decision may bring as many of each member, and one member alone may know it.
-                "history_bytes",
-                self.history >= 4 * self.n * self.each_time,
-                f"keeps {self.history} frames, too few for {self.n} members with each_time = "
-                f"{self.each_time}: give {4 * self.n * self.each_time * self.max_packet} or more",
-            ),
-            ("max_packet", self.frame_budget >= 64, "leaves no room for contents"),
-            ("min_queue", 0 <= self.min_queue < self.max_queue, "must be below max_queue"),
-            (
-                "max_queue_bytes",
-                self.max_queue_bytes >= self.max_message,
-                "must hold at least one message of max_message",
-            ),
-            (
-                "members",
-                len(self.members) <= MAX_MEMBERS,
-                f"are more than the {MAX_MEMBERS} that a token has room for",
-            ),
-        ):
-            if not fine:
-                raise ValueError(f"{name} = {getattr(self, name)} {why}")
+        """The relations, and the number of members."""
+        super().__post_init__()
         if self.members:
             check_group(self.members, self.faults)
 
     @property
-    def n(self) -> int:
-        """How many members there are."""
-        return max(1, len(self.members))
+    def patience_us(self) -> int:
+        """TF-1: how long a member may stand still before its successor suspects it."""
+        return self.suspect_us
 
     @property
     def faults(self) -> int:

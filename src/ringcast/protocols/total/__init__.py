@@ -27,9 +27,19 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           G-9   a view number is promised to one proposal
 """
 
-from ringcast.core.registry import Sheet, register
+from ringcast.blocks.channel import Ack, Packet
+from ringcast.core.registry import Membership, RuleBook, Sheet, register
 from ringcast.protocols.total.config import PROFILES, Config, Mode, progress_bound_us
 from ringcast.protocols.total.machine import MESSAGES, Total
+from ringcast.protocols.total.messages import (
+    CumSeqAck,
+    NewViewAck,
+    Request,
+    Resend,
+    SeqAck,
+    Unicast,
+)
+from ringcast.protocols.total.swarm import SWARM
 
 PREFIX = (
     *(f"M{i}" for i in (1, 2, 3, 4, 5, 6, 8)),
@@ -76,6 +86,25 @@ SHEET = register(
         profiles=PROFILES,
         messages=MESSAGES,
         progress_bound_us=progress_bound_us,
+        membership=Membership.EVS,
+        unicast=(Request, Unicast, NewViewAck, SeqAck, CumSeqAck, Resend, Packet, Ack),
+        swarm=SWARM,
+        rules=RuleBook(
+            "TOTAL, the sequencer",
+            (("TL-", 31), ("G-", 9), ("FL-", 6)),
+            ("A", 20),
+            (
+                "channel",
+                "detector",
+                "view_messages",
+                "merge_candidates",
+                "view_change",
+                "membership",
+                "flush",
+            ),
+        ),
+        patient=lambda us: {"suspect_us": us, "suspect_max_us": 2 * us},
+        fast=lambda frames, n: {"window_size": frames * n},
     )
 )
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
-
-import msgspec
 
 from ringcast.blocks import channel, detector
 from ringcast.blocks import view_change as changing
 from ringcast.blocks.channel import PACKET_BYTES
 from ringcast.blocks.view_messages import MAX_MEMBERS
+from ringcast.core.settings import GroupSettings, Relation
 from ringcast.protocols.total.messages import HEADER_BYTES
 
 MS = 1_000
-MIB = 2**20
 
 MOST_WINDOW = 4096
 """Largest window: a flush may have to send as much to one member, and once more if it starts over,
@@ -31,7 +30,7 @@ class Mode(StrEnum):
     """Flush and stability: what anybody delivered, even one that crashed then, all deliver."""
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One group's settings. The defaults suit a handful of processes on a LAN."""
 
     mode: Mode = Mode.AGREED
@@ -88,66 +87,30 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """TL-9: each BCAST tells the first number of its view; False = the source, where only
     NEW_VIEW does."""
 
-    max_packet: int = 1460
-    """Largest frame, also when sent once more through the channel."""
-    packing: bool = True
-    """Several small messages in a frame."""
-    max_message: int = 64 * MIB
-    max_queue: int = 300
-    """Submissions are refused from here …"""
-    min_queue: int = 250
-    """… and accepted again from here."""
-    max_queue_bytes: int = 128 * MIB
-
-    def __post_init__(self) -> None:
+    def relations(self) -> Iterator[Relation]:
         """Relations between the settings that the protocol relies on."""
-        for name, fine, why in (
-            ("quorum", 0 <= self.quorum <= MAX_MEMBERS, f"must be within 0..{MAX_MEMBERS}"),
-            ("beat_us", 0 < 2 * self.beat_us <= self.suspect_us, "must be half suspect_us at most"),
-            (
-                "suspect_max_us",
-                self.suspect_max_us >= self.suspect_us,
-                "must not be below suspect_us",
-            ),
-            ("retry_us", 0 < self.retry_us <= self.retry_max_us, "must be within retry_max_us"),
-            ("resend_us", 0 < self.resend_us <= self.resend_max_us, "must be within the most"),
-            ("request_us", 0 < self.request_us <= self.request_max_us, "must be within the most"),
-            ("away_us", 0 < self.away_us <= self.away_max_us, "must be within away_max_us"),
-            (
-                "window_size",
-                1 <= self.window_size <= MOST_WINDOW,
-                f"must be within 1..{MOST_WINDOW}",
-            ),
-            (  # what is requested is no longer queued, so this bounds what a sender holds
-                "request_window",
-                1 <= self.request_window <= MOST_WINDOW,
-                f"must be within 1..{MOST_WINDOW}",
-            ),
-            ("join_us", self.join_us >= 0, "must not be negative"),
-            ("queue_size", 1 <= self.queue_size <= 2**15, "must be within 1..32768"),
-            ("ack_every", self.ack_every >= 1, "must be at least 1"),
-            ("resend_window", 1 <= self.resend_window <= 4096, "must be within 1..4096"),
-            ("max_packet", self.frame_budget >= 64, "leaves no room for contents"),
-            ("min_queue", 0 <= self.min_queue < self.max_queue, "must be below max_queue"),
-            (
-                "max_queue_bytes",
-                self.max_queue_bytes >= self.max_message,
-                "must hold at least one message of max_message",
-            ),
-            *(
-                (name, getattr(self, name) > 0, "must be positive")
-                for name in (
-                    "change_us",
-                    "announce_us",
-                    "merge_us",
-                    "ack_us",
-                    "status_us",
-                    "tick_us",
-                )
-            ),
-        ):
-            if not fine:
-                raise ValueError(f"{name} = {getattr(self, name)} {why}")
+        yield "quorum", 0 <= self.quorum <= MAX_MEMBERS, f"must be within 0..{MAX_MEMBERS}"
+        yield "beat_us", 0 < 2 * self.beat_us <= self.suspect_us, "must be half suspect_us at most"
+        yield (
+            "suspect_max_us",
+            self.suspect_max_us >= self.suspect_us,
+            "must not be below suspect_us",
+        )
+        yield "retry_us", 0 < self.retry_us <= self.retry_max_us, "must be within retry_max_us"
+        yield "resend_us", 0 < self.resend_us <= self.resend_max_us, "must be within the most"
+        yield "request_us", 0 < self.request_us <= self.request_max_us, "must be within the most"
+        yield "away_us", 0 < self.away_us <= self.away_max_us, "must be within away_max_us"
+        within = f"must be within 1..{MOST_WINDOW}"
+        yield "window_size", 1 <= self.window_size <= MOST_WINDOW, within
+        # What is requested is no longer queued, so this bounds what a sender holds.
+        yield "request_window", 1 <= self.request_window <= MOST_WINDOW, within
+        yield "join_us", self.join_us >= 0, "must not be negative"
+        yield "queue_size", 1 <= self.queue_size <= 2**15, "must be within 1..32768"
+        yield "ack_every", self.ack_every >= 1, "must be at least 1"
+        yield "resend_window", 1 <= self.resend_window <= 4096, "must be within 1..4096"
+        for name in ("change_us", "announce_us", "merge_us", "ack_us", "status_us", "tick_us"):
+            yield name, getattr(self, name) > 0, "must be positive"
+        yield from super().relations()
 
     @property
     def patience_us(self) -> int:
@@ -179,7 +142,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
 
 
-PROFILES: dict[str, msgspec.Struct] = {
+PROFILES: dict[str, GroupSettings] = {
     "agreed": Config(),
     "uniform": Config(mode=Mode.UNIFORM),
     "prefix": Config(mode=Mode.PREFIX),

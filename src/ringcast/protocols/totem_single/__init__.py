@@ -25,7 +25,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           G38 guards against processors that lost their stable storage
 """
 
-from ringcast.core.registry import Sheet, register
+from ringcast.core.registry import Membership, RuleBook, Sheet, register
 from ringcast.protocols.totem_single.config import (
     APPENDIX,
     LAN,
@@ -34,7 +34,8 @@ from ringcast.protocols.totem_single.config import (
     progress_bound_us,
 )
 from ringcast.protocols.totem_single.machine import MESSAGES, TotemSingle
-from ringcast.protocols.totem_single.messages import Token
+from ringcast.protocols.totem_single.messages import CommitToken, Token
+from ringcast.protocols.totem_single.swarm import SWARM
 
 CLAIMS = (
     *(f"M{i}" for i in range(1, 9)),
@@ -57,7 +58,13 @@ SHEET = register(
         profiles={"lan": LAN, "measured": MEASURED, "appendix": APPENDIX},
         messages=MESSAGES,
         progress_bound_us=progress_bound_us,
-        turn=Token,
+        membership=Membership.EVS,
+        turn=(Token,),
+        unicast=(Token, CommitToken),
+        swarm=SWARM,
+        rules=RuleBook("Totem single-ring", (("R", 100),), ("G", 39), ("packing",)),
+        patient=lambda us: {"token_loss_us": us, "consensus_us": us * 6 // 5},
+        fast=lambda frames, n: {"each_time": frames, "window_size": frames * n},
     )
 )
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterator
+from typing import ClassVar
 
+from ringcast.core.settings import GroupSettings, Relation
 from ringcast.protocols.totem_single.messages import ENCAPSULATION_BYTES, HEADER_BYTES
 
 MS = 1_000
-SECOND = 1_000_000
-MIB = 2**20
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One ring's settings. The defaults suit a handful of processes on a LAN."""
+class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One ring's settings. The defaults suit a handful of processes on a LAN.
+
+    Of the shared ones ``max_packet`` is R83's, ``packing`` R96's, ``max_message`` R98's, and
+    ``max_queue`` and ``min_queue`` are R79's max_srp_snd_q and min_srp_snd_q.
+    """
+
+    rule: ClassVar[str] = "totem R82"
 
     token_loss_us: int = 300 * MS
     token_retransmit_us: int = 40 * MS
@@ -48,56 +54,34 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """R16: visits to wait before a missing number is requested: a token is small and may overtake
     frames that are only late, and each needless request costs a frame and narrows the window."""
 
-    max_packet: int = 1460
-    """R83: largest frame; every message in it can be sent again encapsulated."""
-    packing: bool = True
-    """R96: several small messages in a frame."""
-    max_message: int = 64 * MIB
-    """Largest message; also bounds what a receiver assembles from one sender (R98)."""
-    max_queue: int = 300
-    """R79, max_srp_snd_q: submissions are refused from here …"""
-    min_queue: int = 250
-    """R79, min_srp_snd_q: … and accepted again from here."""
-    max_queue_bytes: int = 128 * MIB
-
     mutual: bool = True
     """Settle on members that all hear each other (R43 ext, hearing.py); False = the paper."""
     merge_backoff_us: int = 0
     """R95: ignore a processor that was just dropped (an outsider by the Consensus timeout, or
     the victim of R46) for this long, doubling; 0 = off."""
 
-    def __post_init__(self) -> None:
+    def relations(self) -> Iterator[Relation]:
         """R82: relations between the settings that the protocol relies on."""
-        for name, fine, why in (
-            ("join_us", 0 < self.join_us < self.consensus_us, "must be below consensus_us"),
-            (
-                "token_retransmit_us",
-                0 < self.token_retransmit_us < self.token_loss_us,
-                "must be below token_loss_us",
-            ),
-            ("hold_us", 0 <= self.hold_us < self.token_loss_us, "must be below token_loss_us"),
-            ("announce_us", self.announce_us > 0, "must be positive"),
-            ("each_time", self.each_time >= 1, "must be at least 1"),
-            ("window_size", self.window_size >= 1, "must be at least 1"),
-            ("min_each", 0 <= self.min_each <= self.each_time, "must be within 0..each_time"),
-            (
-                "min_window",
-                1 <= self.min_window <= self.max_window,
-                "must be within 1..max_window",
-            ),
-            ("fail_rcv_const", self.fail_rcv_const >= 1, "must be at least 1"),
-            ("max_requests", 1 <= self.max_requests <= 4096, "must be within 1..4096"),
-            ("miss_visits", self.miss_visits >= 0, "must not be negative"),
-            ("max_packet", self.frame_budget >= 64, "leaves no room for contents"),
-            ("min_queue", 0 <= self.min_queue < self.max_queue, "must be below max_queue"),
-            (
-                "max_queue_bytes",
-                self.max_queue_bytes >= self.max_message,
-                "must hold at least one message of max_message",
-            ),
-        ):
-            if not fine:
-                raise ValueError(f"{name} = {getattr(self, name)} {why} (totem R82)")
+        yield "join_us", 0 < self.join_us < self.consensus_us, "must be below consensus_us"
+        yield (
+            "token_retransmit_us",
+            0 < self.token_retransmit_us < self.token_loss_us,
+            "must be below token_loss_us",
+        )
+        yield "hold_us", 0 <= self.hold_us < self.token_loss_us, "must be below token_loss_us"
+        yield "announce_us", self.announce_us > 0, "must be positive"
+        yield "each_time", self.each_time >= 1, "must be at least 1"
+        yield "window_size", self.window_size >= 1, "must be at least 1"
+        yield "min_each", 0 <= self.min_each <= self.each_time, "must be within 0..each_time"
+        yield (
+            "min_window",
+            1 <= self.min_window <= self.max_window,
+            "must be within 1..max_window",
+        )
+        yield "fail_rcv_const", self.fail_rcv_const >= 1, "must be at least 1"
+        yield "max_requests", 1 <= self.max_requests <= 4096, "must be within 1..4096"
+        yield "miss_visits", self.miss_visits >= 0, "must not be negative"
+        yield from super().relations()
 
     @property
     def patience_us(self) -> int:

@@ -12,11 +12,11 @@ from typing import Any, Union
 
 import msgspec
 
-import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import PROPERTIES, Suite, Violation, suite
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.inputs import Received
 from ringcast.core.trace import Ended
+from ringcast.protocols import DEFAULT
 from ringcast.sim import workload as load
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.model import BurstTail, LinkModel
@@ -87,11 +87,11 @@ class Scene:
     # The group.
 
     def ring(self, words: list[str]) -> None:
-        """``ring totem n=3 [profile= network= seed= start=1,2|none] [setting=value ...]``"""
+        """``ring PROTOCOL n=3 [profile= network= seed= start=1,2|none] [setting=value ...]``"""
         if self._cluster is not None:
             raise ValueError("a scenario has one ring")
         if not words:
-            raise ValueError("which protocol? for example: ring totem n=3")
+            raise ValueError(f"which protocol? for example: ring {DEFAULT} n=3")
         options = settings(words[1:])
         started = options.pop("start", "all")
         nodes = {new: options.pop(old) for old, new in (("n", "nodes"),) if old in options}
@@ -104,6 +104,7 @@ class Scene:
         self._chance = Random(f"{spec.seed}/submit")
         bound_us = sheet.progress_bound_us(setup.config, spec.nodes)
         self._suite = checks = suite(sheet.claims(setup.config) or PROPERTIES, bound_us)
+        self.tap.turn = sheet.turn
         shown = msgspec.structs.replace(sheet, make=tapped(sheet.make, self.tap))
         parts = (shown, setup.config, spec.ids, setup.model, spec.seed)
         self._cluster = cluster = Cluster(*parts, [checks.feed, self.tap.observe])
@@ -215,7 +216,7 @@ class Scene:
         frames: Any = Union[self.cluster.sheet.messages]  # noqa: UP007  (as many as there are)
         message = msgspec.json.decode(" ".join(rest), type=frames)
         boot = boots[0] if boots else self.cluster.nodes[src].boot
-        unicast = type(message).__name__ in ("Token", "CommitToken")
+        unicast = type(message) in self.cluster.sheet.unicast
         self.cluster.inject(dst, Received(src, boot, message), unicast)
 
     # The network.

@@ -38,6 +38,8 @@ class Tap:
         """Whose lines are wanted; empty is everybody's."""
         self.frames: dict[str, tuple[str, ...]] = {}
         """Message types wanted, each with the fields to show."""
+        self.turn: tuple[type[Message], ...] = ()
+        """Messages that end a turn: what a scenario calls the token."""
         self.token_visits: Counter[NodeId] = Counter()
         """Tokens passed on since the mark, copies sent again not counted."""
         self.token_to: NodeId | None = None
@@ -83,7 +85,7 @@ class Tap:
         return seen
 
     def _see_token(self, node: NodeId, to: NodeId | None, message: Message) -> None:
-        if type(message).__name__ == "Token" and self._last_token.get(node) is not message:
+        if type(message) in self.turn and self._last_token.get(node) is not message:
             self._last_token[node] = message
             self.token_visits[node] += 1
             self.token_to = to

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from random import Random
 from typing import Any
 
+from ringcast.core.swarm import Drawn, Stream, SwarmDraw
 
-def settings(stream: Callable[[str], Random], n: int, unit_us: int, large: bool) -> dict[str, Any]:
-    """Settings of TOTAL; the mode is the profile's.
+
+def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
+    """The mode is the profile's.
 
     A frame takes ten hops at most, so nobody is suspected for ever, and in the time for a change
     the four frames of a flush can go there and back.
@@ -51,4 +51,7 @@ def settings(stream: Callable[[str], Random], n: int, unit_us: int, large: bool)
     }
     if large:  # through in some hundred round trips at most
         drawn |= {"window_size": 64, "request_window": 32, "queue_size": 1024, "max_packet": 9000}
-    return drawn
+    return Drawn(drawn, drawn["window_size"])
+
+
+SWARM = SwarmDraw(settings=settings)

@@ -1,0 +1,50 @@
+"""What a protocol tells the swarm: how its runs are drawn. Plain data, since it cannot see the
+simulator, which makes faults of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, TypeAlias
+
+import msgspec
+
+Stream: TypeAlias = Callable[[str], Random]
+"""The random stream of a topic."""
+
+USUAL_FRAMES = 50
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """Settings drawn for one run."""
+
+    settings: dict[str, Any] = {}
+    """What differs from the profile."""
+    frames: int = USUAL_FRAMES
+    """Frames that the group may send in one round; a wire of the run carries them in time."""
+
+
+class Mistake(msgspec.Struct, frozen=True):
+    """From ``at_us`` on, ``timer`` runs out early at processors drawn at random, on average every
+    ``every_us``: what a detector takes for a silence, for instance."""
+
+    at_us: int
+    timer: str
+    every_us: int
+
+
+class SwarmDraw(msgspec.Struct, frozen=True):
+    """How the runs of a protocol are drawn from a seed."""
+
+    nodes: tuple[int, ...] = (3, 4, 5, 6, 7, 8, 9)
+    """Numbers of processors to choose from."""
+    settings: Callable[[Stream, int, int, bool], Drawn] = lambda stream, n, unit_us, large: Drawn()
+    """From its streams, the number of processors, the unit of time (a handful of rotations of a
+    token) and whether there are large messages: settings in unusual but legal combinations."""
+    mistakes: Callable[[Stream, int, int], tuple[Mistake, ...]] = lambda stream, run_us, unit_us: ()
+    """From its streams, the length of the run and the unit of time."""
+    without: tuple[str, ...] = ()
+    """Kinds of faults that the protocol does not claim to bear, by the simulator's names."""
+    crashes: Callable[[int], int] = lambda n: 0
+    """Of n fixed members, how many may crash for good."""
