@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import ringcast.protocols  # noqa: F401  (some properties are a protocol's own)
 from ringcast.checks import PROPERTIES, Verdict, suite
 from ringcast.traces.text import parse
 

@@ -57,10 +57,13 @@ def test_the_example_is_fine_and_needs_no_more() -> None:
             "says nothing that others could send to; give the address they should use in advert",
         ),
         ({"protocol": "paxos"}, "protocol: no protocol called 'paxos'; known: "),
-        ({"profile": "fast"}, "profile = 'fast': totem has lan, measured, appendix"),
+        (
+            {"profile": "fast"},
+            "profile: totem has no profile 'fast'; known: lan, measured, appendix",
+        ),
         ({"protocol": "totm"}, "no protocol called 'totm'; did you mean totem? known: "),
         ({"settings": {"windowsize": 1}}, "settings: Object contains unknown field `windowsize`"),
-        ({"settings": {"windowsize": 1}}, "`windowsize`; did you mean window_size? known: token_"),
+        ({"settings": {"windowsize": 1}}, "`windowsize`; did you mean window_size? known: max_"),
         (
             {"protocol": "total", "settings": {"mode": "uniforn"}},
             "'uniforn' - at `$.mode`; did you mean uniform? known: prefix, agreed, uniform",
@@ -70,7 +73,7 @@ def test_the_example_is_fine_and_needs_no_more() -> None:
         ({"protocol": "token-fd", "settings": {"f": 1}}, "settings: f = 1 needs 3 members or more"),
         (
             {"protocol": "token-fd", "peers": [], "seeds": ["seed:1"]},
-            "peers: the members of token-fd are fixed, so list them all",
+            "peers: token-fd must know all who may take part; list them",
         ),
         ({"settings": {"max_message": 65536}}, "max_message = 65536 leaves no room for a group's"),
         ({"settings": {"max_packet": 65500}}, "max_packet = 65500 does not fit a UDP datagram"),

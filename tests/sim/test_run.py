@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from toy import SHEET, Config
 
 from ringcast.core.registry import Membership, register
-from ringcast.core.settings import ListedSettings
 from ringcast.core.trace import Ended, Faulted, TraceEvent
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.state import Phase, Timer
@@ -120,12 +119,8 @@ def test_who_is_healed_can_be_said() -> None:
     assert {draw_core(spec) for spec in variants(toy())} == {(1, 2, 3)}  # nothing to heal
 
 
-class FixedConfig(ListedSettings, Config, frozen=True, kw_only=True):
+class FixedConfig(Config, frozen=True, kw_only=True):
     """Of a toy with fixed members, one of which may fail."""
-
-    @property
-    def faults(self) -> int:
-        return 1
 
     def __post_init__(self) -> None:
         if len(self.members) == 2:

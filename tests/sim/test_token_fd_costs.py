@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ringcast.core.trace import Noted, TraceEvent
+from ringcast.protocols.token_fd.token_path import Sent
 from ringcast.sim.faults import Expire
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
 from ringcast.sim.run import RunSpec, run
@@ -60,30 +61,29 @@ def test_false_suspicions_cost_no_more_hops_than_the_formula_says() -> None:
 
     def see(event: TraceEvent) -> None:
         if isinstance(event, Noted) and event.what in ("token", "decide"):
-            words = dict(word.split("=") for word in event.text.split())
-            notes.append((event.what, event.node, words))
+            notes.append((event.what, event.node, event.data or ()))
 
     mistakes = Expire(10_000, "ring detector watch", 0, 150)
     run(spec(7, faults=(mistakes,)), [see])
-    tokens = {int(words["hop"]): words for what, _, words in notes if what == "token"}
-    steps = [int(words["hop"]) - int(words["after"]) for words in tokens.values()]
+    tokens = {data[0]: Sent.of(node, data) for what, node, data in notes if what == "token"}
+    steps = [token.hop - token.after for token in tokens.values()]
     kept = 1 - sum(step > 1 for step in steps) / len(steps)
     taken = []
     for at, (what, node, _) in enumerate(notes):
         if what == "decide":
-            sent = next(words for w, n, words in notes[at:] if w == "token" and n == node)
-            taken.append(hops_of_votes(tokens, int(sent["after"])) + 1)
+            sent = next(data for w, n, data in notes[at:] if w == "token" and n == node)
+            taken.append(hops_of_votes(tokens, Sent.of(node, sent).after) + 1)
     assert 0.5 < kept < 0.95
     assert len(taken) > 100
     assert f < sum(taken) / len(taken) < (1 - kept**f) / ((1 - kept) * kept**f)
 
 
-def hops_of_votes(tokens: dict[int, dict[str, str]], hop: int) -> int:
+def hops_of_votes(tokens: dict[int, Sent], hop: int) -> int:
     """From the token that made a proposal to ``hop``, which carries it: how often it was taken."""
     count = 0
     here = tokens[hop]
-    while (before := tokens.get(int(here["after"]))) is not None:
-        if (before["length"], before["proposal"]) != (here["length"], here["proposal"]):
+    while (before := tokens.get(here.after)) is not None:
+        if (before.length, before.proposal) != (here.length, here.proposal):
             break
         count += 1
         here = before

@@ -16,7 +16,7 @@ from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted
 from ringcast.core.machine import Machine, Table
 from ringcast.core.registry import Sheet, register
-from ringcast.core.settings import GroupSettings
+from ringcast.core.settings import ListedSettings
 
 VIEW = ViewId(1, 1)
 
@@ -43,7 +43,7 @@ class Nudge(msgspec.Struct, frozen=True, array_like=True, tag=2):
     count: int
 
 
-class Config(GroupSettings, frozen=True, kw_only=True):
+class Config(ListedSettings, frozen=True, kw_only=True):
     group: int = 3
     beat_us: int = 0
     """How often to send a Nudge to the next processor and a heartbeat write; 0 is never."""
@@ -57,6 +57,10 @@ class Config(GroupSettings, frozen=True, kw_only=True):
     @property
     def frame_budget(self) -> int:
         return self.max_packet
+
+    @property
+    def faults(self) -> int:
+        return 1
 
 
 class Toy(Machine):

@@ -61,7 +61,12 @@ BODIES: dict[type, tuple[Any, ...]] = {
     Installed: (views, members, st.booleans(), views, numbers, maybe, maybe),
     Crashed: (st.text(max_size=5),),
     Restarted: (numbers, st.booleans()),
-    Noted: (st.text(max_size=5), st.text(max_size=5), st.text(max_size=5), maybe, members),
+    Noted: (
+        *(st.text(max_size=5),) * 3,
+        maybe,
+        members,
+        st.just(msgspec.UNSET) | st.lists(numbers, min_size=1, max_size=4).map(tuple),
+    ),
 }
 
 
@@ -201,7 +206,7 @@ def damage_page(path: Path) -> None:
         (damage_truncated, "not a whole Parquet file"),
         (damage_garbage, "not a whole Parquet file"),
         (damage_foreign, "not a table 'deliver'"),
-        (damage_version, "schema version 99, this ringcast reads 1"),
+        (damage_version, "schema version 99, this ringcast reads 2"),
         (damage_columns, "columns"),
         (damage_page, "damaged"),
     ],

@@ -18,6 +18,13 @@ from ringcast.core.trace import (
 from ringcast.traces.text import parse
 
 
+def test_a_note_has_numbers_whose_names_are_for_readers() -> None:
+    *_, note = parse("p1: some(7,b=1,c=-3)")
+    assert note == Noted(1, 2, 2, "story", "some", data=(7, 1, -3))
+    with pytest.raises(ValueError, match="'some\\(x\\)' is no word"):
+        list(parse("p1: some(x)"))
+
+
 def test_a_small_story() -> None:
     ring = ViewId(4, 1)
     assert list(parse("p1: reg(4,1){1} o1sx2 d1  # all of it\n\nend{1}")) == [

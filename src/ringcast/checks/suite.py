@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ringcast.checks.agreed import Agreed
@@ -21,7 +21,6 @@ from ringcast.checks.integrity import Integrity
 from ringcast.checks.lamport import Lamport
 from ringcast.checks.once import Once
 from ringcast.checks.one_at_a_time import OneAtATime
-from ringcast.checks.one_sequencer import OneSequencer
 from ringcast.checks.origin import Origin
 from ringcast.checks.place import Place
 from ringcast.checks.property import Property
@@ -33,13 +32,14 @@ from ringcast.checks.same_start import SameStart
 from ringcast.checks.self_delivery import SelfDelivery
 from ringcast.checks.stretch import Stretch
 from ringcast.checks.termination import Termination
-from ringcast.checks.token_path import TokenPath
 from ringcast.checks.total_order import TotalOrder
+from ringcast.checks.transitional_number import TransitionalNumber
 from ringcast.checks.transitional_shape import TransitionalShape
 from ringcast.checks.uniform_agreement import UniformAgreement
 from ringcast.checks.unique_id import UniqueId
 from ringcast.checks.validity import Validity
 from ringcast.checks.verdict import Verdict, Violation
+from ringcast.core.registry import protocols
 from ringcast.core.trace import (
     Crashed,
     Delivered,
@@ -53,13 +53,14 @@ from ringcast.core.trace import (
     TraceEvent,
 )
 
-PROPERTIES: dict[str, type[Property]] = {
+COMMON: dict[str, type[Property]] = {
     kind.tag: kind
     for kind in (
         Announce,
         UniqueId,
         OneAtATime,
         TransitionalShape,
+        TransitionalNumber,
         Termination,
         SameStart,
         SameChange,
@@ -85,10 +86,30 @@ PROPERTIES: dict[str, type[Property]] = {
         TotalOrder,
         Fifo,
         Causal,
-        OneSequencer,
-        TokenPath,
     )
 }
+"""Properties that any protocol may claim, by tag."""
+
+
+class Properties(Mapping[str, type[Property]]):
+    """The common ones, then those that a protocol brings along (``Sheet.checks``)."""
+
+    def __getitem__(self, tag: str) -> type[Property]:
+        return COMMON[tag] if tag in COMMON else self._own()[tag]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from COMMON
+        yield from self._own()
+
+    def __len__(self) -> int:
+        return len(COMMON) + len(self._own())
+
+    @staticmethod
+    def _own() -> dict[str, type[Property]]:
+        return {kind.tag: kind for sheet in protocols() for kind in sheet.checks}
+
+
+PROPERTIES = Properties()
 """Every property there is, by tag."""
 
 METHODS = {

@@ -1,8 +1,8 @@
 """M4 shape of T: who is in a transitional configuration, and what it is called.
 
-If p goes C1 -> T -> C2 then p is in T, T is within both C1 and C2, ``T.seq = C2.seq - 2``,
+If p goes C1 -> T -> C2 then p is in T, T is within both C1 and C2, its id is between theirs,
 ``T.rep = min(T)``, and every q in T comes to C2 from C1 as well (not merely from somewhere: the
-plain intersection of the memberships is wrong, totem G23).
+plain intersection of the memberships is wrong).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class TransitionalShape(Property):
             problem = f"is not within the ring before, {old.view} {old.members}"
         elif not members <= set(event.members):
             problem = f"is not within the ring after, {event.view} {event.members}"
-        elif middle.view.seq != event.view.seq - 2:
-            problem = f"is not numbered two below the ring after, {event.view}"
+        elif not old.view < middle.view < event.view:
+            problem = f"is not numbered between {old.view} and {event.view}"
         elif middle.view.rep != min(members):
             problem = "is not named after its smallest member"
         if problem:

@@ -114,8 +114,9 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
 class Note(msgspec.Struct, frozen=True, gc=False):
     """Something worth a line in the trace: a phase change, a frame dropped, a vote cast.
 
-    ``rule`` is the dossier's number, such as ``totem R26``. ``view`` and ``members`` are filled
-    where a check reads them.
+    ``rule`` is the dossier's number, such as ``R26``, after the protocol's name. ``text`` is for
+    people; what a check reads is in ``view``, ``members`` and ``data``, numbers whose meaning is
+    the note's own.
     """
 
     rule: str
@@ -123,6 +124,7 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     text: str = ""
     view: ViewId | None = None
     members: tuple[NodeId, ...] = ()
+    data: tuple[int, ...] = ()
 
 
 class Up(msgspec.Struct, frozen=True, gc=False):

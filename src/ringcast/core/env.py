@@ -96,9 +96,10 @@ class Env:
         text: str = "",
         view: ViewId | None = None,
         members: tuple[NodeId, ...] = (),
+        data: tuple[int, ...] = (),
     ) -> None:
         """Leave a line in the trace."""
-        self.effects.append(Note(rule, what, text, view, members))
+        self.effects.append(Note(rule, what, text, view, members, data))
 
     def drop(self, rule: str, reason: str) -> None:
         """Count and note an input that is not acted upon. ``reason`` is a fixed phrase."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import UNSET
+
 from ringcast.core.effects import Deliver, InstallView, Note, Originate
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.trace import (
@@ -136,5 +138,6 @@ class Scribe:
                 effect.text,
                 effect.view,
                 effect.members,
+                effect.data or UNSET,
             )
         )

@@ -15,7 +15,8 @@ import msgspec
 
 from ringcast.core.ids import Level, NodeId, ViewId
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""1: notes had no ``data``."""
 
 
 class Submit(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -106,7 +107,11 @@ class Restarted(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Noted(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """A rule of the protocol acted in a way worth recording."""
+    """A rule of the protocol acted in a way worth recording.
+
+    ``text`` is for people. Checks read ``view``, ``members`` and ``data``: numbers whose meaning
+    is the note's own.
+    """
 
     node: NodeId
     n: int
@@ -116,6 +121,7 @@ class Noted(msgspec.Struct, frozen=True, gc=False, tag=True):
     text: str = ""
     view: ViewId | None = None
     members: tuple[NodeId, ...] = ()
+    data: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Faulted(msgspec.Struct, frozen=True, gc=False, tag=True):

@@ -46,6 +46,16 @@ PER_MESSAGE = {"digests": "digest", "sizes": "size"}
 """Fields that hold one value per message, and the column for one of them."""
 
 
+MAY_BE_LEFT_OUT = {
+    field.name
+    for kinds in TABLES.values()
+    for kind in kinds
+    for field in msgspec.structs.fields(kind)
+    if field.default is msgspec.UNSET
+}
+"""Fields that an event may be without."""
+
+
 class Kind(StrEnum):
     """What a column holds."""
 
@@ -70,6 +80,8 @@ def _columns_of(field: msgspec.structs.FieldInfo) -> list[Column]:
         return [Column("index", Kind.INT), Column(PER_MESSAGE[name], Kind.INT, not field.required)]
     if name == "first":
         return [Column("sequence", Kind.INT)]
+    if msgspec.UnsetType in get_args(kind):  # as much as left out
+        return [Column(name, Kind.IDS, optional=True)]
     optional = type(None) in get_args(kind)
     if kind is ViewId or (optional and ViewId in get_args(kind)):
         return [Column(f"{name}_{part}", Kind.INT, optional) for part in ("seq", "rep")]
@@ -131,7 +143,7 @@ def rows(event: TraceEvent, run: int) -> list[dict[str, Any]]:
             per_message[PER_MESSAGE[name]] = value
         elif isinstance(value, ViewId):
             base[f"{name}_seq"], base[f"{name}_rep"] = value.seq, value.rep
-        else:
+        elif value is not msgspec.UNSET:
             base[name] = value
     if not per_message:
         return [base]
@@ -166,6 +178,8 @@ def event(kind: type[msgspec.Struct], found: Sequence[dict[str, Any]]) -> TraceE
             values[name] = Level(row[name])
         elif isinstance(row[name], list):
             values[name] = tuple(row[name])
+        elif row[name] is None and name in MAY_BE_LEFT_OUT:
+            continue
         elif row[name] is None:
             raise ValueError(f"{name} is empty")
         else:

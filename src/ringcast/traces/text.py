@@ -19,7 +19,7 @@ install their first ring, all agree, and each goes through its transitional conf
 ``down``  ``up``      crashes; restarts, ``up!`` without its stable storage
 ``commit(8,1){1,2}``  notes that it forwards the Commit token
 ``memb(10,1){1,2}``   notes whose messages it must deliver
-``token(hop=1,...)``  notes what it tells of a token; ``group`` and ``decide`` likewise
+``some(7,b=1)``       notes ``some`` with these numbers as data; their names are for readers
 ``+500``              lets 500 microseconds pass
 ====================  ============================================================================
 
@@ -51,7 +51,7 @@ ORIGINATE = re.compile(
     r"o(\d+)(?:-(\d+))?(?:<(\d+))?(s)?(?:x(\d+))?(?:#(\d+))?(?:=(\d+))?(?:@" + VIEW + ")?"
 )
 DELIVER = re.compile(r"d(\d+)(?:-(\d+))?(?:@" + VIEW + ")?(?:/" + VIEW + ")?(~)?")
-NOTE = re.compile(r"(group|token|decide)\(([^()]*)\)")
+NOTE = re.compile(r"([a-z_]+)\(((?:[a-z_]+=)?-?\d+(?:,(?:[a-z_]+=)?-?\d+)*)\)")
 SUBMIT = re.compile(r"sub(\d+)(s)?")
 END = re.compile(r"end(?:\{([\d,]+)\})?")
 
@@ -146,7 +146,8 @@ class _Story:
             for seq in _range(match):
                 yield self.deliver(node, actor, seq, match)
         elif match := NOTE.fullmatch(word):
-            yield Noted(*self.at(node), "story", match[1], match[2].replace(",", " "))
+            data = tuple(int(each.rpartition("=")[2]) for each in match[2].split(","))
+            yield Noted(*self.at(node), "story", match[1], data=data)
         elif match := SUBMIT.fullmatch(word):
             yield self.submit(node, actor, int(match[1]), Level.SAFE if match[2] else Level.AGREED)
         elif word == "down":

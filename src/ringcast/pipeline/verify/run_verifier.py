@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+import ringcast.protocols  # noqa: F401  (some properties are a protocol's own)
 from ringcast.checks import PROPERTIES, Stretch, Suite, Verdict, suite
 from ringcast.checks.property import Reads
 from ringcast.core.trace import TraceEvent

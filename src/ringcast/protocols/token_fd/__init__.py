@@ -36,6 +36,7 @@ from ringcast.protocols.token_fd.messages import (
     TokenReq,
 )
 from ringcast.protocols.token_fd.swarm import SWARM
+from ringcast.protocols.token_fd.token_path import TokenPath
 
 CLAIMS = (
     "M1",
@@ -52,7 +53,7 @@ CLAIMS = (
     "total-order",
     "fifo",
     "causal",
-    "token-path",
+    TokenPath.tag,
 )
 
 SHEET = register(
@@ -68,6 +69,7 @@ SHEET = register(
         membership=Membership.FIXED,
         turn=(Token,),
         unicast=(Token, TokenReq, TokenAck, Fetch, LogReq, LogRep, Alive),
+        checks=(TokenPath,),
         swarm=SWARM,
         rules=RuleBook(
             "Token-based broadcast with the detector R",

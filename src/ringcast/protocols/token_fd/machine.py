@@ -50,7 +50,7 @@ class TokenFd(Processor):
         env.persist(EPOCH, config.epoch)
         self.boot = event.boot
         env.install_view(InstallView(self.view, ring.ids, False, self.view, 0, None))
-        env.note("token-fd TF-5", "group", f"n={ring.n} f={ring.f}")
+        env.note("token-fd TF-5", "group", f"n={ring.n} f={ring.f}", data=(ring.n, ring.f))
         if ring.n > 1:
             self.detector.handle(env, event)
         if ring.me == 0:

@@ -143,3 +143,8 @@ class Order:
             if end and len(found) >= 2 * most:
                 break
         return tuple(counts), tuple(found)
+
+
+def shown(runs: Flat) -> str:
+    """Runs in a trace."""
+    return "+".join(f"{place}x{count}" for place, count in pairs(runs)) or "-"

@@ -8,7 +8,7 @@ from ringcast.core.env import Env
 from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.token_fd import bodies
 from ringcast.protocols.token_fd.messages import Body, Token, TokenAck, TokenReq
-from ringcast.protocols.token_fd.order import Flat, pairs
+from ringcast.protocols.token_fd.order import Flat, pairs, shown
 from ringcast.protocols.token_fd.state import Processor, Timer
 
 # --- what any token teaches ---------------------------------------------------------------------
@@ -121,7 +121,8 @@ def visit(p: Processor, env: Env, distance: int, token: Token) -> None:
     order = p.order
     proposed, votes = carry_on(token, distance, order.length)
     if proposed and votes > p.ring.f:
-        env.note("token-fd TF-27", "decide", f"length={order.length} value={shown(proposed)}")
+        told = f"length={order.length} value={shown(proposed)}"
+        env.note("token-fd TF-27", "decide", told, data=(order.length, *proposed))
         order.append(proposed)
         proposed = ()
         bodies.collect(p)
@@ -187,7 +188,12 @@ def pass_on(p: Processor, env: Env, hop: int, after: int, votes: int, proposed: 
     )
     told = f"votes={votes} length={order.length} order={order.crc:08x} proposal={shown(proposed)}"
     waiting = sum(p.heard_of) - order.length
-    env.note("token-fd TF-28", "token", f"hop={hop} after={after} {told} open={waiting}")
+    env.note(
+        "token-fd TF-28",
+        "token",
+        f"hop={hop} after={after} {told} open={waiting}",
+        data=(hop, after, votes, order.length, order.crc, waiting, *proposed),
+    )
     p.sent = token
     if ring.n == 1:
         p.tokens.offer(p.place, token)  # A20: it is our own successor
@@ -215,11 +221,6 @@ def told_bodies(p: Processor, proposed: Flat) -> tuple[Body, ...]:
         for number in range(told + 1, max(ends[place], p.have[place]) + 1)
         if number in p.frames[place]
     )
-
-
-def shown(runs: Flat) -> str:
-    """Runs in a trace."""
-    return "+".join(f"{place}x{count}" for place, count in pairs(runs)) or "-"
 
 
 # --- on lossy links, and past a member that is suspected -----------------------------------------

@@ -39,10 +39,12 @@ from ringcast.protocols.total.messages import (
     SeqAck,
     Unicast,
 )
+from ringcast.protocols.total.one_sequencer import OneSequencer
 from ringcast.protocols.total.swarm import SWARM
 
 PREFIX = (
     *(f"M{i}" for i in (1, 2, 3, 4, 5, 6, 8)),
+    "M4-number",
     "D1",
     "D2",
     "D4",
@@ -55,7 +57,7 @@ PREFIX = (
     "total-order",
     "fifo",
     "causal",
-    "one-sequencer",
+    OneSequencer.tag,
 )
 """What every mode promises (Q1 to Q4, Q8 to Q10)."""
 
@@ -88,6 +90,7 @@ SHEET = register(
         progress_bound_us=progress_bound_us,
         membership=Membership.EVS,
         unicast=(Request, Unicast, NewViewAck, SeqAck, CumSeqAck, Resend, Packet, Ack),
+        checks=(OneSequencer,),
         swarm=SWARM,
         rules=RuleBook(
             "TOTAL, the sequencer",

@@ -40,6 +40,7 @@ from ringcast.protocols.totem_single.swarm import SWARM
 CLAIMS = (
     *(f"M{i}" for i in range(1, 9)),
     *(f"D{i}" for i in range(1, 14)),
+    "M4-number",
     "D12-graph",
     "validity",
     "integrity",

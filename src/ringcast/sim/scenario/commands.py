@@ -104,11 +104,10 @@ class Scene:
         self._chance = Random(f"{spec.seed}/submit")
         bound_us = sheet.progress_bound_us(setup.config, spec.nodes)
         self._suite = checks = suite(sheet.claims(setup.config) or PROPERTIES, bound_us)
-        self.tap.turn = sheet.turn
         shown = msgspec.structs.replace(sheet, make=tapped(sheet.make, self.tap))
         parts = (shown, setup.config, spec.ids, setup.model, spec.seed)
         self._cluster = cluster = Cluster(*parts, [checks.feed, self.tap.observe])
-        self.tap.watch(lambda: cluster.now_us)
+        self.tap.watch(lambda: cluster.now_us, sheet.turn)
         if started != "none":
             some = [] if started == "all" else [f"p{node}" for node in str(started).split(",")]
             cluster.start(*self._nodes(some))

@@ -38,8 +38,6 @@ class Tap:
         """Whose lines are wanted; empty is everybody's."""
         self.frames: dict[str, tuple[str, ...]] = {}
         """Message types wanted, each with the fields to show."""
-        self.turn: tuple[type[Message], ...] = ()
-        """Messages that end a turn: what a scenario calls the token."""
         self.token_visits: Counter[NodeId] = Counter()
         """Tokens passed on since the mark, copies sent again not counted."""
         self.token_to: NodeId | None = None
@@ -50,13 +48,15 @@ class Tap:
         self.noted: Counter[tuple[NodeId, str]] = Counter()
         """Notes of each kind since the mark."""
         self._now_us: Callable[[], int] = lambda: 0
+        self._turn: tuple[type[Message], ...] = ()
+        """What a scenario calls the token."""
         self._mark_us = 0
         self._bodies: dict[int, bytes] = {}
         self._last_token: dict[NodeId, Message] = {}
 
-    def watch(self, now_us: Callable[[], int]) -> None:
-        """Learn where to look for the time."""
-        self._now_us = now_us
+    def watch(self, now_us: Callable[[], int], turn: tuple[type[Message], ...]) -> None:
+        """Learn where to look for the time, and which messages end a turn."""
+        self._now_us, self._turn = now_us, turn
 
     def mark(self) -> None:
         """Count from here."""
@@ -85,7 +85,7 @@ class Tap:
         return seen
 
     def _see_token(self, node: NodeId, to: NodeId | None, message: Message) -> None:
-        if type(message) in self.turn and self._last_token.get(node) is not message:
+        if type(message) in self._turn and self._last_token.get(node) is not message:
             self._last_token[node] = message
             self.token_visits[node] += 1
             self.token_to = to

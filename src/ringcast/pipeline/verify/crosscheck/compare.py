@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+import ringcast.protocols  # noqa: F401  (some properties are a protocol's own)
 from ringcast.checks import PROPERTIES, Verdict, Violation
 from ringcast.core.ids import NodeId
 from ringcast.pipeline.errors import PipelineError

@@ -56,6 +56,13 @@ CHECKS = {
                 AND (array_contains(a.middle, b.node) OR array_contains(b.middle, a.node))""",
         ),
     ),
+    "M4-number": Check(
+        broken=(
+            f"""SELECT run, moment, array(node) AS nodes, {NOBODY} FROM {{confs}}
+            WHERE NOT transitional AND previous.transitional
+                AND previous.view.seq <> view.seq - 2""",
+        ),
+    ),
     "M5": Check(
         broken=(
             f"""SELECT w.run, w.moment, array(s.node, min_by(g.node, g.place)) AS nodes, {NOBODY}
@@ -164,7 +171,7 @@ DEFINITIONS = {
                array_contains(c.previous.members, c.node)
                AND size(array_except(c.previous.members, c.visited.members)) = 0
                AND size(array_except(c.previous.members, c.members)) = 0
-               AND c.previous.view.seq = c.view.seq - 2
+               AND c.visited.view < c.previous.view AND c.previous.view < c.view
                AND c.previous.view.rep = array_min(c.previous.members) AS fits
         FROM {confs} c JOIN {stays} s ON s.run = c.run AND s.node = c.node AND s.n = c.n
         WHERE NOT c.transitional AND c.previous.transitional AND c.visited IS NOT NULL""",

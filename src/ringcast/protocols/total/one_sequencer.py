@@ -1,6 +1,6 @@
 """one-sequencer: where one processor numbers the messages of others, it alone numbers, and rising.
 
-It is the representative of the ring (TOTAL's Q1 and Q2). A number that is left out shows in D4 and
+It is the representative of the ring (Q1 and Q2). A number that is left out shows in D4 and
 in the simulator's ``progress``: nobody can deliver what follows it. In a ring whose members all
 number their own messages there is nothing to be said.
 """

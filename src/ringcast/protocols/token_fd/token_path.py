@@ -1,10 +1,9 @@
 """token-path: every token follows from an earlier one, and all of them tell the same order.
 
-The invariants I1 to I6 of token-fd, and what they are for: no two members decide differently. A
-protocol whose members pass a token round notes ``group`` (n and f) at the start, ``token`` for
-each one sent (its hop, the hop it was taken after, votes, how many frames are ordered, a checksum
-of their order, the proposal, how many frames wait to be ordered) and ``decide`` for each decision.
-Without such notes there is nothing to be said.
+The invariants I1 to I6 of token-fd, and what they are for: no two members decide differently.
+Members note ``group`` (n and f) at the start, ``token`` for each one sent (``Sent``) and ``decide``
+for each decision (how many frames were ordered before, and which are now). Without such notes there
+is nothing to be said.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from ringcast.checks.history import History
 from ringcast.checks.property import Property
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Ended, Installed, Noted
+from ringcast.protocols.token_fd.order import Flat, shown
 
 KEPT = 4096
 """Hops and lengths remembered before the older half is let go; what is older is not compared."""
@@ -25,16 +25,23 @@ T = TypeVar("T")
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A token, as its sender noted it."""
+    """A token, as its sender noted it: a hop, the hop it was taken after, votes, how many frames
+    are ordered, a checksum of their order, how many more wait to be ordered, and the proposal."""
 
     node: NodeId
     hop: int
     after: int
     votes: int
     length: int
-    order: str
-    proposal: str
+    order: int
     open: int
+    proposal: Flat
+
+    @classmethod
+    def of(cls, node: NodeId, data: tuple[int, ...]) -> Sent:
+        """From the numbers of a note; ValueError if they are too few."""
+        hop, after, votes, length, order, waiting, *runs = data
+        return cls(node, hop, after, votes, length, order, waiting, tuple(runs))
 
 
 class Pack(msgspec.Struct):
@@ -69,21 +76,15 @@ class TokenPath(Property):
 
     def on_noted(self, event: Noted) -> None:
         """Read what a member tells of its token."""
-        if event.what not in ("group", "token", "decide"):
-            return
-        words = dict(word.split("=", 1) for word in event.text.split() if "=" in word)
-        try:
-            if event.what == "group":
-                self._meet(int(words["n"]), int(words["f"]))
-            elif event.what == "decide":
-                self._decide(event, int(words["length"]), words["value"])
-            else:
-                numbers = ("hop", "after", "votes", "length", "open")
-                sent = {name: int(words[name]) for name in numbers}
-                token = Sent(event.node, order=words["order"], proposal=words["proposal"], **sent)
-                self._follow(event, token)
-        except (KeyError, ValueError):
-            self.undecided = True  # a note that another program wrote
+        match event.what, event.data or ():
+            case "group", (n, f):
+                self._meet(n, f)
+            case "decide", (length, *runs):
+                self._decide(event, length, tuple(runs))
+            case "token", (_, _, _, _, _, _, *_) as data:
+                self._follow(event, Sent.of(event.node, data))
+            case (("group" | "decide" | "token"), _):
+                self.undecided = True  # a note that another program wrote
 
     def on_ended(self, event: Ended) -> None:
         """A token that was taken after one of which nothing is known."""
@@ -109,11 +110,12 @@ class TokenPath(Property):
             self._wrong(event, token, "I1: it had sent a token for that hop, or a later one")
         elif last is not None and last.length > token.length:
             self._wrong(event, token, f"I3: it had ordered {last.length} frames before")
-        elif token.open < _size(token.proposal):
+        elif token.open < sum(token.proposal[1::2]):
             self._wrong(event, token, "I5: it proposes more than waits to be ordered")
         elif token.hop != token.after:  # the first token of all comes after itself
             self._compare(event, token, group)
-        self._agree(event, token.length, token.order, token.node, self._orders, "I6: the order of")
+        order = f"{token.order:08x}"
+        self._agree(event, token.length, order, token.node, self._orders, "I6: the order of")
         self._last[token.node] = self._sent[token.hop] = token
         for later in self._early.pop(token.hop, ()):
             self._compare(*later, group)
@@ -132,7 +134,7 @@ class TokenPath(Property):
                 _let_go(self._early)
             return
         votes = before.votes + 1 if distance == 1 else 1
-        kept = before.proposal != "-" and before.length == token.length
+        kept = bool(before.proposal) and before.length == token.length
         if token.length < before.length:
             self._wrong(event, token, f"I3: hop {before.hop} had told {before.length} frames")
         elif kept and before.proposal != token.proposal:
@@ -142,8 +144,8 @@ class TokenPath(Property):
         elif kept and votes > group.f:
             self._wrong(event, token, "I4: it has votes enough, and did not decide")
 
-    def _decide(self, event: Noted, length: int, value: str) -> None:
-        self._agree(event, length, value, event.node, self._decided, "the decision after")
+    def _decide(self, event: Noted, length: int, runs: Flat) -> None:
+        self._agree(event, length, shown(runs), event.node, self._decided, "the decision after")
 
     def _agree(
         self,
@@ -169,18 +171,11 @@ class TokenPath(Property):
     def _wrong(self, event: Noted, token: Sent, why: str) -> None:
         self.violate(
             f"Processor {token.node} sent hop {token.hop} (after {token.after}, {token.votes} "
-            f"votes for {token.proposal}, {token.length} frames) at {event.t_us} us; {why}.",
+            f"votes for {shown(token.proposal)}, {token.length} frames) at {event.t_us} us; {why}.",
             (token.node,),
             (),
             event.t_us,
         )
-
-
-def _size(proposal: str) -> int:
-    """How many frames ``0x2+1x1`` speaks of."""
-    if proposal == "-":
-        return 0
-    return sum(int(run.partition("x")[2]) for run in proposal.split("+"))
 
 
 def _let_go(known: dict[int, T]) -> None:
