@@ -225,6 +225,22 @@ def test_members_agree_whatever_happens(seed: int) -> None:
     assert all(len(seen) == 1 for seen in by_place.values())
 
 
+def test_a_ring_that_ends_without_a_transitional_view_gives_out_what_waited() -> None:
+    """The third never spoke on the second ring; the next view comes all the same."""
+    members = on_ring()
+    for member in members:
+        member.log.events.clear()
+        member.view(R2, 1, 2, 3)
+    words = [member.directory.word() for member in members]
+    for n in (1, 2):
+        order(R2, n, n, words[n - 1], *members[:2])
+    order(R2, 3, 1, Data("g", (b"x",)), *members[:2])
+    for member in members[:2]:
+        assert member.log.events == []
+        member.view(R3, 1, 2)
+        assert member.log.events == [("V", (1, 2), Position(R2, 0)), (1, b"x", 3)]
+
+
 def test_where_members_are_fixed_nobody_is_waited_for() -> None:
     """One of three never ran; the other two join, talk and leave all the same."""
     members = [Member(n, static=True) for n in (1, 2)]

@@ -82,9 +82,9 @@ class Directory:
         return self._open
 
     def on_view(self, change: InstallView) -> None:
-        """The ring changes."""
+        """The ring changes, with or without a transitional configuration before the next."""
+        self._give_out()
         if change.transitional:
-            self._give_out()
             self._spoken = {q: g for q, g in self._spoken.items() if q in change.members}
             self._tell_all(Position(change.ring, change.seq, BEHIND_ALL), True, change.view)
         else:
