@@ -7,12 +7,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from rules_page import BOOKS, Book
 from tags import ROOT, handlers, number, single_tags, tags
 from tags import tests as tags_of_tests
+
+from ringcast.core.registry import Sheet, protocol, protocols
+from ringcast.core.settings import GroupSettings, ListedSettings
 
 SRC = ROOT / "src" / "ringcast"
 MODULES = sorted(SRC.rglob("*.py"))
@@ -92,6 +96,84 @@ def test_imports_point_downward(path: Path) -> None:
         if parts[0] == "ringcast":
             used = parts[1] if len(parts) > 1 else ""
             assert used in allowed, f"{name_of(path)}: {package} may not import {name}"
+
+
+ENGLISH = {"total"}
+"""Names of protocols that are words, too: those count where nothing else can be meant."""
+
+SHARED = {
+    field for kind in (GroupSettings, ListedSettings) for field in kind.__struct_fields__
+}  # fmt: skip
+
+
+def names_of(sheet: Sheet) -> list[str]:
+    """How a protocol is spoken of: patterns of its name, its package and its machine."""
+    package = sheet.make.__module__.split(".")[-2]
+    name = re.escape(sheet.name).replace("\\-", "[-_ ]")
+    found = [rf"protocols[./]{package}\b", rf"\b{sheet.make.__name__}\b(?! order)"]
+    if sheet.name in ENGLISH:
+        own = "|".join(sheet.rules.kinds) if sheet.rules else "R"
+        return [*found[:1], rf"[\"']{name}[\"']", rf"\b{name.upper()}\b", rf"\b{name} ({own})\d"]
+    return [*found, rf"(?i:\b{name}\b)", rf"(?i:\b{package}\b)"]
+
+
+def own_words(sheet: Sheet) -> list[str]:
+    """Settings and messages that only this protocol can mean: their names have two words or more,
+    and no block knows one of that name."""
+    blocks = "".join(path.read_text("utf-8") for path in (SRC / "blocks").glob("*.py"))
+    plain = (name.removesuffix("_us") for name in set(sheet.config.__struct_fields__) - SHARED)
+    settings = [rf"\b{name}(_us)?\b" for name in plain if "_" in name and name not in blocks]
+    names = {getattr(kind, "__origin__", kind).__name__ for kind in sheet.messages}
+    return settings + [
+        rf"\b{name}\b" for name in names if re.search("[a-z][A-Z]", name) and name not in blocks
+    ]
+
+
+PUBLISHED = [
+    sheet for sheet in protocols() if sheet.make.__module__.startswith("ringcast.protocols.")
+]
+
+
+@cache
+def words_of(name: str) -> re.Pattern[str]:
+    sheet = protocol(name)
+    return re.compile("|".join((*names_of(sheet), *own_words(sheet))))
+
+
+def spoken_of(sheet: Sheet, text: str) -> str | None:
+    """The first word of ``text`` that only this protocol can mean."""
+    found = words_of(sheet.name).search(text)
+    return found and found[0]
+
+
+@pytest.mark.parametrize("sheet", PUBLISHED, ids=lambda sheet: sheet.name)
+def test_a_protocol_is_named_in_its_own_rooms_alone(sheet: Sheet) -> None:
+    """Its folder, the list of imports in ``protocols``, and documents."""
+    found = [
+        f"{name_of(path)}: {word}"
+        for path in [*MODULES, *sorted((ROOT / "tools").glob("*.py"))]
+        if path.parent.parent != SRC / "protocols" and path.parent != SRC / "protocols"
+        if (word := spoken_of(sheet, path.read_text("utf-8")))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_look_for_names_sees_them() -> None:
+    sheets = {sheet.name: sheet for sheet in PUBLISHED}
+    for name, text in (
+        ("totem", 'protocol: str = "totem"'),
+        ("totem", "(Totem R3)"),
+        ("totem", "settings.token_loss_us"),
+        ("totem", "a CommitToken"),
+        ("token-fd", "from ringcast.protocols.token_fd import x"),
+        ("token-fd", "what TokenFd does"),
+        ("total", 'if name == "total":'),
+        ("total", 'env.drop("total G-5", "late")'),
+        ("total", "TOTAL's sequencer"),
+    ):
+        assert spoken_of(sheets[name], text), text
+    for text in ("the total order", "total += size", '"total-order"', "Totally"):
+        assert not any(spoken_of(sheet, text) for sheet in PUBLISHED), text
 
 
 def test_every_package_has_its_place() -> None:

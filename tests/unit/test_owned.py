@@ -229,3 +229,20 @@ def test_names_and_ports_are_taken_once() -> None:
     for scope, port in (("a", 2), ("b", 1), ("", None)):
         with pytest.raises(ValueError, match="taken"):
             parts.add(Owned(Part(), lambda env, said: None, scope, port))
+
+
+def test_rules_that_a_shared_part_cites_are_those_of_its_owners_book() -> None:
+    """A tag alone gets the book's name; what names its book, or is no rule, stays."""
+
+    def cite(env: Env) -> None:
+        for rule in ("G-5", "other G-5", "kernel"):
+            env.note(rule, "said", data=(1,))
+
+    for book, rules in (
+        ("mine", ["mine G-5", "other G-5", "kernel"]),
+        ("", ["G-5", "other G-5", "kernel"]),
+    ):
+        env = Env(1, Random(0))
+        Owned(Part(), lambda env, heard: None, book=book).call(env, cite)
+        assert [effect.rule for effect in env.effects if isinstance(effect, Note)] == rules
+        assert all(effect.data == (1,) for effect in env.effects if isinstance(effect, Note))

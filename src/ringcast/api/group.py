@@ -123,7 +123,7 @@ class Group:
         ``durable``: and once it is in this node's journal, on disk. With level safe every member
         has received it by then.
 
-        A level may be given by its name; "fifo" and "causal" are served as agreed (totem R80).
+        A level may be given by its name; "fifo" and "causal" are served as agreed.
         Waits while the ring's window is full. When cancelled, the message may still be sent.
         """
         return await self.send_many((body,), level, durable)

@@ -35,7 +35,7 @@ AT_ONCE = 16
 
 PART_BODIES, PART_BYTES = 512, 2**20
 """A large ``send_many`` is taken in parts of this size, because a machine bounds what one
-submission may bring (totem R79); one larger body is a part of its own."""
+submission may bring; one larger body is a part of its own."""
 
 
 class Item(msgspec.Struct, gc=False):

@@ -9,7 +9,7 @@ holds it, and agrees to the view then. What lies above the cut is lost to all.
 The flush never sees a message: it asks the protocol to ``Supply`` them, which goes through the
 channel (``post``), and the protocol says ``reached`` when it holds everything up to the cut.
 
-Rules: total G-8, FL-1 to FL-5.
+Rules: G-8, FL-1 to FL-5.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Flush(Machine):
         proposal = self.membership.proposal
         if proposal is None or report.id != proposal.view.id or src not in proposal.view.members:
             # After a loss of stable storage a number may come twice, for other members.
-            env.drop("total FL-2", "a report for another proposal")
+            env.drop("FL-2", "a report for another proposal")
             return
         self._collect(env, src, report.holding)
 
@@ -225,7 +225,7 @@ class Flush(Machine):
         proposal = self.membership.proposal
         known = self._cut is not None or proposal is None or cut.id != proposal.view.id
         if known or src != cut.id.rep:
-            env.drop("total FL-3", "a cut for another proposal, or a second one")
+            env.drop("FL-3", "a cut for another proposal, or a second one")
             return
         self._cut = cut
         self.phase = Phase.FILLING

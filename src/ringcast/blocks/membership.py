@@ -13,9 +13,9 @@ A protocol that sends a message again in the next view needs that, so that nobod
 its old number gets it a second time.
 
 The group is partitionable: every part goes on by itself. Owners that want one primary part look at
-the size of the view; see ``quorum`` of ``protocols.total``.
+the size of the view.
 
-Rules: total G-1 to G-9, FL-5, FL-6, TL-22.
+Rules: G-1 to G-9, FL-5, FL-6, TL-22.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Membership(Changing):
         if type(message) is Announce and (
             message.view.malformed or message.view.id.rep != event.src
         ):
-            env.drop("total G-2", "malformed announcement")
+            env.drop("G-2", "malformed announcement")
             return False
         return True
 

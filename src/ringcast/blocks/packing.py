@@ -2,7 +2,7 @@
 
 The same for every protocol, below the ordering and above the wire. A frame takes one place in
 the order whatever it carries. ``Outbox`` is the sender's half, ``Assembler`` the receiver's.
-Rules: totem R78, R79, R81, R83, R96-R100.
+Rules: R78, R79, R81, R83, R96-R100.
 """
 
 from __future__ import annotations

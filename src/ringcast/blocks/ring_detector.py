@@ -4,7 +4,7 @@ Complete: a predecessor that crashed is suspected for good. Accurate in the end:
 silence that makes a suspicion grows with every mistake, so once delays are bounded a correct
 predecessor is no longer suspected. n frames a period, whatever n is.
 
-Rules: token-fd TF-1, TF-2.
+Rules: TF-1, TF-2.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class RingDetector(Machine):
     def admit(self, env: Env, event: Received) -> bool:
         """TF-1: nobody but the predecessor reports here."""
         if event.src != self.predecessor:
-            env.drop("token-fd TF-1", "a heartbeat that is not the predecessor's")
+            env.drop("TF-1", "a heartbeat that is not the predecessor's")
             return False
         return True
 
@@ -150,6 +150,6 @@ RingDetector.table = Table(
         **{(phase, Alive): RingDetector.on_alive for phase in Phase},
         **{(phase, Timer.BEAT): RingDetector.beat for phase in Phase},
         **{(phase, Submitted): NO_MESSAGES for phase in Phase},
-        **{(phase, Leaving): Discard("token-fd TF-1", "silence will tell") for phase in Phase},
+        **{(phase, Leaving): Discard("TF-1", "silence will tell") for phase in Phase},
     },
 )

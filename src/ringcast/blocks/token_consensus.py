@@ -8,7 +8,7 @@ detector and n >= f(f+1)+1 members one of them is, in the end.
 Links may lose, double and reorder frames: a ballot is sent again until its receivers have it, or
 until the next one takes its place.
 
-Source: IC/2003/39, section IV. Rules: token-fd TF-11 to TF-21; places and hops: circulation.py.
+Source: IC/2003/39, section IV. Rules: TF-11 to TF-21; places and hops: token_ring.py.
 """
 
 from __future__ import annotations
@@ -162,10 +162,10 @@ class TokenConsensus(Machine):
         """Members only, and a hop of the sender's own."""
         message, place = event.message, self.ring.places.get(event.src)
         if place is None or place == self.ring.me:
-            env.drop("token-fd TF-11", "not from another member")
+            env.drop("TF-11", "not from another member")
             return False
         if type(message) is Ballot and message.hop % self.ring.n != place:
-            env.drop("token-fd TF-11", "a hop that is not the sender's")
+            env.drop("TF-11", "a hop that is not the sender's")
             return False
         if event.src == self.ring.predecessor and type(message) is not Alive:
             self.detector.call(env, self.detector.machine.heard)
@@ -208,7 +208,7 @@ class TokenConsensus(Machine):
     def _decide(self, env: Env, value: bytes) -> None:
         if self.phase is not Phase.DECIDED:
             self.phase, self.estimate = Phase.DECIDED, value
-            env.note("token-fd TF-17", "decide", value.decode(errors="replace"))
+            env.note("TF-17", "decide", value.decode(errors="replace"))
             env.up(Decided(value))
 
     def _send(self, env: Env, ballot: Ballot, receivers: list[NodeId] | None = None) -> None:
@@ -260,7 +260,7 @@ EVERYWHERE: dict[Key, Cell] = {
     DetectorTimer.BEAT: TokenConsensus.pass_on,
     DetectorTimer.WATCH: TokenConsensus.pass_on,
     Submitted: Impossible("values come through propose, not as submissions"),
-    Leaving: Discard("token-fd TF-21", "silence will tell"),
+    Leaving: Discard("TF-21", "silence will tell"),
 }
 """Phases differ in what a handler makes of an input, not in which handler it is."""
 

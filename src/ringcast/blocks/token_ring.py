@@ -6,7 +6,7 @@ may be taken from the predecessor; while that is suspected, from any of the f+1 
 nobody has to leave for the token to go on, and a wrong suspicion costs no more than votes.
 
 Source: R. Ekwall and A. Schiper, "Revisiting Token-Based Atomic Broadcast Algorithms", report
-IC/2003/39, sections II to IV. Rules: token-fd TF-5 to TF-8.
+IC/2003/39, sections II to IV. Rules: TF-5 to TF-8.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ all: even, it trusts; odd, it suspects. Members tell each other all the numbers 
 and again, and keep the larger: that is a FIFO reliable broadcast over links that lose frames, in
 n numbers.
 
-Source: IC/2003/39, section III.C, with the correction A1. Rules: token-fd TF-3 to TF-5.
+Source: IC/2003/39, section III.C, with the correction A1. Rules: TF-3 to TF-5.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class TrustedPair(Machine):
         message = event.message
         known = event.src in self.ring.places and event.src != self.ring.ids[self.ring.me]
         if not known or (type(message) is Opinions and len(message.changes) != self.ring.n):
-            env.drop("token-fd TF-3", "opinions of another group")
+            env.drop("TF-3", "opinions of another group")
             return False
         return True
 
@@ -144,7 +144,7 @@ class TrustedPair(Machine):
         place = choose(self.correct, self.ring.n, self.ring.f)
         if place is not None and place != self.place:
             self.place = place
-            env.note("token-fd TF-4", "pair", f"{self.pair.first} {self.pair.second}")
+            env.note("TF-4", "pair", f"{self.pair.first} {self.pair.second}")
             env.up(self.pair)
 
     def pass_on(self, env: Env, event: Received | Started) -> None:
@@ -174,6 +174,6 @@ TrustedPair.table = Table(
         (Phase.WATCHING, DetectorTimer.BEAT): TrustedPair.pass_on,
         (Phase.WATCHING, DetectorTimer.WATCH): TrustedPair.pass_on,
         (Phase.WATCHING, Submitted): Impossible("a detector carries no messages of applications"),
-        (Phase.WATCHING, Leaving): Discard("token-fd TF-3", "silence will tell"),
+        (Phase.WATCHING, Leaving): Discard("TF-3", "silence will tell"),
     },
 )

@@ -3,7 +3,7 @@
 The part of ``membership`` that knows nothing of other views. A member that has promised itself to
 a proposal never goes back to its old view; a later proposal ends an earlier one.
 
-Rules: total G-1 to G-9, FL-4 to FL-6.
+Rules: G-1 to G-9, FL-4 to FL-6.
 """
 
 from __future__ import annotations
@@ -124,17 +124,17 @@ class Changing(Machine):
         word = heard.what  # type: ignore[union-attr]
         if type(word) is Suspects:
             for node in word.nodes:
-                env.note("total G-5", "suspect", f"{node} is silent", members=(node,))
+                env.note("G-5", "suspect", f"{node} is silent", members=(node,))
             self._miss(env, word.nodes)
         elif type(word) is Trusts:
-            env.note("total G-5", "trust", f"{word.node} is heard again", members=(word.node,))
+            env.note("G-5", "trust", f"{word.node} is heard again", members=(word.node,))
 
     def _lose(self, env: Env, nodes: Iterable[NodeId], why: str) -> None:
         """Members that will not come back to this view."""
         lost = [n for n in nodes if n in self.boots and n not in self._gone and n != self.me]
         for node in lost:
             self._gone.add(node)
-            env.note("total G-5", "gone", f"{node} {why}", members=(node,))
+            env.note("G-5", "gone", f"{node} {why}", members=(node,))
         if lost:
             self._miss(env, lost)
 
@@ -166,7 +166,7 @@ class Changing(Machine):
         leading = proposal is not None and proposal.view.id.rep == self.me
         mine = self.boots.get(src) == boot and complaint.id == self.view.id
         if not mine and not (leading and proposal and complaint.id == proposal.view.id):
-            env.drop("total G-5", "a complaint about another view")
+            env.drop("G-5", "a complaint about another view")
             return
         strangers = [node for node in complaint.members if node not in self.boots]
         self._lose(env, complaint.members, f"is missed by {src}")
@@ -185,7 +185,7 @@ class Changing(Machine):
         elif proposal and event.src not in self.boots and event.src in proposal.view.members:
             self._miss(env, (event.src,))
         else:
-            env.drop("total G-5", "a Leave of another view")
+            env.drop("G-5", "a Leave of another view")
         self.others.forget(event.src)
 
     def on_heartbeat(self, env: Env, event: Received) -> None:
@@ -253,7 +253,7 @@ class Changing(Machine):
         self.proposal = proposal
         self._complained = False
         self.phase = Phase.CHANGING
-        env.note("total G-9", "commit", view=view.id, members=tuple(sorted(view.members)))
+        env.note("G-9", "commit", view=view.id, members=tuple(sorted(view.members)))
         self._watch(env, dict(zip(view.members, view.boots, strict=True)) | self.boots)
         env.cancel_timer(Timer.ANNOUNCE)
         env.set_timer(Timer.CHANGE, patience_us)
@@ -271,7 +271,7 @@ class Changing(Machine):
             or src != view.id.rep
             or here not in zip(view.members, view.boots, strict=True)
         ):
-            env.drop("total G-2", "malformed proposal")
+            env.drop("G-2", "malformed proposal")
             return
         self.highest = max(self.highest, view.id.seq)
         mine = proposal.coming_from(self.view.id)
@@ -288,7 +288,7 @@ class Changing(Machine):
         self.highest = max(self.highest, refusal.promised.seq)
         proposal = self.proposal
         if proposal is None or refusal.id != proposal.view.id or refusal.id.rep != self.me:
-            env.drop("total G-9", "a refusal of another proposal")
+            env.drop("G-9", "a refusal of another proposal")
         elif refusal.view not in proposal.bases or refusal.promised.seq < refusal.id.seq:
             self._give_up(env, (src,), f"is in {refusal.view}")
         elif not self._retry:
@@ -302,7 +302,7 @@ class Changing(Machine):
             self.others.keep_away(node, env.now_us)
         self._gone.update(node for node in nodes if node in self.boots)
         for node in nodes:
-            env.note("total FL-4", "gone", f"{node} {why}", members=(node,))
+            env.note("FL-4", "gone", f"{node} {why}", members=(node,))
         self.propose(env)
 
     def on_cancel(self, env: Env, src: NodeId, boot: int, cancel: Cancel) -> None:
@@ -334,7 +334,7 @@ class Changing(Machine):
         """FL-4: everybody was ready."""
         proposal = self.proposal
         if proposal is None or install.id != proposal.view.id or src != install.id.rep:
-            env.drop("total G-9", "an Install of another proposal")
+            env.drop("G-9", "an Install of another proposal")
             return
         self._install(env, proposal)
 
@@ -377,6 +377,6 @@ class Changing(Machine):
                 self._give_up(env, [m for m in silent if m != self.me], "does not get ready")
         elif proposal is not None or self.missed:
             if self._complained and self.coordinator != self.me:
-                env.note("total FL-5", "gone", f"{self.coordinator} does not act")
+                env.note("FL-5", "gone", f"{self.coordinator} does not act")
                 self._gone.add(self.coordinator)
             self._act(env)

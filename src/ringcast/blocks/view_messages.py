@@ -1,7 +1,7 @@
 """What members of a group say to each other about views, and to the machine that owns them.
 
 A view is a numbered, ordered list of incarnations. Its first member made it and is its
-coordinator; survivors keep their order and newcomers come after them (total G-7).
+coordinator; survivors keep their order and newcomers come after them (G-7).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Property:
     about_deliveries: ClassVar[bool] = True
     """Without a single delivery (else: configuration) the answer is unknown."""
     needs_storage: ClassVar[bool] = False
-    """Lost stable storage leaves it unknown (totem G38); otherwise only a ring id taken again
+    """Lost stable storage leaves it unknown; otherwise only a ring id taken again
     while the first ring of that name is still in use does."""
     reads: ClassVar[Reads] = Reads.EVERY_EVENT
     notes: ClassVar[tuple[str, ...]] = ()

@@ -1,6 +1,6 @@
 """Rings, and what is known of frames, processors and their stays in a ring.
 
-The words are the dossier's (totem 1.2). A *ring* is a regular configuration, a *span* is a
+A *ring* is a regular configuration, a *span* is a
 processor's stay in a ring: from its ``conf`` of the ring to its next regular one, so the ring and
 the transitional configuration after it. Each frame of a ring gets an ``index`` 1, 2, … in the
 order in which frames appear in the trace, so that what a processor delivered is one interval

@@ -124,7 +124,7 @@ def setting(text: str) -> tuple[str, Any]:
     try:
         return name.strip(), msgspec.toml.decode(f"v = {value}")["v"]
     except msgspec.DecodeError:
-        fail(f"--set {text!r} is not name=value, such as window_size=50")
+        fail(f"--set {text!r} is not name=value, such as max_packet=9000")
 
 
 def check(trial: Trial) -> None:

@@ -151,7 +151,7 @@ class Member:
 
 def refuse_borrowed_id(file: Path, settings: NodeConfig) -> None:
     """A file copied from another node, with the address changed and the id forgotten: the two
-    would never hear each other, and all others would take them for one (totem R2)."""
+    would never hear each other, and all others would take them for one."""
     listed = dict(parse_peer(text, "peers") for text in settings.peers).get(settings.id)
     bind = settings.bind_address
     if listed and bind.port and listed.port != bind.port and not settings.advertise:

@@ -84,7 +84,7 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
 class InstallView(msgspec.Struct, frozen=True, gc=False):
     """Tell the application that the configuration is now ``view``.
 
-    ``ring``, ``seq`` and ``view`` or ``conf_id`` place the change in the total order (totem D12):
+    ``ring``, ``seq`` and ``view`` or ``conf_id`` place the change in the total order:
     a regular view is ``(view, 0, conf_id = the transitional one before it)``, a transitional one
     ``(ring = the regular view before it, seq = last number delivered there, view)``.
     """

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 LIMIT = 2**63 - 1
-"""Largest number a sequence may reach on the wire (totem G28): no wrap logic anywhere."""
+"""Largest number a sequence may reach on the wire: no wrap logic anywhere."""
 
 NodeId = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
 """A processor's permanent identifier. 0 is never legal, so it can mean *nobody* on the wire."""
@@ -20,7 +20,7 @@ Seq = Annotated[int, msgspec.Meta(ge=0, le=LIMIT)]
 class ViewId(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """Names a configuration: a sequence number and the representative that chose it.
 
-    Compared by ``seq`` first (totem G26), which makes the identifiers of configurations, and
+    Compared by ``seq`` first, which makes the identifiers of configurations, and
     the message identifiers built on them, one total order over the whole life of a group.
     """
 
@@ -66,7 +66,7 @@ LEVELS = {
 def level(name: Level | str) -> Level:
     """The level of a service by its name; one total order contains all the weaker orders.
 
-    So reliable, fifo and causal are served, and reported, as agreed (totem R80).
+    So reliable, fifo and causal are served, and reported, as agreed.
     """
     if isinstance(name, Level):
         return name

@@ -6,7 +6,7 @@ of effects. What it has for its owner (``Up``, deliveries, views, its end) goes 
 ``hear``, at the same place, so the order of the list is kept.
 
 A part with a *scope* has a name under its owner, such as ``ring-a`` or ``consensus:7``. Its timers,
-storage keys and notes carry that name in front of theirs (``ring-a/token_loss``), its frames travel
+storage keys and notes carry that name in front of theirs (``ring-a/hold``), its frames travel
 as ``Scoped``, and the owner's ``Parts`` lead back what comes for it. So a machine can own any
 number of parts of one type, and make and drop them while it runs. A part with a *port* has a
 broadcast domain to itself: there its frames need no name, and a processor whose whole machine is
@@ -90,10 +90,11 @@ def unscoped(message: Message) -> Message:
 class Owned(Generic[M]):
     """One part of a machine.
 
-    With a ``port``, ``me`` is the part's id in that domain, if it differs from its owner's.
+    With a ``port``, ``me`` is the part's id in that domain, if it differs from its owner's. A part
+    that several protocols share cites rules by their tags alone; ``book`` names the owner's book.
     """
 
-    __slots__ = ("_armed", "_env", "_hear", "_me", "_timers", "machine", "port", "scope")
+    __slots__ = ("_armed", "_env", "_hear", "_me", "_timers", "book", "machine", "port", "scope")
 
     def __init__(
         self,
@@ -102,11 +103,12 @@ class Owned(Generic[M]):
         scope: str = "",
         port: int | None = None,
         me: NodeId | None = None,
+        book: str = "",
     ) -> None:
         if SEPARATOR in scope or (port is not None and not scope):
             raise ValueError(f"scope {scope!r}: a name without {SEPARATOR!r}, needed with a port")
         self.machine = machine
-        self.scope, self.port = scope, port
+        self.scope, self.port, self.book = scope, port, book
         self._hear = hear
         self._me = me
         self._env = Env(0, Random(0))  # the owner's, from the first input on
@@ -133,6 +135,8 @@ class Owned(Generic[M]):
             if not isinstance(effect, FOR_THE_WORLD):
                 self._hear(env, effect)
             else:
+                if self.book and type(effect) is Note:
+                    effect = self._cited(effect)
                 env.effects.append(self._named(effect) if self.scope else effect)
 
     def fire(self, env: Env, timer: ScopedTimer) -> None:
@@ -151,6 +155,12 @@ class Owned(Generic[M]):
         prefix = self.scope + SEPARATOR
         own = {k.removeprefix(prefix): v for k, v in event.stable.items() if k.startswith(prefix)}
         return Started(event.boot, own)
+
+    def _cited(self, note: Note) -> Note:
+        """With the owner's book in front of a tag, which ends with its number."""
+        if " " in note.rule or not note.rule[-1:].isdigit():
+            return note
+        return msgspec.structs.replace(note, rule=f"{self.book} {note.rule}")
 
     def _named(self, effect: Effect) -> Effect:
         """An effect of the part, with the part's name where the world or the owner needs it."""

@@ -2,7 +2,7 @@
 
 Measured: a callback a datagram (asyncio's DatagramProtocol) costs 5-7 us, a drained socket
 0.9 us. A wake-up therefore reads until the socket is empty, handles broadcasts as they come and
-unicasts (tokens) last: totem R3 wants exactly that, since a token must not overtake the messages
+unicasts (tokens) last: protocols rely on it, since a token must not overtake the messages
 it speaks of.
 """
 

@@ -1,9 +1,9 @@
 """SimNode: one processor. A machine, and all that a machine takes for granted.
 
-Frames wait in two lanes, broadcast and unicast, and the broadcast lane is emptied first (totem
-R3). A node that is neither paused nor busy has empty lanes: a frame is then handled the moment
-it arrives. Effects are carried out in list order; on a processor whose work takes time
-(``CpuModel``), each at the moment the work before it is done.
+Frames wait in two lanes, broadcast and unicast, and the broadcast lane is emptied first. A node
+that is neither paused nor busy has empty lanes: a frame is then handled the moment it arrives.
+Effects are carried out in list order; on a processor whose work takes time (``CpuModel``), each at
+the moment the work before it is done.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ PRESETS: Mapping[str, NetworkModel] = MappingProxyType(
                 reorder_us=1_000,
             ),
         ),
-        # Five Sun IPCs on one Ethernet, calibrated on the published figures (totem dossier,
+        # Five Sun IPCs on one Ethernet, calibrated on the published figures (Agarwal 1994,
         # section 5): b = 1.4 ms a token visit, 0.784 ms + 0.342 us a byte to send a message.
         # A frame is 64 bytes longer than its message, so their share of the per-byte cost is
         # taken off the fixed one. Passing on a token costs its sender, which lets the last

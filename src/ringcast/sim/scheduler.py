@@ -16,7 +16,7 @@ WORLD = 0
 BROADCAST = 1
 """Broadcast frames arrive before ..."""
 UNICAST = 2
-"""... unicast ones of the same microsecond (totem R3)."""
+"""... unicast ones of the same microsecond."""
 TIMER = 3
 """A frame that arrives in time is handled before the timer that waits for it."""
 

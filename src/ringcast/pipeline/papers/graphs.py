@@ -1,4 +1,6 @@
-"""Networks of rings as graphs: how long do they hold together while gateways fail? (Totem, 5.4)
+"""Networks of rings as graphs: how long do they hold together while gateways fail?
+
+The question is that of Agarwal 1994, section 5.4.
 
 A node is a local network, an edge a gateway between two. Gateways fail in a random order, one at a
 time; we ask after how many of them the network comes apart, how many nodes are then cut off, and

@@ -14,9 +14,11 @@ from statistics import fmean
 
 import msgspec
 
-from ringcast.protocols.totem_single.config import MEASURED
-from ringcast.protocols.totem_single.messages import HEADER_BYTES
 from ringcast.sim.presets import preset
+
+HEADER_BYTES = 64
+EACH_TIME = 14
+"""Frames that a processor may send in one visit, as in the measurements."""
 
 SIZE = 1000 + HEADER_BYTES + 15
 """A frame with a message of 1000 bytes."""
@@ -45,7 +47,7 @@ def poll(rate: float, exhaustive: bool = False, nodes: int = 5, seconds: int = 3
     coming = [rng.expovariate(1 / gap_us) for _ in range(nodes)]
     queues: list[deque[float]] = [deque() for _ in range(nodes)]
     passed: list[float] = []
-    """When each visit had passed the token on, after which a processor delivers (totem R21)."""
+    """When each visit had passed the token on, after which a processor delivers."""
     sent: list[tuple[float, float, int]] = []
     """Messages: when submitted, when put on the medium, in which visit."""
     now_us, at = 0.0, 0
@@ -58,7 +60,7 @@ def poll(rate: float, exhaustive: bool = False, nodes: int = 5, seconds: int = 3
     while now_us < seconds * 1e6:
         arrive()
         queue = queues[at]
-        left = MEASURED.each_time if exhaustive else min(MEASURED.each_time, len(queue))
+        left = EACH_TIME if exhaustive else min(EACH_TIME, len(queue))
         while left and queue:
             sent.append((queue.popleft(), now_us, len(passed)))
             now_us += send_us

@@ -2,7 +2,7 @@
 
 ``[run]`` is what they have in common, in the words of a run file. ``[[cases]]`` are named changes
 of it, ``[grid]`` holds lists and ranges of values. Every case is run at every point of the grid
-with every seed. Settings are named by their place: ``config.window_size``, ``workload.0.rate``.
+with every seed. Settings are named by their place: ``config.max_packet``, ``workload.0.rate``.
 """
 
 from __future__ import annotations

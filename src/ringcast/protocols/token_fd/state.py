@@ -54,7 +54,7 @@ class Processor(Machine):
         self.boots: dict[NodeId, int] = {}
         """TF-42: the incarnation of each member that takes part."""
         detector = RingDetector(ring.predecessor, ring.after(1), config.patience, self.group)
-        self.detector = Owned(detector, self.hear)
+        self.detector = Owned(detector, self.hear, book="token-fd")
 
         # The token.
         self.tokens: Circulation[Token] = Circulation(ring)

@@ -184,11 +184,11 @@ class Processor(Machine):
         self.below: Owned[Flush] | Owned[Membership]
         if config.mode is Mode.PREFIX:
             group = Membership(me, config.group)
-            self.below = Owned(group, self.hear)
+            self.below = Owned(group, self.hear, book="total")
             self.group = group
         else:
             flush = Flush(me, config.group)
-            self.below = Owned(flush, self.hear)
+            self.below = Owned(flush, self.hear, book="total")
             self.group = flush.membership
         self.heard_us = self.group.detector.machine.heard
 

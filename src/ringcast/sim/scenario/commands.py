@@ -255,21 +255,21 @@ class Scene:
         self.cluster.set_burst_tail(None if frames == "off" else BurstTail(int(frames)))
 
     def drop(self, words: list[str]) -> None:
-        """``drop Token 1->2 [x3|always]``: the next such frames are lost."""
+        """``drop MESSAGE 1->2 [x3|always]``: the next such frames are lost."""
         self._tamper(words, False)
 
     def delay(self, words: list[str]) -> None:
-        """``delay Regular 3->2 5ms [x3|always]``: the next such frames come later."""
+        """``delay MESSAGE 3->2 5ms [x3|always]``: the next such frames come later."""
         self._tamper(words, False)
 
     def copy(self, words: list[str]) -> None:
-        """``copy Token *->* 150us [x3|always]``: they come, and once more that much later."""
+        """``copy MESSAGE *->* 150us [x3|always]``: they come, and once more that much later."""
         self._tamper(words, True)
 
     def _tamper(self, words: list[str], copy: bool) -> None:
-        if len(words) < 2:
-            raise ValueError("which frames? for example: drop Token 1->2 once")
         kinds = [kind.__name__ for kind in self.cluster.sheet.messages]
+        if len(words) < 2:
+            raise ValueError(f"which frames? for example: drop {kinds[0]} 1->2 once")
         if words[0] not in (*kinds, "*"):
             raise ValueError(f"no message {words[0]!r}; there are {', '.join(kinds)}")
         src, dst = self._arrow(words[1])
@@ -287,7 +287,7 @@ class Scene:
     # Time.
 
     def run(self, words: list[str]) -> None:
-        """``run 50ms``, ``run token_loss*2+join``: timers by name, ``bound`` for M5's."""
+        """``run 50ms``, ``run TIMER*2+5ms``: timers by name, ``bound`` for that of progress."""
         if len(words) != 1:
             raise ValueError("how long? for example: run 50ms")
         self.cluster.run_for(self._duration_us(words[0]))
@@ -364,7 +364,7 @@ class Scene:
         self.tap.nodes = frozenset(self._nodes(names) if names else ())
 
     def frames(self, words: list[str]) -> None:
-        """``frames Token visit seq aru``: also show these frames when sent; ``frames off``."""
+        """``frames MESSAGE visit FIELD ...``: also show these frames when sent; ``frames off``."""
         if words == ["off"]:
             self.tap.frames = {}
         elif words:

@@ -3,7 +3,7 @@
 A file is a sequence of blocks: commands, a line ``----``, and what is to be seen while they are
 carried out (``ok`` for nothing). A blank line ends a block. ``#`` begins a comment.
 
-    ring totem n=3
+    ring PROTOCOL n=3
     until operational
     log views
     ----

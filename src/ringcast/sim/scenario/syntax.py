@@ -72,7 +72,7 @@ def times(words: Iterable[str]) -> int:
 
 
 def duration_us(word: str, config: Any, bound_us: int) -> int:
-    """``50ms``, ``token_loss*2+join``: a sum of times, timers of ``config`` and ``bound``."""
+    """``50ms``, ``TIMER*2+5ms``: a sum of times, timers of ``config`` and ``bound``."""
     total = 0
     for term in word.split("+"):
         name, _, factor = term.partition("*")

@@ -1,10 +1,10 @@
 """Made-up traces of any size:
 ``python -m ringcast.traces.synthetic.generate OUT --events 50000000``.
 
-They obey every property that Totem claims, unless a fault is put into them. A seed always gives
-the same files. Memory does not grow with the number of events, and a group of rows holds one
-processor's events in one range of places on one ring, the same ranges for every processor, so
-that a reader finds a range by the statistics of the groups.
+They obey every property of extended virtual synchrony, unless a fault is put into them. A seed
+always gives the same files. Memory does not grow with the number of events, and a group of rows
+holds one processor's events in one range of places on one ring, the same ranges for every
+processor, so that a reader finds a range by the statistics of the groups.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(
         prog="python -m ringcast.traces.synthetic.generate",
-        description="Write made-up traces that obey, or with a fault break, what Totem claims.",
+        description="Write made-up traces that obey, or break, extended virtual synchrony.",
     )
     parser.add_argument("out", type=Path, help="the folder")
     for field in msgspec.structs.fields(Shape):
