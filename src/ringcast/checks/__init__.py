@@ -4,7 +4,7 @@
 """
 
 from ringcast.checks.stretch import Share, Stretch
-from ringcast.checks.suite import PROPERTIES, Suite, suite
+from ringcast.checks.suite import PROPERTIES, Suite, in_order, suite
 from ringcast.checks.verdict import Verdict, Violation
 
-__all__ = ["PROPERTIES", "Share", "Stretch", "Suite", "Verdict", "Violation", "suite"]
+__all__ = ["PROPERTIES", "Share", "Stretch", "Suite", "Verdict", "Violation", "in_order", "suite"]

@@ -39,7 +39,7 @@ from ringcast.checks.uniform_agreement import UniformAgreement
 from ringcast.checks.unique_id import UniqueId
 from ringcast.checks.validity import Validity
 from ringcast.checks.verdict import Verdict, Violation
-from ringcast.core.registry import protocols
+from ringcast.core.registry import look_further, protocols
 from ringcast.core.trace import (
     Crashed,
     Delivered,
@@ -92,10 +92,15 @@ COMMON: dict[str, type[Property]] = {
 
 
 class Properties(Mapping[str, type[Property]]):
-    """The common ones, then those that a protocol brings along (``Sheet.checks``)."""
+    """The common ones, then those that a protocol brings along (``Sheet.checks``); a tag that is
+    not among them is looked for in other packages."""
 
     def __getitem__(self, tag: str) -> type[Property]:
-        return COMMON[tag] if tag in COMMON else self._own()[tag]
+        if tag in COMMON:
+            return COMMON[tag]
+        if tag not in self._own():
+            look_further()
+        return self._own()[tag]
 
     def __iter__(self) -> Iterator[str]:
         yield from COMMON
@@ -192,6 +197,12 @@ class Suite:
             prop.tag: prop.verdict if self.ended or prop.violation is not None else Verdict.UNKNOWN
             for prop in self.properties
         }
+
+
+def in_order(tags: Iterable[str]) -> list[str]:
+    """Tags in the order of ``PROPERTIES``; KeyError if one is not there."""
+    wanted = {tag for tag in tags if PROPERTIES[tag]}
+    return [tag for tag in PROPERTIES if tag in wanted]
 
 
 def suite(claims: Iterable[str], bound_us: int | None = None) -> Suite:

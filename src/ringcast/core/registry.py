@@ -117,6 +117,7 @@ class Sheet(msgspec.Struct, frozen=True):
 
 
 _sheets: dict[str, Sheet] = {}
+_sources: list[Callable[[], None]] = []
 
 
 def register(sheet: Sheet) -> Sheet:
@@ -132,8 +133,21 @@ def register(sheet: Sheet) -> Sheet:
     return sheet
 
 
+def add_source(source: Callable[[], None]) -> None:
+    """Call ``source``, once, when something is not known: it registers more protocols."""
+    _sources.append(source)
+
+
+def look_further() -> None:
+    """Register what the sources have; LookupError if one of them fails."""
+    while _sources:
+        _sources.pop()()
+
+
 def protocol(name: str) -> Sheet:
     """The protocol called ``name``; the error lists what there is."""
+    if name not in _sheets:
+        look_further()
     try:
         return _sheets[name]
     except KeyError:
@@ -141,5 +155,5 @@ def protocol(name: str) -> Sheet:
 
 
 def protocols() -> tuple[Sheet, ...]:
-    """Every registered protocol, by name."""
+    """Every protocol registered so far, by name."""
     return tuple(_sheets[name] for name in sorted(_sheets))

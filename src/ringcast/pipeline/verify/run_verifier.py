@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 import ringcast.protocols  # noqa: F401  (some properties are a protocol's own)
-from ringcast.checks import PROPERTIES, Stretch, Suite, Verdict, suite
+from ringcast.checks import Stretch, Suite, Verdict, in_order, suite
 from ringcast.checks.property import Reads
 from ringcast.core.trace import TraceEvent
 from ringcast.pipeline.verify.condense.columns import Table, table_of
@@ -145,7 +145,7 @@ class Case:
             folder=str(self.folder),
             run=self.run,
             events=rows if whole else self._rows(TABLES_READ.get(self.reads, TABLES)),
-            verdicts={tag: verdicts[tag] for tag in PROPERTIES if tag in verdicts},
+            verdicts={tag: verdicts[tag] for tag in in_order(verdicts)},
             violations=tuple(violation for checks in fed for violation in checks.violations),
             reasons=reasons,
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ringcast.checks import PROPERTIES, Suite, Verdict, Violation
+from ringcast.checks import PROPERTIES, Suite, Verdict, Violation, in_order
 from ringcast.checks.property import Property
 from ringcast.pipeline.errors import PipelineError
 
@@ -80,7 +80,7 @@ def together(answers: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for tag, answer in answers:
         found[tag] = min(found.get(tag, answer), answer, key=WORST.index)
-    return {tag: found[tag] for tag in PROPERTIES if tag in found}
+    return {tag: found[tag] for tag in in_order(found)}
 
 
 def answers(checks: Suite, cut: str = "") -> tuple[dict[str, Verdict], dict[str, str]]:
