@@ -74,9 +74,9 @@ class Bench:
     def token(self, frames: int) -> float:
         """One visit of the token; it must send so many frames."""
         machine, seq = self.machine, self.seq
-        token = Token(self.ring, machine.my_token_seq, seq, seq, None, (), 0, False)
+        token = Token(self.ring, machine.token.my_token_seq, seq, seq, None, (), 0, False)
         took = self.tell([Received(1, 7, token)], {Send: 1, Broadcast: frames})
-        machine.idle_visits = 0  # never rest
+        machine.token.idle_visits = 0  # never rest
         return took
 
     def tell(self, events: list[Received], wanted: dict[type, int]) -> float:

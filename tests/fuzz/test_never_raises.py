@@ -152,19 +152,19 @@ def honest(p: TotemSingle, kind: type, src: int) -> msgspec.Struct:
             inner = Regular(src, p.old.ring_id, p.old.my_aru + 1, Level.AGREED, whole)
             return Encapsulated(ring, seq, inner)
         case messages.Token:
-            return Token(ring, p.my_token_seq + 2, seq - 1, seq - 1, None, (), 0, False)
+            return Token(ring, p.token.my_token_seq + 2, seq - 1, seq - 1, None, (), 0, False)
         case messages.Join:
-            proc_set = tuple(sorted(p.my_proc_set | {src}))
-            fail_set = tuple(sorted(p.my_fail_set - {src}))
+            proc_set = tuple(sorted(p.gather.my_proc_set | {src}))
+            fail_set = tuple(sorted(p.gather.my_fail_set - {src}))
             return Join(src, ring.seq, proc_set, fail_set, 0, p.config.window_size)
         case messages.CommitToken:
             memb, signed = p.my_new_memb, len(p.my_new_memb)
             if p.phase is Phase.GATHER:
-                memb = p.candidates
+                memb = p.gather.candidates
                 signed = memb.index(p.me)
-                ring = ViewId(p.max_ring_seq + 4, memb[0])
-            hops = signed - 1 if p.phase is Phase.GATHER else p.my_token_seq + 1
-            mine = p.my_signature if p.phase is Phase.COMMIT else None
+                ring = ViewId(p.gather.max_ring_seq + 4, memb[0])
+            hops = signed - 1 if p.phase is Phase.GATHER else p.token.my_token_seq + 1
+            mine = p.recovery.my_signature if p.phase is Phase.COMMIT else None
             return CommitToken(ring, max(hops, 0), memb, (mine or commit.my_entry(p),) * signed)
         case _:
             return Announce(ViewId(8, src), src, (src,))
@@ -183,7 +183,7 @@ def alone() -> Bench:
 
 def waiting() -> Bench:
     bench = Bench(3, LAN).to_ring().to_gather()
-    bench.run(until=lambda: bench[ME].waiting)
+    bench.run(until=lambda: bench[ME].gather.waiting)
     return bench
 
 
@@ -228,7 +228,7 @@ def feed(bench: Bench, step: Step) -> list[Effect]:
     match step:
         case Twist(kind, src, changes):
             if "memb" in changes and kind is CommitToken:  # signed by all it names
-                signed = (machine.my_signature or commit.my_entry(machine),) * len(
+                signed = (machine.recovery.my_signature or commit.my_entry(machine),) * len(
                     cast("tuple[int]", changes["memb"])
                 )
                 changes = {"entries": signed, **changes}
@@ -251,14 +251,14 @@ def well_typed(effects: list[Effect]) -> None:
 
 def bounded(machine: TotemSingle, config: Config, steps: int) -> None:
     """Nothing grows beyond what it was told, nor beyond its bounds."""
-    assert len(machine.my_proc_set) <= MAX_MEMBERS
+    assert len(machine.gather.my_proc_set) <= MAX_MEMBERS
     for ring in (machine.old, machine.new):
         assert len(ring.store) <= 3 + 20 * steps
         assert all(seq <= ring.released + STORE_LIMIT for seq in ring.store)
         assert ring.assembler.held <= config.max_message * (steps + 3)
     assert len(machine.new_message_queue) < config.max_queue + 5
-    assert config.min_window <= machine.window <= config.max_window
-    assert len(machine.tried) + len(machine.given_up) <= 2 * steps + 3
+    assert config.min_window <= machine.flow.window <= config.max_window
+    assert len(machine.gather.tried) + len(machine.gather.given_up) <= 2 * steps + 3
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -299,4 +299,4 @@ def test_the_places_are_where_they_say() -> None:
         "recover": Phase.RECOVER,
     }
     assert resting()[ME].snapshot()["token_held"]
-    assert waiting()[ME].waiting
+    assert waiting()[ME].gather.waiting

@@ -68,7 +68,7 @@ def ring_numbers_of_others_ignored(patch: MonkeyPatch) -> None:
     """Numbers a new ring above its own ring only, whatever the Joins of the others said."""
 
     def spoil(well: bool, self: TotemSingle, env: Env, event: Received) -> bool:
-        self.max_ring_seq = self.my_ring_id.seq
+        self.gather.max_ring_seq = self.my_ring_id.seq
         return well
 
     after(patch, TotemSingle, "admit", spoil)
@@ -101,7 +101,7 @@ def failed_set_forgotten_in_gather(patch: MonkeyPatch) -> None:
 
     def enter(p: Processor, env: Env, cause: Cause) -> None:
         if p.phase in (Phase.COMMIT, Phase.RECOVER):
-            p.my_fail_set = frozenset()
+            p.gather.my_fail_set = frozenset()
         whole(p, env, cause)
 
     patch.setattr(gather, "enter", enter)
@@ -113,7 +113,7 @@ def consensus_timer_reset_by_every_join(patch: MonkeyPatch) -> None:
     whole = gather.on_join
 
     def on_join(p: Processor, env: Env, event: Received) -> None:
-        if not p.waiting:
+        if not p.gather.waiting:
             env.set_timer(Timer.CONSENSUS, p.config.consensus_us)
         whole(p, env, event)
 
@@ -125,7 +125,7 @@ def nobody_fails_at_the_timeout(patch: MonkeyPatch) -> None:
     """Asks again for ever instead of failing those who do not agree."""
 
     def on_consensus_timer(p: Processor, env: Env, event: Any) -> None:
-        if p.my_proc_set == {p.me}:
+        if p.gather.my_proc_set == {p.me}:
             commit.start(p, env)
         else:
             p.enter_gather(env, Cause.CONSENSUS_TIMEOUT)
@@ -139,13 +139,13 @@ def silent_member_skipped(patch: MonkeyPatch) -> None:
     ring is installed with a member that never agreed."""
 
     def on_token_retransmit(p: Processor, env: Env, event: TimerFired) -> None:
-        to, token = p.last_sent
+        to, token = p.token.last_sent
         beyond = p.my_new_memb[(p.my_new_memb.index(to) + 1) % len(p.my_new_memb)]
         if beyond != p.me:
             if isinstance(token, CommitToken) and token.memb_index < len(token.memb):
                 token = replace(token, entries=(*token.entries, nowhere(to)))
             token = replace(token, token_seq=token.token_seq + 1)
-            p.last_sent = (beyond, token)
+            p.token.last_sent = (beyond, token)
         tokens.on_token_retransmit(p, env, event)
 
     phases = (Phase.COMMIT, Phase.RECOVER)
@@ -169,7 +169,7 @@ def tried_membership_tried_again(patch: MonkeyPatch) -> None:
     """Tries a membership that failed before again and again."""
 
     def drop_slowest(p: Processor, env: Env) -> None:
-        p.tried.discard(p.sets)
+        p.gather.tried.discard(p.gather.sets)
         gather.check_consensus(p, env)
 
     patch.setattr(gather, "drop_slowest", drop_slowest)
@@ -184,7 +184,7 @@ def given_up_token_accepted(patch: MonkeyPatch) -> None:
     whole = gather.on_commit_token
 
     def on_commit_token(p: Processor, env: Env, event: Received) -> None:
-        p.given_up.clear()
+        p.gather.given_up.clear()
         whole(p, env, event)
 
     handle(patch, Phase.GATHER, CommitToken, on_commit_token)
@@ -221,7 +221,7 @@ def first_rotation_taken_for_the_second(patch: MonkeyPatch) -> None:
     def on_commit_token(p: Processor, env: Env, event: Received) -> None:
         token = event.message
         assert isinstance(token, CommitToken)
-        if token.ring_id == p.my_ring_id and token.token_seq + 1 >= p.my_token_seq:
+        if token.ring_id == p.my_ring_id and token.token_seq + 1 >= p.token.my_token_seq:
             missing = token.memb[len(token.entries) :]
             empty = [nowhere(q) for q in missing]
             if p.me in missing:
@@ -263,7 +263,7 @@ def late_frame_of_a_member_ends_the_ring(patch: MonkeyPatch) -> None:
     """Takes a member's late frame of an older ring for a sign that it has left."""
 
     def on_other_ring(p: Processor, env: Env, src: NodeId, ring_seq: int) -> None:
-        p.my_proc_set |= {src}
+        p.gather.my_proc_set |= {src}
         p.enter_gather(env, Cause.FOREIGN)
 
     patch.setattr(operational, "on_other_ring", on_other_ring)
@@ -295,7 +295,7 @@ def disturbing_join_heeded(patch: MonkeyPatch) -> None:
     def on_join(p: Processor, env: Env, event: Received) -> None:
         join = event.message
         assert isinstance(join, Join)
-        late = join.sender_id in p.my_proc_set and join.ring_seq < p.my_ring_id.seq
+        late = join.sender_id in p.gather.my_proc_set and join.ring_seq < p.my_ring_id.seq
         if p.me not in join.fail_set and not late and not gather.keep_out(p, env, event.src):
             gather.merge(p, env, join)
             p.enter_gather(env, Cause.JOIN)

@@ -161,9 +161,9 @@ def held_token_survives_gather(patch: MonkeyPatch) -> None:
     whole = gather.enter
 
     def enter(p: Processor, env: Env, cause: Any) -> None:
-        held = p.held_token
+        held = p.token.held_token
         whole(p, env, cause)
-        p.held_token = held
+        p.token.held_token = held
 
     patch.setattr(gather, "enter", enter)
 

@@ -59,7 +59,7 @@ def transitional_is_the_intersection(patch: MonkeyPatch) -> None:
     configuration, wherever they come from."""
 
     def spoil(fine: bool, p: Processor, entries: Entries) -> bool:
-        p.my_trans_memb = tuple(sorted(set(p.old.memb) & set(p.my_new_memb)))
+        p.recovery.my_trans_memb = tuple(sorted(set(p.old.memb) & set(p.my_new_memb)))
         return fine
 
     after(patch, recovery, "begin", spoil)
@@ -84,7 +84,9 @@ def exchange_starts_at_the_highest_aru(patch: MonkeyPatch) -> None:
     def spoil(fine: bool, p: Processor, entries: Entries) -> bool:
         mine = [e for e in entries if e.my_old_ring_id == p.old.ring_id]
         high = max(e.old_ring_my_aru for e in mine)
-        p.retrans_message_queue = {s: m for s, m in p.retrans_message_queue.items() if s > high}
+        p.recovery.retrans_message_queue = {
+            s: m for s, m in p.recovery.retrans_message_queue.items() if s > high
+        }
         return fine
 
     after(patch, recovery, "begin", spoil)
@@ -98,7 +100,7 @@ def lowest_delivered_counts(patch: MonkeyPatch) -> None:
     def spoil(fine: bool, p: Processor, entries: Entries) -> bool:
         mine = [e for e in entries if e.my_old_ring_id == p.old.ring_id]
         if not all(e.my_received_flg for e in mine):
-            p.high_ring_delivered = min(e.my_high_delivered for e in mine)
+            p.recovery.high_ring_delivered = min(e.my_high_delivered for e in mine)
         return fine
 
     after(patch, recovery, "begin", spoil)
@@ -123,8 +125,8 @@ def installs_one_visit_early(patch: MonkeyPatch) -> None:
     exchange is complete."""
 
     def spoil(token: Token, p: Processor, passed_on: Token) -> Token:
-        if p.my_retrans_flg_count == 2:
-            p.my_retrans_flg_count = 3
+        if p.recovery.my_retrans_flg_count == 2:
+            p.recovery.my_retrans_flg_count = 3
         return token
 
     after(patch, recovery, "mark", spoil)
@@ -144,8 +146,8 @@ def installs_before_all_hold_everything(patch: MonkeyPatch) -> None:
         if passed_on is None:
             return
         passed_on = recovery.mark(p, passed_on)
-        if p.my_retrans_flg_count and p.new.my_aru == passed_on.seq:
-            p.my_install_seq = passed_on.seq
+        if p.recovery.my_retrans_flg_count and p.new.my_aru == passed_on.seq:
+            p.recovery.my_install_seq = passed_on.seq
             install.install(p, env, "recovered")
         tokens.forward(p, env, passed_on, p.my_new_memb)
         if p.phase is Phase.OPERATIONAL:
@@ -160,7 +162,7 @@ def flag_cleared_by_anyone(patch: MonkeyPatch) -> None:
     whole = recovery.mark
 
     def mark(p: Processor, token: Token) -> Token:
-        p.i_set_flg = True
+        p.recovery.i_set_flg = True
         return whole(p, token)
 
     patch.setattr(recovery, "mark", mark)
@@ -171,9 +173,9 @@ def exchange_complete_with_holes(patch: MonkeyPatch) -> None:
     """Declares the exchange complete without looking whether it holds everything."""
 
     def complete_exchange(p: Processor) -> None:
-        p.my_received_flg = True
-        p.received_in = p.my_ring_id
-        p.my_deliver_memb = p.my_trans_memb
+        p.recovery.my_received_flg = True
+        p.recovery.received_in = p.my_ring_id
+        p.recovery.my_deliver_memb = p.recovery.my_trans_memb
 
     patch.setattr(recovery, "complete_exchange", complete_exchange)
 
@@ -190,10 +192,10 @@ def own_safe_bound_decides(patch: MonkeyPatch) -> None:
     whole = install.finish_old
 
     def finish_old(p: Processor, env: Env, waiting: list[Regular]) -> list[Regular]:
-        shared = p.high_ring_delivered
-        p.high_ring_delivered = max(shared, p.old.safe_bound)
+        shared = p.recovery.high_ring_delivered
+        p.recovery.high_ring_delivered = max(shared, p.old.safe_bound)
         rest = whole(p, env, waiting)
-        p.high_ring_delivered = shared
+        p.recovery.high_ring_delivered = shared
         return rest
 
     patch.setattr(install, "finish_old", finish_old)
@@ -205,10 +207,10 @@ def safe_delivered_in_the_old_configuration(patch: MonkeyPatch) -> None:
     whole = install.finish_old
 
     def finish_old(p: Processor, env: Env, waiting: list[Regular]) -> list[Regular]:
-        shared = p.high_ring_delivered
-        p.high_ring_delivered = 2**62
+        shared = p.recovery.high_ring_delivered
+        p.recovery.high_ring_delivered = 2**62
         rest = whole(p, env, waiting)
-        p.high_ring_delivered = shared
+        p.recovery.high_ring_delivered = shared
         return rest
 
     patch.setattr(install, "finish_old", finish_old)

@@ -223,7 +223,7 @@ class Bench(Wires[TotemSingle]):
     def token(self, node: NodeId, **changes: object) -> Token:
         """The next regular token as ``node`` would get it on an idle ring, with changes."""
         machine = self.machines[node]
-        arrives = machine.my_token_seq + len(machine.my_memb) - 1
+        arrives = machine.token.my_token_seq + len(machine.my_memb) - 1
         idle = Token(machine.my_ring_id, arrives, 0, 0, None, (), 0, False)
         return msgspec.structs.replace(idle, **changes)
 

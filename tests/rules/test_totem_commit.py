@@ -50,7 +50,7 @@ def test_r47_the_representative_names_the_ring() -> None:
     effects = bench.receive(1, bench.join(3, (1, 2, 3), ring_seq=16), src=3)
     mine = entry(1, 1)
     assert only(effects, Send) == [Send(2, CommitToken(ViewId(24, 1), 0, (1, 2, 3), (mine,)))]
-    assert bench[1].my_token_seq == 0
+    assert bench[1].token.my_token_seq == 0
 
 
 def test_r49_signing_the_commit_token() -> None:
@@ -71,16 +71,16 @@ def test_r49_signing_the_commit_token() -> None:
         "token_retransmit": config.token_retransmit_us,
     }
     machine = bench[2]
-    assert (machine.my_token_seq, machine.my_rotation_count) == (1, 1)
+    assert (machine.token.my_token_seq, machine.token.my_rotation_count) == (1, 1)
     assert machine.my_new_memb == (1, 2, 3)
-    assert machine.my_last == {}
+    assert machine.gather.my_last == {}
     assert machine.snapshot()["ring_id"] == "(12,1)"
     assert machine.snapshot()["old_ring_id"] == "(8,1)"
 
 
 def test_r49_the_sets_signed_for_count_as_tried(bench: Bench) -> None:
     """F4.9: if this ring fails, the same membership is a repeated one (R46)."""
-    assert bench[2].sets in bench[2].tried
+    assert bench[2].gather.sets in bench[2].gather.tried
 
 
 def test_r49_the_trace_shows_who_forwarded_the_commit_token(bench: Bench) -> None:
@@ -121,10 +121,10 @@ def test_r51_old_ring_messages_are_kept_but_not_delivered(bench: Bench) -> None:
 def test_r51_not_even_kept_once_the_exchange_is_complete() -> None:
     """G16: my_received_flg stays true over a failed pass, and with it the set."""
     bench = Bench().to_ring().to_gather()
-    bench.run(until=lambda: all(bench[n].my_received_flg for n in bench.ids))
+    bench.run(until=lambda: all(bench[n].recovery.my_received_flg for n in bench.ids))
     bench.crash(3)
     bench.reform(1, 2).to_phase(2, Phase.COMMIT)
-    assert bench[2].my_received_flg
+    assert bench[2].recovery.my_received_flg
     late = bench.receive(2, bench.message(1, ring=OLD), src=3)
     assert drops(late) == ["the exchanged set is fixed"]
 

@@ -54,7 +54,7 @@ def test_r33_entering_gather_proposes_my_sets() -> None:
 
 def test_r33_the_rotation_count_starts_at_zero_coming_from_operational(bench: Bench) -> None:
     """G13: it counts per attempt; Operational counts thousands."""
-    assert bench[2].my_rotation_count == 0
+    assert bench[2].token.my_rotation_count == 0
 
 
 def test_r33_the_rotation_count_of_a_failed_attempt_is_told() -> None:
@@ -80,7 +80,7 @@ def test_r35_old_ring_messages_are_delivered_as_in_operational(bench: Bench) -> 
 def test_r35_not_once_the_exchange_is_complete() -> None:
     """G16 (S27): the exchanged set is fixed; a late extra copy at one member would split it."""
     bench = Bench().to_ring().to_gather()
-    bench.run(until=lambda: bench[2].my_received_flg)
+    bench.run(until=lambda: bench[2].recovery.my_received_flg)
     bench.lose()
     bench.fire(2, Timer.TOKEN_LOSS)
     assert bench[2].phase is Phase.GATHER
@@ -115,7 +115,7 @@ def test_r38_a_join_with_smaller_sets_changes_nothing(bench: Bench) -> None:
     """F4.6: its sender will catch up."""
     effects = bench.receive(2, bench.join(3, (2, 3), rotation_count=5), src=3)
     assert effects == []
-    assert bench[2].my_last[3].rotation_count == 5
+    assert bench[2].gather.my_last[3].rotation_count == 5
 
 
 def test_r38_ext_a_late_smaller_join_takes_back_no_consent(bench: Bench) -> None:
@@ -174,7 +174,7 @@ def test_r43_whoever_does_not_agree_in_time_is_failed(bench: Bench) -> None:
     bench.receive(2, bench.join(1, (1, 2, 3)), src=1)
     (join,) = sent(bench.fire(2, Timer.CONSENSUS), Join)
     assert join.fail_set == (3,)
-    assert bench[2].my_last == {}
+    assert bench[2].gather.my_last == {}
     assert bench[2].phase is Phase.GATHER
 
 
@@ -233,7 +233,7 @@ def test_r45_no_commit_token_came(bench: Bench) -> None:
         bench.receive(2, bench.join(q, (1, 2, 3)), src=q)
     (join,) = sent(bench.fire(2, Timer.TOKEN_LOSS), Join)
     assert (join.proc_set, join.fail_set) == ((1, 2, 3), ())
-    assert bench[2].my_last == {}
+    assert bench[2].gather.my_last == {}
 
 
 def test_r45_a_commit_token_of_a_membership_given_up_is_discarded(bench: Bench) -> None:

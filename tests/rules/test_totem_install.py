@@ -70,7 +70,7 @@ def test_r71_a_message_somebody_delivered_must_be_there() -> None:
     mine, theirs = entry(), entry(5, 5)
     bench.receive(2, CommitToken(NEW, 3, (1, 2, 3), (theirs, mine, mine)), src=1)
     for _ in range(3):
-        token = Token(NEW, bench[2].my_token_seq + 2, 0, 0, None, (), 0, False)
+        token = Token(NEW, bench[2].token.my_token_seq + 2, 0, 0, None, (), 0, False)
         effects = bench.receive(2, token, src=1)
     (reason,) = stops(effects)
     assert reason.startswith("broken invariant")
@@ -139,20 +139,20 @@ def test_r75_what_an_install_leaves_behind() -> None:
         machine = bench[node]
         shown = machine.snapshot()
         assert shown["memb"] == shown["proc_set"] == (1, 2)
-        assert shown["fail_set"] == () and not machine.my_last and not machine.tried
+        assert shown["fail_set"] == () and not machine.gather.my_last and not machine.gather.tried
         assert shown["ring_id"] == shown["old_ring_id"] == "(12,1)"
         assert not shown["my_received_flg"]
-        assert shown["my_high_delivered"] == machine.my_install_seq == 2
+        assert shown["my_high_delivered"] == machine.recovery.my_install_seq == 2
         assert machine.phase is Phase.OPERATIONAL
 
 
 def test_r76_what_early_installers_sent_becomes_deliverable() -> None:
     """F4.14, R65, R24: a message kept in Recover goes up right after the new configuration."""
     bench = Bench().to_ring().to_gather().to_phase(2, Phase.RECOVER)
-    bench.run(until=lambda: bench[2].my_retrans_flg_count == 2)
+    bench.run(until=lambda: bench[2].recovery.my_retrans_flg_count == 2)
     early = bench.message(1, sender=3, ring=NEW)
     assert not only(bench.receive(2, early, src=3), Deliver)
-    token = Token(NEW, bench[2].my_token_seq + 2, 1, 0, 1, (), 0, False)
+    token = Token(NEW, bench[2].token.my_token_seq + 2, 1, 0, 1, (), 0, False)
     effects = bench.receive(2, token, src=1)
     assert upcalls(effects) == [("T", 10, 1, (1, 2, 3)), ("R", 12, 1, (1, 2, 3)), 1]
 
@@ -180,7 +180,7 @@ def test_r75_numbers_beyond_32_bits_keep_their_order() -> None:
     for node in bench.ids:
         record = bench[node].old
         record.my_aru = record.my_high_delivered = record.released = record.safe_bound = at
-        bench[node].last_token_seq = bench[node].last_aru_seen = at
+        bench[node].flow.last_token_seq = bench[node].token.last_aru_seen = at
     to, frame = bench.unicasts.pop()
     token = replace(frame.message, seq=at, aru=at)
     bench.unicasts.append((to, replace(frame, message=token)))

@@ -105,9 +105,9 @@ def test_r32_every_wellformed_join_raises_the_largest_known_number(bench: Bench)
     """§4.2, G9: even one that is otherwise ignored; the next ring's number is above it."""
     ignored = bench.join(9, (2, 9), fail=(2,), ring_seq=100)
     assert only_dropped(bench.receive(2, ignored, src=9))
-    assert bench[2].max_ring_seq == 100
+    assert bench[2].gather.max_ring_seq == 100
     bench.receive(2, Join(9, 200, (9,), (9,), 0), src=9)  # malformed
-    assert bench[2].max_ring_seq == 100
+    assert bench[2].gather.max_ring_seq == 100
 
 
 def test_r32_in_commit_and_recover_too() -> None:
@@ -115,6 +115,6 @@ def test_r32_in_commit_and_recover_too() -> None:
     for phase, number in ((Phase.COMMIT, 100), (Phase.RECOVER, 200)):
         bench = Bench().to_ring().to_gather().to_phase(2, phase)
         assert only_dropped(bench.receive(2, bench.join(9, (9,), ring_seq=number), src=9))
-        assert bench[2].max_ring_seq == number
+        assert bench[2].gather.max_ring_seq == number
         assert bench[2].phase is phase
     assert Timer.JOIN not in bench.timers[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 
 import pytest
 from driver import (
@@ -35,7 +36,13 @@ from ringcast.protocols.totem_single.messages import (
     Regular,
     Token,
 )
-from ringcast.protocols.totem_single.state import Ring
+from ringcast.protocols.totem_single.state import (
+    FlowState,
+    GatherState,
+    RecoveryState,
+    Ring,
+    TokenState,
+)
 
 OLD, NEW = ViewId(8, 1), ViewId(12, 1)
 
@@ -198,7 +205,11 @@ def test_r85_what_is_kept_for_the_next_visit() -> None:
     bench.submit(2, b"a")
     token = bench.token(2, seq=4, aru=0, aru_id=3, rtr=(1,), retrans_round=3)
     (out,) = sent(bench.receive(2, token, src=1), Token)
-    assert (bench[2].last_token_seq, bench[2].last_retrans, out.retrans_round) == (5, 1, 4)
+    assert (bench[2].flow.last_token_seq, bench[2].flow.last_retrans, out.retrans_round) == (
+        5,
+        1,
+        4,
+    )
 
 
 def test_r86_retransmissions_come_first_and_count() -> None:
@@ -349,7 +360,7 @@ def test_r92_ext_an_idle_ring_that_says_it_exists_does_not_wake_itself() -> None
     for _ in range(4):
         bench.receive(2, bench.token(2), src=1)
     assert not sent(bench.receive(2, exists, src=1), Token)
-    assert bench[2].may_rest and bench[2].held_token is not None
+    assert bench[2].may_rest and bench[2].token.held_token is not None
 
 
 def test_r92_ext_a_token_on_its_way_is_not_called_for() -> None:
@@ -359,12 +370,19 @@ def test_r92_ext_a_token_on_its_way_is_not_called_for() -> None:
     assert not sent(bench.submit(2, b"a"), Announce)
 
 
-def state_of(machine: TotemSingle) -> dict[str, object]:
-    """All variables, those of the ring too; the queue of the application is the same."""
-    own = {k: v for k, v in vars(machine).items() if k not in {"visits", "ears", "old", "new"}}
-    own.pop("new_message_queue")
-    ring = {k: getattr(machine.old, k) for k in Ring.__slots__ if k != "assembler"}
-    return copy.deepcopy(own | ring)
+def state_of(machine: TotemSingle) -> dict[str, dict[str, object]]:
+    """All variables by group, those of the ring too; the queue of the application is the same."""
+    ring = [name for kind in Ring.__mro__ for name in getattr(kind, "__slots__", ())]
+    parts: dict[str, tuple[object, Iterable[str]]] = {
+        "ring": (machine.old, (name for name in ring if name != "assembler")),
+        "token": (machine.token, TokenState.__slots__),
+        "flow": (machine.flow, FlowState.__slots__),
+        "recovery": (machine.recovery, RecoveryState.__slots__),
+        "gather": (machine.gather, (k for k in GatherState.__slots__ if k != "ears")),
+        "own": (machine, ("phase", "my_ring_id", "my_new_memb", "ring_seen_alive")),
+    }
+    found = {part: {k: getattr(of, k) for k in names} for part, (of, names) in parts.items()}
+    return copy.deepcopy(found)
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
@@ -397,7 +415,7 @@ def test_r12_to_r20_a_quiet_token_passes_as_a_general_visit_would_pass_it(
 def test_r93_copies_are_refused_during_a_hold() -> None:
     """R93: my_token_seq advances at acceptance."""
     bench = resting()
-    held = bench[1].held_token
+    held = bench[1].token.held_token
     assert held is not None and only_dropped(bench.receive(1, held, src=3))
 
 
@@ -481,7 +499,7 @@ def test_r95_merge_backoff_leaves_a_dropped_outsider_alone_for_a_while() -> None
     for q in (2, 3):
         bench.receive(1, bench.join(q, (1, 2, 3, 9), ring_seq=12), src=q)
     bench.fire(1, Timer.CONSENSUS)
-    assert bench[1].shunned[9][0] == 1000 + 2000
+    assert bench[1].gather.shunned[9][0] == 1000 + 2000
 
 
 # --- packing and fragmentation --------------------------------------------------------------

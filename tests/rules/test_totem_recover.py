@@ -50,7 +50,7 @@ def recovering(
     bench.to_gather().to_phase(me, Phase.COMMIT)
     bench.lose()
     before = me - 1 or 3
-    signed = bench[me].my_signature
+    signed = bench[me].recovery.my_signature
     assert signed is not None
     entries = (*entries[: me - 1], signed, *entries[me:])
     return bench, bench.receive(me, CommitToken(NEW, 3, (1, 2, 3), entries), src=before)
@@ -58,7 +58,7 @@ def recovering(
 
 def visit(bench: Bench, me: int = 2, **changes: object) -> tuple[Token, list[Effect]]:
     """One visit of the forming ring's token; what was passed on, and the effects."""
-    arrives = bench[me].my_token_seq + 2
+    arrives = bench[me].token.my_token_seq + 2
     token = Token(NEW, arrives, 0, 0, None, (), 0, False)
     effects = bench.receive(me, replace(token, **changes), src=1)
     (out,) = sent(effects, Token)
@@ -72,23 +72,28 @@ def test_r56_entering_recover_passes_the_commit_token_on() -> None:
     assert (send.to, send.message) == (3, CommitToken(NEW, 4, (1, 2, 3), (entry(),) * 3))
     assert not only(effects, Persist)
     machine = bench[2]
-    assert (machine.my_token_seq, machine.my_rotation_count) == (4, 2)
+    assert (machine.token.my_token_seq, machine.token.my_rotation_count) == (4, 2)
     assert set_timers(effects).keys() == {"token_loss", "token_retransmit"}
-    assert machine.new.my_aru == machine.last_aru_seen == machine.my_aru_count == 0
-    assert machine.last_token_seq == machine.last_retrans == machine.my_retrans_flg_count == 0
-    assert not machine.new.store and not machine.i_set_flg
+    assert machine.new.my_aru == machine.token.last_aru_seen == machine.token.my_aru_count == 0
+    assert (
+        machine.flow.last_token_seq
+        == machine.flow.last_retrans
+        == machine.recovery.my_retrans_flg_count
+        == 0
+    )
+    assert not machine.new.store and not machine.recovery.i_set_flg
 
 
 def test_r56_the_transitional_members_come_from_the_same_old_ring() -> None:
     """F4.11, G23: not the intersection; a restarted member has its own singleton behind it."""
     bench, _ = recovering(entries=(entry(), entry(), entry(ring=ViewId(4, 3))))
-    assert bench[2].my_trans_memb == (1, 2)
+    assert bench[2].recovery.my_trans_memb == (1, 2)
 
 
 def test_r56_a_ring_with_other_members_is_another_ring() -> None:
     """G38 ext: a processor without its storage may use a number again; its members tell."""
     bench, _ = recovering(entries=(entry(memb=(1, 2)), entry(), entry()))
-    assert bench[2].my_trans_memb == (2, 3)
+    assert bench[2].recovery.my_trans_memb == (2, 3)
 
 
 def test_r57_an_incomplete_exchange_starts_over() -> None:
@@ -96,10 +101,10 @@ def test_r57_an_incomplete_exchange_starts_over() -> None:
     entries = (entry(2, 1), entry(4, 4), entry(9, 9, ring=ViewId(8, 9)))
     bench, _ = recovering(held=(1, 2, 3, 4, 6), entries=entries)
     machine = bench[2]
-    assert not machine.my_received_flg
-    assert machine.my_deliver_memb == machine.my_trans_memb == (1, 2)
-    assert machine.high_ring_delivered == 4
-    assert list(machine.retrans_message_queue) == [3, 4, 6]
+    assert not machine.recovery.my_received_flg
+    assert machine.recovery.my_deliver_memb == machine.recovery.my_trans_memb == (1, 2)
+    assert machine.recovery.high_ring_delivered == 4
+    assert list(machine.recovery.retrans_message_queue) == [3, 4, 6]
 
 
 def received_then_lost() -> Bench:
@@ -108,7 +113,7 @@ def received_then_lost() -> Bench:
     bench.lose()
     bench.receive(3, bench.message(1, sender=3), src=1)
     bench.to_gather()
-    bench.run(until=lambda: all(bench[n].my_received_flg for n in bench.ids))
+    bench.run(until=lambda: all(bench[n].recovery.my_received_flg for n in bench.ids))
     assert {bench[n].phase for n in bench.ids} == {Phase.RECOVER}
     bench.crash(3)
     return bench.reform(1, 2)
@@ -118,10 +123,10 @@ def test_r58_a_complete_exchange_is_not_repeated() -> None:
     """§4.2, §4.3, G17 (S27): what was obtained and from whom it counts stay as they were."""
     bench = received_then_lost().to_phase(2, Phase.RECOVER)
     machine = bench[2]
-    assert machine.my_received_flg
-    assert machine.my_deliver_memb == (1, 2, 3)
-    assert machine.my_trans_memb == (1, 2)
-    assert not machine.retrans_message_queue
+    assert machine.recovery.my_received_flg
+    assert machine.recovery.my_deliver_memb == (1, 2, 3)
+    assert machine.recovery.my_trans_memb == (1, 2)
+    assert not machine.recovery.retrans_message_queue
     bench.until_operational()
     assert not [e for n in (1, 2) for e in sent(bench.log[n], Encapsulated) if e.ring_id.seq == 16]
     assert upcalls(bench.log[1])[-3:] == upcalls(bench.log[2])[-3:]
@@ -131,7 +136,7 @@ def test_r58_flags_of_different_recoveries_are_a_broken_invariant() -> None:
     """G17: equal flags mean equal sets only if they were set in the same recovery."""
     bench = received_then_lost().to_phase(2, Phase.COMMIT)
     bench.lose()
-    mine = bench[2].my_signature
+    mine = bench[2].recovery.my_signature
     assert mine is not None
     token = CommitToken(ViewId(16, 1), 2, (1, 2), (entry(1, 1, done=ViewId(8, 2)), mine))
     (reason,) = stops(bench.receive(2, token, src=1))
@@ -157,15 +162,15 @@ def test_r59_the_commit_token_becomes_the_regular_token() -> None:
     """F4.13, G2: token_seq goes on, everything else starts at nothing; one forward, no visit."""
     bench, effects = representative()
     assert only(effects, Send) == [Send(2, Token(NEW, 7, 0, 0, None, (), 0, False))]
-    assert bench[1].my_rotation_count == 3
-    assert bench[1].my_retrans_flg_count == 0
+    assert bench[1].token.my_rotation_count == 3
+    assert bench[1].recovery.my_retrans_flg_count == 0
 
 
 def test_r59_the_flag_says_that_the_representative_has_to_send() -> None:
     """F4.13: retrans_flg is set from the start if its queue is not empty."""
     bench, effects = representative(held=(1,))
     assert sent(effects, Token)[0].retrans_flg
-    assert bench[1].i_set_flg
+    assert bench[1].recovery.i_set_flg
 
 
 def test_r59_others_and_copies_drop_commit_tokens() -> None:
@@ -194,7 +199,7 @@ def test_r60_old_messages_travel_encapsulated() -> None:
 def test_r60_stale_tokens_are_dropped_here_too() -> None:
     """F4.12, R10."""
     bench, _ = recovering()
-    token = Token(NEW, bench[2].my_token_seq - 1, 0, 0, None, (), 0, False)
+    token = Token(NEW, bench[2].token.my_token_seq - 1, 0, 0, None, (), 0, False)
     assert only_dropped(bench.receive(2, token, src=1))
 
 
@@ -202,9 +207,9 @@ def test_r61_the_flag_is_set_by_whoever_has_to_send() -> None:
     """F4.12: and cleared by the same processor once its queue is empty."""
     bench, _ = recovering(held=(1, 2), each_time=1)
     out, _ = visit(bench)
-    assert out.retrans_flg and bench[2].i_set_flg  # one of two is left
+    assert out.retrans_flg and bench[2].recovery.i_set_flg  # one of two is left
     out, _ = visit(bench, retrans_flg=True, seq=1)
-    assert not out.retrans_flg and not bench[2].i_set_flg
+    assert not out.retrans_flg and not bench[2].recovery.i_set_flg
 
 
 def test_r61_somebody_elses_flag_is_left_alone() -> None:
@@ -219,13 +224,13 @@ def test_r62_visits_without_the_flag_are_counted() -> None:
     bench, _ = recovering()
     machine = bench[2]
     visit(bench)
-    assert machine.my_retrans_flg_count == 1
+    assert machine.recovery.my_retrans_flg_count == 1
     visit(bench, retrans_flg=True)
-    assert machine.my_retrans_flg_count == 0
+    assert machine.recovery.my_retrans_flg_count == 0
     visit(bench, seq=5)
-    assert (machine.my_retrans_flg_count, machine.my_install_seq) == (1, 0)
+    assert (machine.recovery.my_retrans_flg_count, machine.recovery.my_install_seq) == (1, 0)
     visit(bench, seq=7)
-    assert (machine.my_retrans_flg_count, machine.my_install_seq) == (2, 7)
+    assert (machine.recovery.my_retrans_flg_count, machine.recovery.my_install_seq) == (2, 7)
 
 
 def test_r63_received_once_my_own_aru_reaches_the_last_number() -> None:
@@ -234,12 +239,12 @@ def test_r63_received_once_my_own_aru_reaches_the_last_number() -> None:
     machine = bench[2]
     visit(bench, seq=1)
     visit(bench, seq=1)
-    assert not machine.my_received_flg  # number 1 is missing
+    assert not machine.recovery.my_received_flg  # number 1 is missing
     bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=OLD)), src=3)
     visit(bench, seq=1, aru=0, aru_id=3)
-    assert machine.my_received_flg
-    assert machine.my_deliver_memb == machine.my_trans_memb == (1, 2, 3)
-    assert machine.received_in == NEW
+    assert machine.recovery.my_received_flg
+    assert machine.recovery.my_deliver_memb == machine.recovery.my_trans_memb == (1, 2, 3)
+    assert machine.recovery.received_in == NEW
     assert machine.phase is Phase.RECOVER  # the ring's aru lags still
 
 
@@ -265,7 +270,7 @@ def test_r64_a_lagging_aru_puts_the_install_off() -> None:
     visit(bench, seq=1, aru=1)
     visit(bench, seq=1, aru=0, aru_id=3)
     visit(bench, seq=1, aru=0, aru_id=3)
-    assert bench[2].my_retrans_flg_count == 3 and bench[2].phase is Phase.RECOVER
+    assert bench[2].recovery.my_retrans_flg_count == 3 and bench[2].phase is Phase.RECOVER
     visit(bench, seq=1, aru=1, aru_id=None)
     assert bench[2].phase is Phase.RECOVER
     visit(bench, seq=1, aru=1, aru_id=None)
@@ -284,13 +289,13 @@ def test_r65_frames_of_the_forming_ring_are_kept_undelivered() -> None:
 def test_r66_the_inner_message_enters_the_old_ring() -> None:
     """F4.12, §4.3: and need not be sent by me any more."""
     bench, _ = recovering(held=(1, 3))
-    assert list(bench[2].retrans_message_queue) == [1, 3]
+    assert list(bench[2].recovery.retrans_message_queue) == [1, 3]
     for new_seq, old_seq in ((1, 2), (2, 3)):
         inner = bench.message(old_seq, ring=OLD)
         effects = bench.receive(2, Encapsulated(NEW, new_seq, inner), src=1)
         assert set_timers(effects) == {"token_loss": bench.config.token_loss_us}
     assert bench[2].snapshot()["my_aru"] == 3
-    assert list(bench[2].retrans_message_queue) == [1]
+    assert list(bench[2].recovery.retrans_message_queue) == [1]
 
 
 def test_r66_inner_messages_of_other_rings_are_only_kept_for_requests() -> None:
@@ -334,7 +339,7 @@ def test_r69_an_abandoned_ring_leaves_only_the_old_messages() -> None:
     assert join.ring_seq == 12 and machine.snapshot()["ring_id"] == "(12,1)"
     assert machine.snapshot()["old_ring_id"] == "(8,1)"
     assert machine.snapshot()["my_aru"] == 2
-    assert not machine.retrans_message_queue
+    assert not machine.recovery.retrans_message_queue
     assert sorted(machine.old.store) == [1, 2] and machine.new is machine.old
 
 
@@ -344,8 +349,8 @@ def test_r69_the_received_flag_survives() -> None:
     for _ in range(2):
         visit(bench)
     bench.fire(2, Timer.TOKEN_LOSS)
-    assert bench[2].phase is Phase.GATHER and bench[2].my_received_flg
-    assert bench[2].my_deliver_memb == (1, 2, 3)
+    assert bench[2].phase is Phase.GATHER and bench[2].recovery.my_received_flg
+    assert bench[2].recovery.my_deliver_memb == (1, 2, 3)
 
 
 def test_r70_failure_to_receive_in_recover() -> None:
@@ -356,7 +361,7 @@ def test_r70_failure_to_receive_in_recover() -> None:
     visit(bench, seq=1, aru=1, retrans_flg=True)
     for _ in range(3):
         visit(bench, **lag)
-    token = Token(NEW, bench[2].my_token_seq + 2, 1, 0, 3, (), 0, True)
+    token = Token(NEW, bench[2].token.my_token_seq + 2, 1, 0, 3, (), 0, True)
     effects = bench.receive(2, token, src=1)
     assert not sent(effects, Token)
     assert bench[2].phase is Phase.GATHER and bench[2].snapshot()["fail_set"] == (3,)
@@ -374,8 +379,8 @@ def test_r62_to_r64_all_install_at_the_same_number(n: int) -> None:
     bench.to_gather()
     bench.run(until=lambda: Phase.OPERATIONAL in bench.phases())
     forming = [node for node in bench.ids if bench[node].phase is Phase.RECOVER]
-    assert all(bench[node].my_received_flg for node in forming)
-    assert all(bench[node].my_retrans_flg_count >= 2 for node in bench.ids)
+    assert all(bench[node].recovery.my_received_flg for node in forming)
+    assert all(bench[node].recovery.my_retrans_flg_count >= 2 for node in bench.ids)
     bench.until_operational()
-    assert len({bench[node].my_install_seq for node in bench.ids}) == 1
+    assert len({bench[node].recovery.my_install_seq for node in bench.ids}) == 1
     assert not drops(e for node in bench.ids for e in bench.log[node][-50:])

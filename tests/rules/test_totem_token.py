@@ -22,10 +22,10 @@ def bench() -> Bench:
 
 def test_r10_token_accepted_only_if_not_older_than_the_one_i_sent(bench: Bench) -> None:
     """F4.1, G2: my_token_seq is the value I sent; a token as new as that is accepted."""
-    mine = bench[2].my_token_seq
+    mine = bench[2].token.my_token_seq
     assert drops(bench.receive(2, bench.token(2, token_seq=mine - 1), src=1)) == ["stale token"]
     assert sent(bench.receive(2, bench.token(2, token_seq=mine), src=1), Token)
-    assert bench[2].my_token_seq == mine + 1
+    assert bench[2].token.my_token_seq == mine + 1
 
 
 def test_r10_a_copy_of_an_accepted_token_is_stale(bench: Bench) -> None:
@@ -47,7 +47,7 @@ def test_r11_acceptance_ends_the_token_retransmission_timeout(bench: Bench) -> N
     bench.submit(2, b"a")
     effects = bench.receive(2, bench.token(2), src=1)
     assert set_timers(effects)["token_retransmit"] == bench.config.token_retransmit_us
-    assert bench[2].last_sent[1] in sent(effects, Token)
+    assert bench[2].token.last_sent[1] in sent(effects, Token)
 
 
 def test_r12_held_requests_are_rebroadcast_oldest_first(bench: Bench) -> None:
@@ -183,7 +183,7 @@ def test_r17_failure_to_receive_is_blamed_after_the_constant_is_exceeded() -> No
     bench.receive(1, bench.token(1, seq=1, aru=1), src=3)  # last_aru_seen is 1 now
     for _ in range(4):  # the first of these shows another aru, then three with the same
         assert sent(bench.receive(1, bench.token(1, **lag), src=3), Token)
-    assert bench[1].my_aru_count == 3
+    assert bench[1].token.my_aru_count == 3
     effects = bench.receive(1, bench.token(1, **lag), src=3)
     assert not only(effects, Send)
     assert bench[1].phase is Phase.GATHER
@@ -205,9 +205,9 @@ def test_r17_the_count_starts_again_when_aru_moves(bench: Bench) -> None:
         bench.receive(1, bench.message(seq, sender=2), src=2)
     for aru in (1, 1, 1, 2, 2):
         bench.receive(1, bench.token(1, seq=3, aru=aru, aru_id=3), src=3)
-    assert bench[1].my_aru_count == 1
+    assert bench[1].token.my_aru_count == 1
     bench.receive(1, bench.token(1, seq=3, aru=3, aru_id=None), src=3)
-    assert bench[1].my_aru_count == 0
+    assert bench[1].token.my_aru_count == 0
 
 
 def test_r18_safe_is_the_lesser_of_the_last_two_forwarded_arus(bench: Bench) -> None:
@@ -230,11 +230,11 @@ def test_r18_an_aru_received_high_but_forwarded_low_does_not_count(bench: Bench)
 
 def test_r19_the_forwarded_token_is_one_newer(bench: Bench) -> None:
     """F4.1, F4.4: token_seq and the rotation count go up by one a visit."""
-    before = bench[2].my_rotation_count
+    before = bench[2].token.my_rotation_count
     token = bench.token(2)
     (out,) = sent(bench.receive(2, token, src=1), Token)
-    assert out.token_seq == token.token_seq + 1 == bench[2].my_token_seq
-    assert bench[2].my_rotation_count == before + 1
+    assert out.token_seq == token.token_seq + 1 == bench[2].token.my_token_seq
+    assert bench[2].token.my_rotation_count == before + 1
 
 
 def test_r19_retransmissions_of_the_round_are_counted(bench: Bench) -> None:

@@ -69,7 +69,7 @@ def pretend_to_be_at(cluster: Cluster, base: int) -> None:
         assert isinstance(machine, TotemSingle)
         ring = machine.old
         ring.my_aru = ring.my_high_delivered = ring.safe_bound = ring.released = base
-        machine.last_aru_seen = machine.last_token_seq = base
-        machine.my_token_seq = 1_000  # the token under way is a stale one now
+        machine.token.last_aru_seen = machine.flow.last_token_seq = base
+        machine.token.my_token_seq = 1_000  # the token under way is a stale one now
     token = Token(machine.my_ring_id, 1_000, base, base, None, (), 0, False)
     cluster.inject(1, cluster.frame(3, token), unicast=True)

@@ -14,21 +14,21 @@ RING_SEQ = "ring_seq"
 
 def start(p: Processor, env: Env) -> None:
     """R47, F4.8: the representative names the ring; R8: alone it is formed in one step."""
-    memb = p.candidates
-    ring_id = RingId(p.max_ring_seq + 4, p.me)
+    memb = p.gather.candidates
+    ring_id = RingId(p.gather.max_ring_seq + 4, p.me)
     adopt(p, env, CommitToken(ring_id, 0, memb, ()))
     if memb == (p.me,):
         recovery.begin(p, (my_entry(p),))
         install.install(p, env, "alone")
         return
-    p.my_token_seq = 0
+    p.token.my_token_seq = 0
     sign(p, env, CommitToken(ring_id, 0, memb, ()))
 
 
 def enter(p: Processor, env: Env, token: CommitToken) -> None:
     """R49, F4.9: sign the Commit token and pass it on."""
     adopt(p, env, token)
-    p.my_token_seq = token.token_seq + 1
+    p.token.my_token_seq = token.token_seq + 1
     sign(p, env, token)
 
 
@@ -36,10 +36,11 @@ def adopt(p: Processor, env: Env, token: CommitToken) -> None:
     """R49, G7, G14: this is my ring from now on, whatever becomes of it; storage says so first."""
     p.my_new_memb = token.memb
     p.my_ring_id = token.ring_id
-    p.max_ring_seq = max(p.max_ring_seq, token.ring_id.seq)
-    p.tried.add(p.sets)
-    p.my_last.clear()
-    p.waiting = False
+    mine = p.gather
+    mine.max_ring_seq = max(mine.max_ring_seq, token.ring_id.seq)
+    mine.tried.add(mine.sets)
+    mine.my_last.clear()
+    mine.waiting = False
     env.persist(RING_SEQ, token.ring_id.seq)
     env.cancel_timer(Timer.JOIN)
     env.cancel_timer(Timer.CONSENSUS)
@@ -49,10 +50,10 @@ def adopt(p: Processor, env: Env, token: CommitToken) -> None:
 def sign(p: Processor, env: Env, token: CommitToken) -> None:
     """R49: add my entry; the rotation count of this attempt starts here."""
     p.change_phase(env, Phase.COMMIT, "totem R49", f"ring {token.ring_id}")
-    p.my_rotation_count = 0
-    p.my_signature = my_entry(p)
-    entries = (*token.entries, p.my_signature)
-    signed = CommitToken(token.ring_id, p.my_token_seq, token.memb, entries)
+    p.token.my_rotation_count = 0
+    p.recovery.my_signature = my_entry(p)
+    entries = (*token.entries, p.recovery.my_signature)
+    signed = CommitToken(token.ring_id, p.token.my_token_seq, token.memb, entries)
     tokens.forward(p, env, signed, token.memb)
 
 
@@ -63,9 +64,9 @@ def my_entry(p: Processor) -> Entry:
         old.ring_id,
         old.memb_crc,
         old.my_aru,
-        p.my_received_flg,
+        p.recovery.my_received_flg,
         old.my_high_delivered,
-        p.received_in,
+        p.recovery.received_in,
     )
 
 
@@ -75,7 +76,7 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(message, Regular)
     if message.ring_id != p.old.ring_id:
         env.drop("totem R50", "a foreign message while forming a ring")
-    elif p.my_received_flg:
+    elif p.recovery.my_received_flg:
         env.drop("totem R51", "the exchanged set is fixed")
     else:
         p.old.put(message)
@@ -91,7 +92,10 @@ def on_commit_token(p: Processor, env: Env, event: Received) -> None:
     if tokens.stale(p, token) or token.memb_index != len(token.memb):
         env.drop("totem R55", "a Commit token that does not fit")
         return
-    if token.memb != p.my_new_memb or token.entries[token.memb.index(p.me)] != p.my_signature:
+    if (
+        token.memb != p.my_new_memb
+        or token.entries[token.memb.index(p.me)] != p.recovery.my_signature
+    ):
         env.drop("totem R55", "a Commit token I did not sign")
         return
     recovery.enter(p, env, token)

@@ -22,14 +22,14 @@ HISTORY_US = 600_000_000
 def enter(p: Processor, env: Env, cause: Cause) -> None:
     """R33, F4.5: propose my two sets to everybody."""
     if p.phase is Phase.OPERATIONAL:
-        p.my_rotation_count = 0  # G13: count per attempt
-        p.ears.forget(p.my_memb)
+        p.token.my_rotation_count = 0  # G13: count per attempt
+        p.gather.ears.forget(p.my_memb)
     for timer in (Timer.TOKEN_LOSS, Timer.TOKEN_RETRANSMIT, Timer.HOLD, Timer.ANNOUNCE):
         env.cancel_timer(timer)
-    p.heard_us = -1
+    p.token.heard_us = -1
     p.change_phase(env, Phase.GATHER, "totem R33", cause)
-    p.held_token = None  # R93: leaving drops a token that was resting here
-    p.waiting = False
+    p.token.held_token = None  # R93: leaving drops a token that was resting here
+    p.gather.waiting = False
     delivery.deliver_ready(env, p.old)  # R51: what was only stored in Commit
     send_join(p, env)
     env.set_timer(Timer.CONSENSUS, p.config.consensus_us)
@@ -38,15 +38,15 @@ def enter(p: Processor, env: Env, cause: Cause) -> None:
 
 def send_join(p: Processor, env: Env) -> None:
     """R33, R42: say what I propose, and come back to it while nothing else happens."""
-    proc_set, fail_set = p.sets
-    rows = p.ears.report(p.my_ring_id.seq) if p.config.mutual else ()
+    proc_set, fail_set = p.gather.sets
+    rows = p.gather.ears.report(p.my_ring_id.seq) if p.config.mutual else ()
     env.broadcast(
         Join(
             p.me,
             p.my_ring_id.seq,
             proc_set,
             fail_set,
-            p.my_rotation_count,
+            p.token.my_rotation_count,
             p.config.window_size,
             rows,
         )
@@ -63,7 +63,7 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(message, Regular)
     if message.ring_id != p.old.ring_id:
         on_stranger(p, env, event.src)
-    elif p.my_received_flg:
+    elif p.recovery.my_received_flg:
         env.drop("totem R35", "the exchanged set is fixed")  # G16
     elif p.old.put(message):
         delivery.deliver_ready(env, p.old)
@@ -79,12 +79,12 @@ def on_announce(p: Processor, env: Env, event: Received) -> None:
 
 def on_stranger(p: Processor, env: Env, src: NodeId) -> None:
     """R36: a processor I did not know of joins the candidates."""
-    if src in p.my_proc_set:
+    if src in p.gather.my_proc_set:
         env.drop("totem R36", "a foreign message of a candidate")
         return
     if keep_out(p, env, src):
         return
-    p.my_proc_set |= {src}
+    p.gather.my_proc_set |= {src}
     p.enter_gather(env, Cause.FOREIGN)
 
 
@@ -92,7 +92,7 @@ def on_join(p: Processor, env: Env, event: Received) -> None:
     """R37-R41, F4.6."""
     join = event.message
     assert isinstance(join, Join)
-    if join.sender_id not in p.my_proc_set and keep_out(p, env, join.sender_id):
+    if join.sender_id not in p.gather.my_proc_set and keep_out(p, env, join.sender_id):
         return
     if merge(p, env, join):
         p.enter_gather(env, Cause.SETS_CHANGED)  # R41: only on change, else a livelock (G12)
@@ -102,46 +102,47 @@ def on_join(p: Processor, env: Env, event: Received) -> None:
 
 def merge(p: Processor, env: Env, join: Join) -> bool:
     """R37-R40: take a Join into my sets; whether they changed. Used in every phase (R31, R52)."""
+    mine = p.gather
     q = join.sender_id
-    if q in p.my_fail_set:
+    if q in mine.my_fail_set:
         env.drop("totem R39", "a Join of a failed processor")
         return False
     if join.window_size != p.config.window_size:
         env.note("totem R90", "window", f"{q} has window_size {join.window_size}")
     proc_set, fail_set = frozenset(join.proc_set), frozenset(join.fail_set)
-    if len(p.my_proc_set | proc_set) > MAX_MEMBERS:
+    if len(mine.my_proc_set | proc_set) > MAX_MEMBERS:
         env.drop("totem R4", "more candidates than a ring may have")
         return False
-    if proc_set <= p.my_proc_set and fail_set <= p.my_fail_set:
+    if proc_set <= mine.my_proc_set and fail_set <= mine.my_fail_set:
         if not agrees(p, q):  # R38 ext: a late smaller Join does not take back q's consent
-            p.my_last[q] = join
+            mine.my_last[q] = join
         return False  # R37, R38
-    p.my_last[q] = join
-    before = (p.my_proc_set, p.my_fail_set)
-    p.my_proc_set |= proc_set  # R40; the sender is in its own proc_set
+    mine.my_last[q] = join
+    before = (mine.my_proc_set, mine.my_fail_set)
+    mine.my_proc_set |= proc_set  # R40; the sender is in its own proc_set
     if p.me in fail_set:
-        p.my_fail_set |= {q}
+        mine.my_fail_set |= {q}
     elif q in p.my_memb:
-        p.my_fail_set |= fail_set
+        mine.my_fail_set |= fail_set
     else:
-        p.my_fail_set |= fail_set - frozenset(p.my_memb)  # an outsider cannot break my ring
-    for x in sorted(p.my_fail_set - before[1]):
+        mine.my_fail_set |= fail_set - frozenset(p.my_memb)  # an outsider cannot break my ring
+    for x in sorted(mine.my_fail_set - before[1]):
         why = "it excludes me" if x == q else f"{q} excludes it"
         env.note("totem R40", "exclude", f"{x}: {why}", members=(x,))
-    return before != (p.my_proc_set, p.my_fail_set)
+    return before != (mine.my_proc_set, mine.my_fail_set)
 
 
 def keep_out(p: Processor, env: Env, src: NodeId) -> bool:
     """R43 ext, R95: whether an outsider is left alone for now, because of a bad link or backoff."""
-    if len(p.my_proc_set | {src}) > MAX_MEMBERS:
+    if len(p.gather.my_proc_set | {src}) > MAX_MEMBERS:
         env.drop("totem R4", "more candidates than a ring may have")
         return True
     if p.config.mutual:
-        p.ears.hear(src)
-        if p.ears.barred(src):
+        p.gather.ears.hear(src)
+        if p.gather.ears.barred(src):
             env.drop("totem R43", "barred for a bad link")
             return True
-    until, _ = p.shunned.get(src, (0, 0))
+    until, _ = p.gather.shunned.get(src, (0, 0))
     if env.now_us < until:
         env.drop("totem R95", "an outsider that was just dropped")
         return True
@@ -151,11 +152,11 @@ def keep_out(p: Processor, env: Env, src: NodeId) -> bool:
 def heed_announce(p: Processor, env: Env, announce: Announce) -> None:
     """R43 ext: what an Announce says about links, and whom that bars."""
     if p.config.mutual:
-        src = announce.sender_id
-        before = p.ears.barred(src)
-        p.ears.hear(src)
-        p.ears.heed(announce, p.my_memb)
-        why = p.ears.barred(src)
+        src, ears = announce.sender_id, p.gather.ears
+        before = ears.barred(src)
+        ears.hear(src)
+        ears.heed(announce, p.my_memb)
+        why = ears.barred(src)
         if why and not before:
             env.note("totem R43", "barred", f"{src}: {why}", members=(src,))
 
@@ -167,8 +168,8 @@ def agrees(p: Processor, q: NodeId) -> bool:
     """The paper's consensus[q]: q has shown exactly my two sets."""
     if q == p.me:
         return True
-    join = p.my_last.get(q)
-    return join is not None and (join.proc_set, join.fail_set) == p.sets
+    join = p.gather.my_last.get(q)
+    return join is not None and (join.proc_set, join.fail_set) == p.gather.sets
 
 
 def check_consensus(p: Processor, env: Env) -> None:
@@ -177,42 +178,44 @@ def check_consensus(p: Processor, env: Env) -> None:
     R44 ext: and everybody is known to hear everybody. Otherwise some would wait for a Commit
     token that cannot come, because whoever should send it does not hear one of them agree.
     """
-    if p.waiting or p.candidates == (p.me,):  # R7, R7 ext: alone, wait for the Consensus timeout
+    mine = p.gather
+    if mine.waiting or mine.candidates == (p.me,):  # R7: alone, the timeout decides
         return
-    if not all(agrees(p, q) for q in p.candidates):
+    if not all(agrees(p, q) for q in mine.candidates):
         return
-    if p.config.mutual and not p.ears.mutual(p.candidates):
-        if p.ears.unsaid(p.candidates):
+    if p.config.mutual and not mine.ears.mutual(mine.candidates):
+        if mine.ears.unsaid(mine.candidates):
             send_join(p, env)  # the others wait to hear that I hear them all
         return
-    if p.sets in p.tried:
+    if mine.sets in mine.tried:
         drop_slowest(p, env)  # R46
         return
-    p.tried.add(p.sets)
-    p.my_rotation_count = 0
-    if p.candidates[0] == p.me:
+    mine.tried.add(mine.sets)
+    p.token.my_rotation_count = 0
+    if mine.candidates[0] == p.me:
         commit.start(p, env)  # R47
         return
-    p.waiting = True
+    mine.waiting = True
     env.cancel_timer(Timer.CONSENSUS)  # G27
     env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
 
 
 def drop_slowest(p: Processor, env: Env) -> None:
     """R46, G13: a membership that was tried and failed loses the member the token reached least."""
+    mine = p.gather
 
     def rotation_count(q: NodeId) -> int:
-        return p.my_rotation_count if q == p.me else p.my_last[q].rotation_count
+        return p.token.my_rotation_count if q == p.me else mine.my_last[q].rotation_count
 
-    victim = min(p.candidates, key=rotation_count)  # min takes the first of equals
+    victim = min(mine.candidates, key=rotation_count)  # min takes the first of equals
     env.note("totem R46", "victim", f"{victim} saw the fewest tokens of the last attempt")
-    for q in p.candidates if victim == p.me else (victim,):
+    for q in mine.candidates if victim == p.me else (victim,):
         shun(p, env, q)  # R95 ext: else, with only unicast dead, the ring re-forms for ever
     if victim == p.me:
-        p.my_fail_set = p.my_proc_set - {p.me}
+        mine.my_fail_set = mine.my_proc_set - {p.me}
         commit.start(p, env)  # R8
     else:
-        p.my_fail_set |= {victim}
+        mine.my_fail_set |= {victim}
         p.enter_gather(env, Cause.REPEATED)
 
 
@@ -227,28 +230,29 @@ def on_consensus_timer(p: Processor, env: Env, event: TimerFired) -> None:
     R7 ext: also if others excluded me and I them (R40). Were the ring of one formed at once, two
     that exclude each other would draw each other out of it with every Join, for ever.
     """
-    if p.candidates == (p.me,):
+    mine = p.gather
+    if mine.candidates == (p.me,):
         commit.start(p, env)
         return
     failed = exclude(p, env) if p.config.mutual else frozenset()
     if not failed:
-        failed = frozenset(q for q in p.candidates if not agrees(p, q))
+        failed = frozenset(q for q in mine.candidates if not agrees(p, q))
         for q in sorted(failed):
             env.note("totem R43", "exclude", f"{q}: did not agree in time", members=(q,))
     for q in sorted(failed.difference(p.my_memb)):
         shun(p, env, q)
-    p.my_last.clear()
-    p.ears.turn()
-    p.my_fail_set |= failed
+    mine.my_last.clear()
+    mine.ears.turn()
+    mine.my_fail_set |= failed
     p.enter_gather(env, Cause.CONSENSUS_TIMEOUT)
-    if p.candidates == (p.me,):
+    if mine.candidates == (p.me,):
         commit.start(p, env)  # R8: nobody is left to wait for
 
 
 def exclude(p: Processor, env: Env) -> frozenset[NodeId]:
     """R43 ext: everybody outside my group of processors that all hear each other."""
-    rows = p.ears.rows()
-    groups = hearing.groups(p.candidates, rows)
+    rows = p.gather.ears.rows()
+    groups = hearing.groups(p.gather.candidates, rows)
     mine = next(group for group in groups if p.me in group)
     for group in groups:
         links = {link for a in mine for b in group for link in hearing.broken(a, b, rows)}
@@ -256,36 +260,38 @@ def exclude(p: Processor, env: Env) -> frozenset[NodeId]:
             own = [link for link in links if q in link]
             why = hearing.reason(own or links) if q in rows else "nothing was heard from it"
             env.note("totem R43", "exclude", f"{q}: {why}", members=(q,))
-    return frozenset(p.candidates).difference(mine)
+    return frozenset(p.gather.candidates).difference(mine)
 
 
 def shun(p: Processor, env: Env, q: NodeId) -> None:
     """R95: after q was dropped, leave it alone for a doubling interval."""
     if p.config.merge_backoff_us:
-        for gone in [x for x, (until, _) in p.shunned.items() if until < env.now_us - HISTORY_US]:
-            del p.shunned[gone]
-        _, interval = p.shunned.get(q, (0, p.config.merge_backoff_us))
-        p.shunned[q] = (env.now_us + interval, min(2 * interval, 64 * p.config.merge_backoff_us))
+        shunned = p.gather.shunned
+        for gone in [x for x, (until, _) in shunned.items() if until < env.now_us - HISTORY_US]:
+            del shunned[gone]
+        _, interval = shunned.get(q, (0, p.config.merge_backoff_us))
+        shunned[q] = (env.now_us + interval, min(2 * interval, 64 * p.config.merge_backoff_us))
 
 
 def on_token_loss(p: Processor, env: Env, event: TimerFired) -> None:
     """R45, F4.7: consensus was reached and no Commit token came; give this attempt up (G15)."""
-    p.given_up.add(p.sets)
-    p.my_last.clear()
+    p.gather.given_up.add(p.gather.sets)
+    p.gather.my_last.clear()
     p.enter_gather(env, Cause.TOKEN_LOSS_IN_GATHER)
 
 
 def on_commit_token(p: Processor, env: Env, event: Received) -> None:
     """R48, F4.7: the representative forms the ring I propose, and it is my turn to sign."""
+    mine = p.gather
     token = event.message
     assert isinstance(token, CommitToken)
     if (
         token.ring_id.seq > p.my_ring_id.seq
-        and token.token_seq < len(p.candidates)
-        and token.memb == p.candidates
+        and token.token_seq < len(mine.candidates)
+        and token.memb == mine.candidates
         and token.memb_index < len(token.memb)
         and token.memb[token.memb_index] == p.me
-        and p.sets not in p.given_up
+        and mine.sets not in mine.given_up
     ):
         commit.enter(p, env, token)
     else:

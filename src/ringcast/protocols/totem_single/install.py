@@ -17,16 +17,16 @@ def install(p: Processor, env: Env, cause: str) -> bool:
     """R71-R77, F4.14; whether it could be done."""
     old = p.old
     waiting = delivery.undelivered(old)
-    if not all_present(waiting, old.my_high_delivered, p.high_ring_delivered):
+    if not all_present(waiting, old.my_high_delivered, p.recovery.high_ring_delivered):
         env.stop("broken invariant: a message some member delivered is not here (totem R71)")
         return False
     rest = finish_old(p, env, waiting)  # R71
-    transitional = RingId(p.my_ring_id.seq - 2, p.my_trans_memb[0])  # R72, G26
-    env.note("totem R73", "deliver_memb", view=transitional, members=p.my_deliver_memb)
+    transitional = RingId(p.my_ring_id.seq - 2, p.recovery.my_trans_memb[0])  # R72, G26
+    env.note("totem R73", "deliver_memb", view=transitional, members=p.recovery.my_deliver_memb)
     env.install_view(
         InstallView(
             transitional,
-            p.my_trans_memb,
+            p.recovery.my_trans_memb,
             True,
             old.ring_id,
             old.my_high_delivered,  # G25: last number *delivered* there
@@ -59,7 +59,7 @@ def finish_old(p: Processor, env: Env, waiting: list[Regular]) -> list[Regular]:
     old = p.old
     for at, message in enumerate(waiting):
         gap = message.seq != old.my_high_delivered + 1
-        if gap or (message.service and message.seq > p.high_ring_delivered):
+        if gap or (message.service and message.seq > p.recovery.high_ring_delivered):
             return waiting[at:]
         delivery.upcall(env, old, old.ring_id, message)
         old.my_high_delivered = message.seq
@@ -75,35 +75,28 @@ def deliver_transitional(p: Processor, env: Env, transitional: RingId, rest: lis
     for message in rest:
         beyond_gap = beyond_gap or message.seq != expected
         expected = message.seq + 1
-        if not beyond_gap or message.sender_id in p.my_deliver_memb:
+        if not beyond_gap or message.sender_id in p.recovery.my_deliver_memb:
             delivery.upcall(env, p.old, transitional, message)
         else:
             env.drop("totem R73", "beyond a gap, of a member that is gone")
 
 
 def become_operational(p: Processor, env: Env, cause: str) -> None:
-    """R75, R77: the only place where the sets shrink."""
-    excluded = p.my_fail_set
+    """R75, R77: what belonged to the old ring and to the attempt ends here."""
+    excluded = p.gather.my_fail_set
     p.old = p.new
-    p.old.my_high_delivered = p.my_install_seq
-    p.my_proc_set = frozenset(p.my_new_memb)
-    p.my_fail_set = frozenset()
-    p.my_last.clear()
-    p.tried.clear()
-    p.given_up.clear()
-    p.my_received_flg = False
-    p.received_in = None
-    p.retrans_message_queue = {}
-    p.idle_visits = 0
+    p.old.my_high_delivered = p.recovery.my_install_seq
+    p.gather.settle(p.my_new_memb)
+    p.recovery.settle()
+    p.token.idle_visits = 0
     p.ring_seen_alive = False
-    p.window = p.config.window_size
+    p.flow.window = p.config.window_size
     p.new_message_queue.rewind()  # R99
-    for q in p.my_new_memb:
-        p.shunned.pop(q, None)
     if p.config.mutual:
-        p.ears.settle(p.my_new_memb, excluded)
-        for q in p.ears.barred_ids():
-            env.note("totem R43", "barred", f"{q}: {p.ears.barred(q)}", members=(q,))
+        ears = p.gather.ears
+        ears.settle(p.my_new_memb, excluded)
+        for q in ears.barred_ids():
+            env.note("totem R43", "barred", f"{q}: {ears.barred(q)}", members=(q,))
     p.change_phase(env, Phase.OPERATIONAL, "totem R75", cause)
     env.set_timer(Timer.ANNOUNCE, p.config.announce_us)
 

@@ -26,12 +26,12 @@ def on_leave(p: Processor, env: Env, event: Received) -> None:
     """R26 ext: a member of the ring I am in or form is gone; do not wait for it."""
     leave = event.message
     assert isinstance(leave, Leave)
-    members = p.candidates if p.phase is Phase.GATHER else p.my_new_memb
+    members = p.gather.candidates if p.phase is Phase.GATHER else p.my_new_memb
     if event.src not in members or leave.ring_id not in (p.my_ring_id, p.old.ring_id):
         env.drop("totem R26", "a Leave of another ring")
         return
     env.note("totem R26", "leave", f"{event.src} leaves", members=(event.src,))
-    p.my_fail_set |= {event.src}
+    p.gather.my_fail_set |= {event.src}
     p.enter_gather(env, Cause.LEFT)
-    if p.candidates == (p.me,):
+    if p.gather.candidates == (p.me,):
         commit.start(p, env)  # R8: nobody is left to wait for

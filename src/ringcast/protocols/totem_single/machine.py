@@ -108,7 +108,7 @@ class TotemSingle(Processor):
         ring_id = RingId(event.stable.get(RING_SEQ, 0) + 4, self.me)
         env.persist(RING_SEQ, ring_id.seq)
         self.my_ring_id = ring_id
-        self.max_ring_seq = ring_id.seq
+        self.gather.max_ring_seq = ring_id.seq
         self.old = self.new = Ring(ring_id, (self.me,), self.config.max_message)
         env.install_view(InstallView(ring_id, (self.me,), False, ring_id, 0, None))
         self.enter_gather(env, Cause.START)
@@ -126,10 +126,10 @@ class TotemSingle(Processor):
             env.drop("totem R4", why)
             return False
         if type(message) is Join:
-            self.max_ring_seq = max(self.max_ring_seq, message.ring_seq)  # R32
+            self.gather.max_ring_seq = max(self.gather.max_ring_seq, message.ring_seq)  # R32
             if self.config.mutual:
-                self.ears.hear(event.src)
-                self.ears.learn(message, self.my_memb)
+                self.gather.ears.hear(event.src)
+                self.gather.ears.learn(message, self.my_memb)
         return True
 
     def enter_gather(self, env: Env, cause: Cause) -> None:

@@ -30,12 +30,12 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
         return
     tokens.accept(p, token)
     if not tokens.quiet(p, p.old, token):
-        p.idle_visits = 0
+        p.token.idle_visits = 0
         visit(p, env, token)
         return
-    p.idle_visits += 1
+    p.token.idle_visits += 1
     if p.may_rest:
-        p.held_token = token
+        p.token.held_token = token
         env.cancel_timer(Timer.TOKEN_RETRANSMIT)
         env.set_timer(Timer.HOLD, hold_us(p))
     else:
@@ -69,7 +69,8 @@ def on_hold(p: Processor, env: Env, event: TimerFired) -> None:
 
 def release_token(p: Processor, env: Env) -> None:
     """R92: serve the visit that was put off, then the token goes on."""
-    token, p.held_token = p.held_token, None
+    mine = p.token
+    token, mine.held_token = mine.held_token, None
     if token is not None:
         env.cancel_timer(Timer.HOLD)
         visit(p, env, token)
@@ -88,10 +89,10 @@ def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
         return
     if len(p.my_memb) == 1:
         sending.serve_alone(p, env)
-    elif p.held_token is not None:
+    elif p.token.held_token is not None:
         release_token(p, env)
     elif p.may_rest:
-        p.idle_visits = 0
+        p.token.idle_visits = 0
         announce(p, env, calls=True)
 
 
@@ -124,11 +125,12 @@ def token_moved_on(p: Processor, env: Env, message: Regular | Encapsulated) -> b
     Each timer is touched by the first of the frames that say the same: 1 us a frame less.
     """
     p.ring_seen_alive = True
-    if p.heard_us != env.now_us:
-        p.heard_us = env.now_us
+    mine = p.token
+    if mine.heard_us != env.now_us:
+        mine.heard_us = env.now_us
         env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
-    if p.token_away and message.seq > p.last_token_seq:
-        p.token_away = False
+    if mine.token_away and message.seq > p.flow.last_token_seq:
+        mine.token_away = False
         env.cancel_timer(Timer.TOKEN_RETRANSMIT)
     return message.seq > p.old.released
 
@@ -146,7 +148,7 @@ def on_other_ring(p: Processor, env: Env, src: NodeId, ring_seq: int) -> None:
         return
     if gather.keep_out(p, env, src):
         return
-    p.my_proc_set |= {src}
+    p.gather.my_proc_set |= {src}
     p.enter_gather(env, Cause.FOREIGN)
 
 
@@ -158,7 +160,7 @@ def on_announce(p: Processor, env: Env, event: Received) -> None:
     if heard.ring_id == p.my_ring_id:
         p.ring_seen_alive = True
         if heard.calls:
-            p.idle_visits = 0
+            p.token.idle_visits = 0
             release_token(p, env)
         return
     on_other_ring(p, env, event.src, heard.ring_id.seq)
@@ -175,10 +177,10 @@ def on_join(p: Processor, env: Env, event: Received) -> None:
     if p.me in join.fail_set:
         env.drop("totem R30", "a Join that excludes me")
         return
-    if join.sender_id in p.my_proc_set and join.ring_seq < p.my_ring_id.seq:
+    if join.sender_id in p.gather.my_proc_set and join.ring_seq < p.my_ring_id.seq:
         env.drop("totem R30", "a late Join")
         return
-    if join.sender_id not in p.my_memb and not p.my_proc_set.isdisjoint(join.fail_set):
+    if join.sender_id not in p.my_memb and not p.gather.my_proc_set.isdisjoint(join.fail_set):
         env.drop("totem R30", "an outsider's Join that excludes a member of mine")
         return
     if join.sender_id not in p.my_memb and gather.keep_out(p, env, join.sender_id):
@@ -197,15 +199,15 @@ def on_announce_timer(p: Processor, env: Env, event: TimerFired) -> None:
 
     Besides, whoever knows of a bad link announces itself, so that its mending is noticed.
     """
-    apart = p.ears.apart
+    apart = p.gather.ears.apart
     if (p.me == p.my_memb[0] and not p.ring_seen_alive) or apart:
         announce(p, env)
     p.ring_seen_alive = False
-    p.ears.turn()
+    p.gather.ears.turn()
     env.set_timer(Timer.ANNOUNCE, p.config.announce_us)
 
 
 def announce(p: Processor, env: Env, calls: bool = False) -> None:
     """R94: my ring exists, and this is what I know of links."""
-    heard = tuple(node for node in p.ears.lately if node not in p.my_memb)
-    env.broadcast(Announce(p.my_ring_id, p.me, p.my_memb, heard, p.ears.apart, calls))
+    heard = tuple(node for node in p.gather.ears.lately if node not in p.my_memb)
+    env.broadcast(Announce(p.my_ring_id, p.me, p.my_memb, heard, p.gather.ears.apart, calls))

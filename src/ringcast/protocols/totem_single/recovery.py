@@ -24,7 +24,7 @@ def enter(p: Processor, env: Env, token: CommitToken) -> None:
     """R56, F4.11: the second rotation of the Commit token shows me everybody's entry."""
     tokens.accept(p, token)
     p.change_phase(env, Phase.RECOVER, "totem R56", f"ring {token.ring_id}")
-    passed_on = CommitToken(token.ring_id, p.my_token_seq, token.memb, token.entries)
+    passed_on = CommitToken(token.ring_id, p.token.my_token_seq, token.memb, token.entries)
     tokens.forward(p, env, passed_on, token.memb)
     if not begin(p, token.entries):
         env.stop("broken invariant: received flags of different recoveries (totem G17)")
@@ -36,11 +36,10 @@ def begin(p: Processor, entries: tuple[Entry, ...]) -> bool:
     False if members whose exchange is complete completed it in different rings (G17).
     """
     p.new = Ring(p.my_ring_id, p.my_new_memb, p.config.max_message)
-    p.last_aru_seen = p.my_aru_count = p.my_retrans_flg_count = p.my_install_seq = 0
-    p.last_token_seq = p.last_retrans = 0
-    p.i_set_flg = False
-    p.seen_seqs.clear()
-    p.answered = frozenset()
+    p.token.restart()
+    p.flow.restart()
+    exchange = p.recovery
+    exchange.restart()
     by_id = dict(zip(p.my_new_memb, entries, strict=True))
     old = (p.old.ring_id, p.old.memb_crc)
     mine = {
@@ -48,17 +47,16 @@ def begin(p: Processor, entries: tuple[Entry, ...]) -> bool:
         for q, e in by_id.items()
         if (e.my_old_ring_id, e.old_memb_crc) == old and q in p.old.memb
     }
-    p.my_trans_memb = tuple(sorted(mine))  # G23: from the same old *ring*
-    p.retrans_message_queue = {}
+    exchange.my_trans_memb = tuple(sorted(mine))  # G23: from the same old *ring*
     if all(e.my_received_flg for e in mine.values()):  # R58: keep all from the earlier pass
         return len({e.received_in for e in mine.values()}) == 1
-    p.my_received_flg = False  # R57
-    p.received_in = None
-    p.my_deliver_memb = p.my_trans_memb
+    exchange.my_received_flg = False  # R57
+    exchange.received_in = None
+    exchange.my_deliver_memb = exchange.my_trans_memb
     low_ring_aru = min(e.old_ring_my_aru for e in mine.values())
-    p.high_ring_delivered = max(e.my_high_delivered for e in mine.values())
+    exchange.high_ring_delivered = max(e.my_high_delivered for e in mine.values())
     store = p.old.store
-    p.retrans_message_queue = {
+    exchange.retrans_message_queue = {
         seq: message
         for seq in sorted(store)
         if seq > low_ring_aru and type(message := store[seq]) is Regular
@@ -74,8 +72,8 @@ def on_commit_token(p: Processor, env: Env, event: Received) -> None:
         env.drop("totem R59", "a Commit token in Recover")
         return
     tokens.accept(p, commit_token)
-    p.i_set_flg = bool(p.retrans_message_queue)
-    token = Token(p.my_ring_id, p.my_token_seq, 0, 0, None, (), 0, p.i_set_flg)
+    p.recovery.i_set_flg = bool(p.recovery.retrans_message_queue)
+    token = Token(p.my_ring_id, p.token.my_token_seq, 0, 0, None, (), 0, p.recovery.i_set_flg)
     tokens.forward(p, env, token, p.my_new_memb)
 
 
@@ -92,10 +90,11 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
     if passed_on is None:
         return
     passed_on = mark(p, passed_on)
-    if p.my_retrans_flg_count >= 2 and not p.my_received_flg:
+    exchange = p.recovery
+    if exchange.my_retrans_flg_count >= 2 and not exchange.my_received_flg:
         complete_exchange(p)
     # R64: forwarded with a full aru at this visit and the one before (safe_bound is the minimum).
-    done = p.my_retrans_flg_count >= 3 and p.new.safe_bound >= p.my_install_seq
+    done = exchange.my_retrans_flg_count >= 3 and p.new.safe_bound >= exchange.my_install_seq
     if done and not install.install(p, env, "recovered"):
         return
     tokens.forward(p, env, passed_on, memb)
@@ -105,7 +104,7 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
 
 def send_old(p: Processor, env: Env, seq: int, allowed: int) -> int:
     """R60, R88: what I hold of the old ring and nobody has sent yet, encapsulated."""
-    queue = p.retrans_message_queue
+    queue = p.recovery.retrans_message_queue
     sent = 0
     while sent < allowed and queue:
         old_seq = next(iter(queue))
@@ -118,14 +117,14 @@ def send_old(p: Processor, env: Env, seq: int, allowed: int) -> int:
 
 def mark(p: Processor, token: Token) -> Token:
     """R61, R62: the flag says that somebody still has to send; count the visits without it."""
-    flag = token.retrans_flg
-    if p.retrans_message_queue and not flag:
-        flag = p.i_set_flg = True
-    elif not p.retrans_message_queue and flag and p.i_set_flg:
-        flag = p.i_set_flg = False
-    p.my_retrans_flg_count = 0 if flag else p.my_retrans_flg_count + 1
-    if p.my_retrans_flg_count == 2:
-        p.my_install_seq = token.seq
+    exchange, flag = p.recovery, token.retrans_flg
+    if exchange.retrans_message_queue and not flag:
+        flag = exchange.i_set_flg = True
+    elif not exchange.retrans_message_queue and flag and exchange.i_set_flg:
+        flag = exchange.i_set_flg = False
+    exchange.my_retrans_flg_count = 0 if flag else exchange.my_retrans_flg_count + 1
+    if exchange.my_retrans_flg_count == 2:
+        exchange.my_install_seq = token.seq
     if flag is token.retrans_flg:
         return token
     return Token(
@@ -142,10 +141,11 @@ def mark(p: Processor, token: Token) -> Token:
 
 def complete_exchange(p: Processor) -> None:
     """R63, G20: I hold all that was exchanged, no later than anybody installs."""
-    if p.new.my_aru >= p.my_install_seq:
-        p.my_received_flg = True
-        p.received_in = p.my_ring_id
-        p.my_deliver_memb = p.my_trans_memb
+    exchange = p.recovery
+    if p.new.my_aru >= exchange.my_install_seq:
+        exchange.my_received_flg = True
+        exchange.received_in = p.my_ring_id
+        exchange.my_deliver_memb = exchange.my_trans_memb
 
 
 def on_regular(p: Processor, env: Env, event: Received) -> None:
@@ -169,9 +169,9 @@ def on_encapsulated(p: Processor, env: Env, event: Received) -> None:
     env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
     p.new.put(message)
     inner = message.inner
-    if inner.ring_id == p.old.ring_id and not p.my_received_flg:
+    if inner.ring_id == p.old.ring_id and not p.recovery.my_received_flg:
         p.old.put(inner)
-        p.retrans_message_queue.pop(inner.seq, None)
+        p.recovery.retrans_message_queue.pop(inner.seq, None)
 
 
 def on_join(p: Processor, env: Env, event: Received) -> None:
@@ -196,4 +196,4 @@ def on_token_loss(p: Processor, env: Env, event: TimerFired) -> None:
 def abandon(p: Processor) -> None:
     """R69, F4.13: the new ring is gone; every old-ring message obtained stays."""
     p.new = p.old
-    p.retrans_message_queue = {}
+    p.recovery.retrans_message_queue = {}

@@ -132,8 +132,149 @@ class Ring:
         self.released = max(self.released, upto)
 
 
+class GatherState:
+    """Membership, R33-R46: candidates and failed grow only, until the next install (R77)."""
+
+    __slots__ = (
+        "ears",
+        "given_up",
+        "max_ring_seq",
+        "my_fail_set",
+        "my_last",
+        "my_proc_set",
+        "shunned",
+        "tried",
+        "waiting",
+    )
+
+    def __init__(self, me: NodeId) -> None:
+        self.my_proc_set: frozenset[NodeId] = frozenset((me,))
+        self.my_fail_set: frozenset[NodeId] = frozenset()
+        self.my_last: dict[NodeId, Join] = {}
+        self.max_ring_seq = 0
+        self.tried: set[Sets] = set()
+        self.given_up: set[Sets] = set()
+        self.waiting = False  # consensus reached, the Commit token has not come yet (R44)
+        self.ears = Ears(me)
+        self.shunned: dict[NodeId, tuple[int, int]] = {}  # R95: until when, next interval
+
+    @property
+    def sets(self) -> Sets:
+        """My two sets as they travel in a Join."""
+        return tuple(sorted(self.my_proc_set)), tuple(sorted(self.my_fail_set))
+
+    @property
+    def candidates(self) -> tuple[NodeId, ...]:
+        """P of R44: my_proc_set less my_fail_set, ascending, so the representative comes first."""
+        return tuple(sorted(self.my_proc_set - self.my_fail_set))
+
+    def settle(self, memb: tuple[NodeId, ...]) -> None:
+        """R77: a ring is installed; the only place where the sets shrink."""
+        self.my_proc_set = frozenset(memb)
+        self.my_fail_set = frozenset()
+        self.my_last.clear()
+        self.tried.clear()
+        self.given_up.clear()
+        for q in memb:
+            self.shunned.pop(q, None)
+
+
+class TokenState:
+    """The token, R10-R25 and R92: where it is, and what my visits saw."""
+
+    __slots__ = (
+        "answered",
+        "heard_us",
+        "held_token",
+        "idle_visits",
+        "last_aru_seen",
+        "last_sent",
+        "my_aru_count",
+        "my_rotation_count",
+        "my_token_seq",
+        "seen_seqs",
+        "token_away",
+    )
+
+    def __init__(self, miss_visits: int) -> None:
+        self.my_token_seq = 0
+        self.last_sent: tuple[NodeId, Token | CommitToken]  # the token as passed on, for R25
+        self.token_away = False  # passed on, and nothing yet shows that it arrived (R23)
+        self.heard_us = -1  # when a frame of my ring last set the token loss timer (R23)
+        self.held_token: Token | None = None  # R92
+        self.idle_visits = 0
+        self.my_rotation_count = 0
+        self.last_aru_seen = 0
+        self.my_aru_count = 0
+        self.seen_seqs: deque[int] = deque(maxlen=miss_visits + 1)
+        self.answered: frozenset[int] = frozenset()  # R12 ext
+
+    def restart(self) -> None:
+        """R56: the visits of another ring say nothing about this one."""
+        self.last_aru_seen = self.my_aru_count = 0
+        self.seen_seqs.clear()
+        self.answered = frozenset()
+
+
+class FlowState:
+    """Flow control (§4.4): the window, and my last visit of the token."""
+
+    __slots__ = ("last_retrans", "last_token_seq", "last_visit_us", "window")
+
+    def __init__(self, window_size: int) -> None:
+        self.window = window_size
+        self.last_token_seq = 0
+        self.last_retrans = 0
+        self.last_visit_us = 0
+
+    def restart(self) -> None:
+        """R56: on a new ring nothing was sent yet."""
+        self.last_token_seq = self.last_retrans = 0
+
+
+class RecoveryState:
+    """Commit and Recover, R49-R64: what I signed, and the exchange of old-ring messages."""
+
+    __slots__ = (
+        "high_ring_delivered",
+        "i_set_flg",
+        "my_deliver_memb",
+        "my_install_seq",
+        "my_received_flg",
+        "my_retrans_flg_count",
+        "my_signature",
+        "my_trans_memb",
+        "received_in",
+        "retrans_message_queue",
+    )
+
+    def __init__(self, me: NodeId) -> None:
+        self.my_signature: Entry | None = None  # my entry in the Commit token (R49)
+        self.my_trans_memb: tuple[NodeId, ...] = (me,)
+        self.my_deliver_memb: tuple[NodeId, ...] = (me,)
+        self.my_received_flg = False
+        self.received_in: RingId | None = None
+        self.high_ring_delivered = 0
+        self.my_retrans_flg_count = 0
+        self.my_install_seq = 0
+        self.i_set_flg = False
+        self.retrans_message_queue: dict[int, Regular] = {}
+
+    def restart(self) -> None:
+        """R56: count the visits of this pass anew; what was exchanged stays (R58)."""
+        self.my_retrans_flg_count = self.my_install_seq = 0
+        self.i_set_flg = False
+        self.retrans_message_queue = {}
+
+    def settle(self) -> None:
+        """R75: the exchange is over."""
+        self.my_received_flg = False
+        self.received_in = None
+        self.retrans_message_queue = {}
+
+
 class Processor(Machine):
-    """The state that the phases share. What a phase may do with it is in the phase's file."""
+    """The state of one processor, by phase. What a phase may do with it is in the phase's file."""
 
     def __init__(self, me: NodeId, config: Config) -> None:
         super().__init__()
@@ -148,52 +289,15 @@ class Processor(Machine):
         self.old = Ring(start, (me,), config.max_message)
         self.new = self.old
         self.my_new_memb: tuple[NodeId, ...] = (me,)
-        self.my_trans_memb: tuple[NodeId, ...] = (me,)
-        self.my_deliver_memb: tuple[NodeId, ...] = (me,)
 
-        # Membership: candidates and failed grow only, until the next install (R77).
-        self.my_proc_set: frozenset[NodeId] = frozenset((me,))
-        self.my_fail_set: frozenset[NodeId] = frozenset()
-        self.my_last: dict[NodeId, Join] = {}
-        self.max_ring_seq = 0
-        self.tried: set[Sets] = set()
-        self.given_up: set[Sets] = set()
-        self.waiting = False  # consensus reached, the Commit token has not come yet (R44)
-        self.ears = Ears(me)
-        self.shunned: dict[NodeId, tuple[int, int]] = {}  # R95: until when, next interval
-
-        # The token.
-        self.my_signature: Entry | None = None  # my entry in the Commit token (R49)
-        self.my_token_seq = 0
-        self.last_sent: tuple[NodeId, Token | CommitToken]  # the token as passed on, for R25
-        self.token_away = False  # passed on, and nothing yet shows that it arrived (R23)
-        self.heard_us = -1  # when a frame of my ring last set the token loss timer (R23)
-        self.held_token: Token | None = None  # R92
-        self.last_aru_seen = 0
-        self.my_aru_count = 0
-        self.my_rotation_count = 0
-        self.idle_visits = 0
-        self.seen_seqs: deque[int] = deque(maxlen=config.miss_visits + 1)
-        self.answered: frozenset[int] = frozenset()  # R12 ext
-        self.ring_seen_alive = False  # R94: a regular broadcast since the last Announce timer
-
-        # Recovery.
-        self.my_received_flg = False
-        self.received_in: RingId | None = None
-        self.high_ring_delivered = 0
-        self.my_retrans_flg_count = 0
-        self.my_install_seq = 0
-        self.i_set_flg = False
-        self.retrans_message_queue: dict[int, Regular] = {}
-
-        # Sending.
+        self.gather = GatherState(me)
+        self.token = TokenState(config.miss_visits)
+        self.flow = FlowState(config.window_size)
+        self.recovery = RecoveryState(me)
         self.new_message_queue = Outbox(
             config.max_queue, config.min_queue, config.max_queue_bytes, config.packing
         )
-        self.window = config.window_size
-        self.last_token_seq = 0
-        self.last_retrans = 0
-        self.last_visit_us = 0
+        self.ring_seen_alive = False  # R94: a regular broadcast since the last Announce timer
 
     @abstractmethod
     def enter_gather(self, env: Env, cause: Cause) -> None:
@@ -209,16 +313,6 @@ class Processor(Machine):
         return self.old.memb
 
     @property
-    def sets(self) -> Sets:
-        """My two sets as they travel in a Join."""
-        return tuple(sorted(self.my_proc_set)), tuple(sorted(self.my_fail_set))
-
-    @property
-    def candidates(self) -> tuple[NodeId, ...]:
-        """P of R44: my_proc_set less my_fail_set, ascending, so the representative comes first."""
-        return tuple(sorted(self.my_proc_set - self.my_fail_set))
-
-    @property
     def ready(self) -> bool:
         """R79: whether a submission will be accepted."""
         return self.new_message_queue.ready
@@ -226,7 +320,7 @@ class Processor(Machine):
     @property
     def may_rest(self) -> bool:
         """R92: the ring has had nothing to do for so long that the token rests wherever it is."""
-        return self.idle_visits > self.config.max_fast_rounds and self.config.hold_us > 0
+        return self.token.idle_visits > self.config.max_fast_rounds and self.config.hold_us > 0
 
     def successor(self, memb: tuple[NodeId, ...]) -> NodeId:
         """R20: the next processor on the ring: ascending ids, wrapping."""
@@ -244,16 +338,16 @@ class Processor(Machine):
             "ring_id": str(self.my_ring_id),
             "old_ring_id": str(self.old.ring_id),
             "memb": self.my_memb,
-            "proc_set": tuple(sorted(self.my_proc_set)),
-            "fail_set": tuple(sorted(self.my_fail_set)),
+            "proc_set": tuple(sorted(self.gather.my_proc_set)),
+            "fail_set": tuple(sorted(self.gather.my_fail_set)),
             "my_aru": self.old.my_aru,
             "my_high_delivered": self.old.my_high_delivered,
-            "my_token_seq": self.my_token_seq,
-            "my_received_flg": self.my_received_flg,
-            "my_rotation_count": self.my_rotation_count,
+            "my_token_seq": self.token.my_token_seq,
+            "my_received_flg": self.recovery.my_received_flg,
+            "my_rotation_count": self.token.my_rotation_count,
             "queued": len(self.new_message_queue),
             "stored": sum(len(ring.store) for ring in {self.old, self.new}),
-            "window": self.window,
-            "token_held": self.held_token is not None,
-            "barred": self.ears.barred_ids(),
+            "window": self.flow.window,
+            "token_held": self.token.held_token is not None,
+            "barred": self.gather.ears.barred_ids(),
         }

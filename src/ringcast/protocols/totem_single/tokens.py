@@ -17,7 +17,7 @@ SendNew = Callable[[Processor, Env, int, int], int]
 
 def stale(p: Processor, token: Token | CommitToken) -> bool:
     """R10: another ring's token, or one I have had; my_token_seq is what I *sent* (G2)."""
-    return token.ring_id != p.my_ring_id or token.token_seq < p.my_token_seq
+    return token.ring_id != p.my_ring_id or token.token_seq < p.token.my_token_seq
 
 
 def accept(p: Processor, token: Token | CommitToken) -> None:
@@ -26,19 +26,19 @@ def accept(p: Processor, token: Token | CommitToken) -> None:
     The Token retransmission timeout ends here too: whoever accepts a token passes it on, which
     sets the timer anew, or gathers or holds, which cancels it.
     """
-    p.my_token_seq = token.token_seq + 1
+    p.token.my_token_seq = token.token_seq + 1
 
 
 def quiet(p: Processor, ring: Ring, token: Token) -> bool:
     """Whether a visit finds nothing to do: all there is was delivered, is safe and released."""
-    seq = token.seq
+    seq, last = token.seq, p.flow
     return (
         seq == ring.released
-        and seq == p.last_token_seq
+        and seq == last.last_token_seq
         and token.aru == seq
         and token.aru_id is None
         and not token.rtr
-        and token.retrans_round == p.last_retrans == 0
+        and token.retrans_round == last.last_retrans == 0
         and not p.new_message_queue
     )
 
@@ -49,19 +49,20 @@ def pass_quietly(p: Processor, env: Env, ring: Ring, token: Token) -> None:
     The general visit comes to the same (a test compares them) with 21 calls more, a quarter of
     all in a hop; and waiting for the token is half of the latency of a message.
     """
-    seq = token.seq
-    p.seen_seqs.append(seq)
-    p.last_visit_us = env.now_us
-    p.last_aru_seen = seq
-    p.my_aru_count = 0
-    passed_on = Token(token.ring_id, p.my_token_seq, seq, seq, None, (), 0, token.retrans_flg)
+    seq, mine = token.seq, p.token
+    mine.seen_seqs.append(seq)
+    p.flow.last_visit_us = env.now_us
+    mine.last_aru_seen = seq
+    mine.my_aru_count = 0
+    passed_on = Token(token.ring_id, mine.my_token_seq, seq, seq, None, (), 0, token.retrans_flg)
     forward(p, env, passed_on, ring.memb)
 
 
 def visit(p: Processor, env: Env, ring: Ring, token: Token, send_new: SendNew) -> Token | None:
     """One visit of the token, R11-R19: the token to pass on, or None if it must be dropped."""
+    mine, last = p.token, p.flow
     adapt_window(p, env, token)
-    allowed = flow.allowance(p.config, p.window, token, p.last_token_seq, p.last_retrans)
+    allowed = flow.allowance(p.config, last.window, token, last.last_token_seq, last.last_retrans)
     rtr, resent = retransmit(p, env, ring, token.rtr, allowed)  # R12
     seq = token.seq + send_new(p, env, token.seq, allowed - resent)  # R13
     aru, aru_id = next_aru(token, ring.my_aru, seq, p.me)  # R14, R15
@@ -69,16 +70,16 @@ def visit(p: Processor, env: Env, ring: Ring, token: Token, send_new: SendNew) -
     if failed_to_receive(p, aru, aru_id):  # R17
         assert aru_id is not None
         env.note("totem R17", "blame", f"{aru_id} has not received {aru + 1}")
-        p.my_fail_set |= {aru_id}
+        p.gather.my_fail_set |= {aru_id}
         p.enter_gather(env, Cause.FAILED_TO_RECEIVE)
         return None
-    ring.safe_bound = max(ring.safe_bound, min(p.last_aru_seen, aru))  # R18, before overwriting
-    p.last_aru_seen = aru
-    retrans_round = flow.next_retrans_round(token, p.last_retrans, resent)  # R85
-    p.last_retrans = resent
-    p.last_token_seq = seq
+    ring.safe_bound = max(ring.safe_bound, min(mine.last_aru_seen, aru))  # R18, before overwriting
+    mine.last_aru_seen = aru
+    retrans_round = flow.next_retrans_round(token, last.last_retrans, resent)  # R85
+    last.last_retrans = resent
+    last.last_token_seq = seq
     return Token(
-        token.ring_id, p.my_token_seq, seq, aru, aru_id, rtr, retrans_round, token.retrans_flg
+        token.ring_id, mine.my_token_seq, seq, aru, aru_id, rtr, retrans_round, token.retrans_flg
     )
 
 
@@ -92,19 +93,19 @@ def retransmit(
     take the request off the list at every rotation and nobody else would ever answer it.
     """
     if not rtr:
-        p.answered = frozenset()
+        p.token.answered = frozenset()
         return rtr, 0
     left: list[int] = []
     sent: list[int] = []
     others_can = len(ring.memb) > 2
     for seq in rtr:
         message = ring.store.get(seq)
-        if message is None or len(sent) >= allowed or (others_can and seq in p.answered):
+        if message is None or len(sent) >= allowed or (others_can and seq in p.token.answered):
             left.append(seq)
         else:
             env.broadcast(message)
             sent.append(seq)
-    p.answered = frozenset(sent)
+    p.token.answered = frozenset(sent)
     return tuple(left), len(sent)
 
 
@@ -122,7 +123,7 @@ def requests(p: Processor, ring: Ring, rtr: tuple[int, ...], seq: int) -> tuple[
     With miss_visits, only numbers that existed that many visits ago are asked for, because a
     network that reorders may still bring the younger ones.
     """
-    seen = p.seen_seqs
+    seen = p.token.seen_seqs
     seen.append(seq)
     if ring.my_aru >= seq or len(seen) <= p.config.miss_visits:
         return rtr
@@ -140,33 +141,36 @@ def requests(p: Processor, ring: Ring, rtr: tuple[int, ...], seq: int) -> tuple[
 
 def failed_to_receive(p: Processor, aru: int, aru_id: NodeId | None) -> bool:
     """R17, R70, G4: the same processor has kept aru at the same value for too many visits."""
-    if aru == p.last_aru_seen and aru_id is not None:
-        p.my_aru_count += 1
+    mine = p.token
+    if aru == mine.last_aru_seen and aru_id is not None:
+        mine.my_aru_count += 1
     else:
-        p.my_aru_count = 0
-    return p.my_aru_count > p.config.fail_rcv_const and aru_id != p.me
+        mine.my_aru_count = 0
+    return mine.my_aru_count > p.config.fail_rcv_const and aru_id != p.me
 
 
 def adapt_window(p: Processor, env: Env, token: Token) -> None:
     """Let the window follow what the last rotation showed; a fixed one stays as configured."""
-    if p.config.adaptive and p.seen_seqs:
-        used = token.seq - p.seen_seqs[-1] + token.retrans_round
-        rotation_us = env.now_us - p.last_visit_us
-        p.window = flow.next_window(p.config, p.window, token, used, rotation_us)
-    p.last_visit_us = env.now_us
+    last, seen = p.flow, p.token.seen_seqs
+    if p.config.adaptive and seen:
+        used = token.seq - seen[-1] + token.retrans_round
+        rotation_us = env.now_us - last.last_visit_us
+        last.window = flow.next_window(p.config, last.window, token, used, rotation_us)
+    last.last_visit_us = env.now_us
 
 
 def forward(p: Processor, env: Env, token: Token | CommitToken, memb: tuple[NodeId, ...]) -> None:
     """R19, R20: pass the token on, remember it for R25, and expect it back."""
-    p.my_rotation_count += 1
-    p.last_sent = (p.successor(memb), token)
-    p.token_away = True
-    env.send(*p.last_sent)
+    mine = p.token
+    mine.my_rotation_count += 1
+    mine.last_sent = (p.successor(memb), token)
+    mine.token_away = True
+    env.send(*mine.last_sent)
     env.set_timer(Timer.TOKEN_RETRANSMIT, p.config.token_retransmit_us)
     env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
 
 
 def on_token_retransmit(p: Processor, env: Env, event: TimerFired) -> None:
     """R25, F4.9: nothing shows that the token moved on; send the identical one again."""
-    env.send(*p.last_sent)
+    env.send(*p.token.last_sent)
     env.set_timer(Timer.TOKEN_RETRANSMIT, p.config.token_retransmit_us)
