@@ -33,7 +33,7 @@ from ringcast.protocols.totem_single.messages import (
     Regular,
     Token,
 )
-from ringcast.protocols.totem_single.state import STORE_LIMIT
+from ringcast.protocols.totem_single.ring import AHEAD
 
 MAY_STOP = ("another processor uses the id", "broken invariant")
 ME = 2
@@ -43,7 +43,7 @@ LAN = Config(hold_us=10_000, max_fast_rounds=3, fail_rcv_const=2, max_message=40
 # --- hostile values: near what the machine knows, and far from anything ----------------------
 
 ids = st.sampled_from([1, 2, 3, 4, 9, 2**32 - 1])
-seqs = st.sampled_from([0, 1, 2, 3, 4, 5, 8, 12, 21, 100, STORE_LIMIT, 2**62, LIMIT])
+seqs = st.sampled_from([0, 1, 2, 3, 4, 5, 8, 12, 21, 100, AHEAD, 2**62, LIMIT])
 near = st.integers(0, 8)
 token_seqs = st.sampled_from([0, 1, 2, 3, 4, 5, 6, 7, 15, 17, 19, 21, 25, 40, 1000, LIMIT - 1])
 rings = st.sampled_from(
@@ -254,7 +254,7 @@ def bounded(machine: TotemSingle, config: Config, steps: int) -> None:
     assert len(machine.gather.my_proc_set) <= MAX_MEMBERS
     for ring in (machine.old, machine.new):
         assert len(ring.store) <= 3 + 20 * steps
-        assert all(seq <= ring.released + STORE_LIMIT for seq in ring.store)
+        assert all(seq <= ring.got + AHEAD for seq in ring.store)
         assert ring.assembler.held <= config.max_message * (steps + 3)
     assert len(machine.new_message_queue) < config.max_queue + 5
     assert config.min_window <= machine.flow.window <= config.max_window

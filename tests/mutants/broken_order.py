@@ -13,7 +13,8 @@ from ringcast.core.env import Env
 from ringcast.core.inputs import TimerFired
 from ringcast.protocols.totem_single import delivery, gather, install, sending, tokens
 from ringcast.protocols.totem_single.messages import CommitToken, Regular, RingId, Token
-from ringcast.protocols.totem_single.state import Phase, Processor, Ring, Timer
+from ringcast.protocols.totem_single.ring import Ring
+from ringcast.protocols.totem_single.state import Phase, Processor, Timer
 
 
 @mutant("R18 G3", "D10")
@@ -75,38 +76,39 @@ def delivery_skips_a_hole(patch: MonkeyPatch) -> None:
                 delivery.upcall(env, ring, ring.ring_id, message)
             ring.my_high_delivered = seq
 
-    def release(ring: Ring) -> None:
+    def release_safe(ring: Ring) -> None:
         upto = min(ring.safe_bound, ring.my_high_delivered)
         for seq in range(ring.released + 1, upto + 1):
             ring.store.pop(seq, None)
         ring.released = max(ring.released, upto)
 
     patch.setattr(delivery, "deliver_ready", deliver_ready)
-    patch.setattr(Ring, "release", release)
+    patch.setattr(Ring, "release_safe", release_safe)
 
 
 @mutant("R14", "D9", "D10", "progress", "no-crash")
 def aru_jumps_over_a_hole(patch: MonkeyPatch) -> None:
     """Counts everything up to the highest number as received, so a hole is never requested."""
 
-    def spoil(kept: bool, ring: Ring, message: Regular) -> bool:
+    def spoil(kept: bool, ring: Ring, seq: int, message: Regular) -> bool:
         if kept:
-            ring.my_aru = max(ring.my_aru, message.seq)
+            ring.got = max(ring.got, seq)
         return kept
 
     after(patch, Ring, "put", spoil)
+    after(patch, Ring, "keep", spoil)
 
 
 @mutant("R21", "D6", "progress", "no-crash")
 def released_before_safe(patch: MonkeyPatch) -> None:
     """Forgets a message once it is delivered here, although others may still miss it."""
 
-    def release(ring: Ring) -> None:
+    def release_safe(ring: Ring) -> None:
         for seq in range(ring.released + 1, ring.my_high_delivered + 1):
             del ring.store[seq]
         ring.released = max(ring.released, ring.my_high_delivered)
 
-    patch.setattr(Ring, "release", release)
+    patch.setattr(Ring, "release_safe", release_safe)
 
 
 @mutant("R12", "progress")
@@ -185,7 +187,7 @@ def frames_numbered_backwards(patch: MonkeyPatch) -> None:
         for level, contents, whole in reversed(frames):
             seq += 1
             message = Regular(p.me, p.old.ring_id, seq, level, contents)
-            p.old.put(message)
+            p.old.put(message.seq, message)
             if whole:
                 env.originate(delivery.batch_of(message, whole))
             env.broadcast(message)

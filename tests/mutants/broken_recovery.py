@@ -24,7 +24,7 @@ def old_message_accepted_in_recover(patch: MonkeyPatch) -> None:
         message = event.message
         assert isinstance(message, Regular)
         if message.ring_id == p.old.ring_id:
-            p.old.put(message)
+            p.old.put(message.seq, message)
         else:
             whole(p, env, event)
 
@@ -40,14 +40,14 @@ def old_message_accepted_after_the_exchange(patch: MonkeyPatch) -> None:
         assert isinstance(message, Regular)
         if message.ring_id != p.old.ring_id:
             gather.on_stranger(p, env, event.src)
-        elif p.old.put(message):
+        elif p.old.put(message.seq, message):
             delivery.deliver_ready(env, p.old)
 
     def in_commit(p: Processor, env: Env, event: Received) -> None:
         message = event.message
         assert isinstance(message, Regular)
         if message.ring_id == p.old.ring_id:
-            p.old.put(message)
+            p.old.put(message.seq, message)
 
     handle(patch, Phase.GATHER, Regular, in_gather)
     handle(patch, Phase.COMMIT, Regular, in_commit)
@@ -114,7 +114,7 @@ def exchanged_message_not_kept(patch: MonkeyPatch) -> None:
         message = event.message
         assert isinstance(message, Encapsulated)
         if message.ring_id == p.my_ring_id:
-            p.new.put(message)
+            p.new.put(message.seq, message)
 
     handle(patch, Phase.RECOVER, Encapsulated, on_encapsulated)
 
@@ -256,7 +256,7 @@ def old_messages_lost_with_the_attempt(patch: MonkeyPatch) -> None:
             old = p.old
             for seq in [seq for seq in old.store if seq > old.my_high_delivered]:
                 del old.store[seq]
-            old.my_aru = old.my_high_delivered
+            old.got = old.my_high_delivered
         whole(p)
 
     patch.setattr(recovery, "abandon", abandon)

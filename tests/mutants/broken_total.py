@@ -128,7 +128,7 @@ def no_status(patch: MonkeyPatch) -> None:
 def a_hole_is_skipped(patch: MonkeyPatch) -> None:
     """Takes everything up to the highest number for received."""
 
-    def put(numbers: Numbers, bcast: Bcast, room: int) -> bool:
+    def take(numbers: Numbers, bcast: Bcast) -> bool:
         if not numbers.first or bcast.seq <= numbers.got:
             return False
         for seq in range(numbers.got + 1, bcast.seq + 1):
@@ -136,7 +136,7 @@ def a_hole_is_skipped(patch: MonkeyPatch) -> None:
         numbers.got = numbers.top = bcast.seq
         return True
 
-    patch.setattr(Numbers, "put", put)
+    patch.setattr(Numbers, "take", take)
 
 
 @mutant("TL-25", "D10", "D11", "no-crash", "progress")
@@ -195,12 +195,12 @@ def frames_of_any_view(patch: MonkeyPatch) -> None:
 def delivered_is_dropped_before_it_is_stable(patch: MonkeyPatch) -> None:
     """Forgets a message once it is delivered here, although others may lack it."""
 
-    def release(numbers: Numbers) -> None:
+    def release_stable(numbers: Numbers) -> None:
         for seq in range(numbers.released + 1, numbers.delivered + 1):
             del numbers.store[seq]
         numbers.released = max(numbers.released, numbers.delivered)
 
-    patch.setattr(Numbers, "release", release)
+    patch.setattr(Numbers, "release_stable", release_stable)
 
 
 @mutant("FL-1", "D6", "D9", "M7", "D10", "D11")

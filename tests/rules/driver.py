@@ -39,7 +39,8 @@ from ringcast.protocols.totem_single.messages import (
     RingId,
     Token,
 )
-from ringcast.protocols.totem_single.state import Phase, Ring, Timer
+from ringcast.protocols.totem_single.ring import Ring
+from ringcast.protocols.totem_single.state import Phase, Timer
 
 PAPER = Config(adaptive=False, mutual=False, hold_us=0, miss_visits=0)
 """The dissertation's protocol: fixed window, literal consensus timeout, no rest for the token."""

@@ -94,7 +94,7 @@ def test_tl_19_what_does_not_exist_or_all_have_is_ignored() -> None:
 def test_tl_20_asking_cannot_find_a_lost_suffix() -> None:
     group = lacking(1, 2)
     assert Timer.RESEND not in group.timers[3]
-    assert group[3].numbers.missing(10) == []
+    assert group[3].numbers.holes(10) == []
 
 
 def test_tl_23_the_last_number_known_finds_it() -> None:
@@ -162,7 +162,7 @@ def test_tl_24_numbers_too_far_ahead_are_fetched_later() -> None:
 
 def test_tl_24_before_the_first_number_is_known_what_waits_is_bounded() -> None:
     group = Group(3, queue_size=2, first_in_bcast=False).together()
-    group[3].numbers = type(group[3].numbers)(2**20)
+    group[3].numbers = type(group[3].numbers)(2, 2**20)
     effects: list[Effect] = []
     for seq in (7, 8, 9):
         effects = group.receive(3, group.bcast(seq, first=0), 1)

@@ -179,7 +179,8 @@ def test_r75_numbers_beyond_32_bits_keep_their_order() -> None:
     at = 2**32 - 2
     for node in bench.ids:
         record = bench[node].old
-        record.my_aru = record.my_high_delivered = record.released = record.safe_bound = at
+        record.begin(at + 1)
+        record.my_high_delivered = record.safe_bound = at
         bench[node].flow.last_token_seq = bench[node].token.last_aru_seen = at
     to, frame = bench.unicasts.pop()
     token = replace(frame.message, seq=at, aru=at)

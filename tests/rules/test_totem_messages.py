@@ -18,6 +18,7 @@ from driver import (
 )
 from msgspec.structs import replace
 
+from ringcast.blocks.receive_window import MAX_BYTES
 from ringcast.core.effects import Send, SetTimer
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.inputs import TimerFired
@@ -47,6 +48,16 @@ def test_r22_a_number_received_is_not_requested_any_more(bench: Bench) -> None:
     bench.receive(2, bench.message(2), src=3)
     (token,) = sent(bench.receive(2, bench.token(2, seq=2, aru=0, aru_id=2), src=1), Token)
     assert token.rtr == (1,)
+
+
+def test_r22_what_a_ring_keeps_is_bounded_in_bytes(bench: Bench) -> None:
+    """R22: a member that numbers messages without the token fills the window, and no more."""
+    body = bytes(60_000)
+    for seq in range(2, 3000):
+        bench.receive(2, bench.message(seq, body=body), src=3)
+    assert 2048 <= len(bench[2].old.store) <= MAX_BYTES // len(body)
+    bench.receive(2, bench.message(1, body=body), src=3)
+    assert bench[2].snapshot()["my_aru"] == 0  # the room is taken; it will be asked for
 
 
 def test_r23_a_message_of_my_ring_resets_token_loss(bench: Bench) -> None:

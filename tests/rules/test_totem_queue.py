@@ -36,11 +36,11 @@ from ringcast.protocols.totem_single.messages import (
     Regular,
     Token,
 )
+from ringcast.protocols.totem_single.ring import Ring
 from ringcast.protocols.totem_single.state import (
     FlowState,
     GatherState,
     RecoveryState,
-    Ring,
     TokenState,
 )
 
@@ -195,6 +195,21 @@ def test_r84_a_single_sender_may_use_each_time_every_visit() -> None:
     bench = Bench(packing=False, window_size=20, each_time=20).to_ring()
     bench.submit(1, *(b"x" for _ in range(60)))
     assert [len(sent(bench.visit(1), Regular)) for _ in range(3)] == [20, 20, 20]
+
+
+def test_r84_ext_nothing_new_is_sent_while_half_of_the_window_is_taken() -> None:
+    """R84: the window of a ring on which nothing becomes safe is not filled by its own members."""
+    bench = Bench().to_ring()
+    bench.lose()
+    for seq in range(1, 2051):
+        bench.receive(2, bench.message(seq, body=bytes(40_000)), src=3)
+    bench.submit(2, b"a")
+    assert bench[2].old.crowded
+    behind = bench.token(2, seq=2050, aru=0, aru_id=3)
+    assert not sent(bench.receive(2, behind, src=1), Regular)
+    for _ in range(2):  # all have it: it is safe, and released after the visit
+        bench.receive(2, bench.token(2, seq=2050, aru=2050), src=1)
+    assert sent(bench.receive(2, bench.token(2, seq=2050, aru=2050), src=1), Regular)
 
 
 def test_r85_what_is_kept_for_the_next_visit() -> None:

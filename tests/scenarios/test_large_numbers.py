@@ -68,7 +68,8 @@ def pretend_to_be_at(cluster: Cluster, base: int) -> None:
         machine = cluster.machine(node)
         assert isinstance(machine, TotemSingle)
         ring = machine.old
-        ring.my_aru = ring.my_high_delivered = ring.safe_bound = ring.released = base
+        ring.begin(base + 1)
+        ring.my_high_delivered = ring.safe_bound = base
         machine.token.last_aru_seen = machine.flow.last_token_seq = base
         machine.token.my_token_seq = 1_000  # the token under way is a stale one now
     token = Token(machine.my_ring_id, 1_000, base, base, None, (), 0, False)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import msgspec
 
 from ringcast.core.env import Env
+from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, TimerFired
 
 Key: TypeAlias = type | str
@@ -94,6 +95,8 @@ class Machine(ABC):
 
     table: ClassVar[Table]
     phase: StrEnum
+    me: NodeId
+    boot: int
     parts: Router | None = None
     """Takes inputs that have no column in the table: those of the parts this machine owns."""
     visits: dict[tuple[StrEnum, Key], int]
@@ -129,6 +132,17 @@ class Machine(ABC):
     @abstractmethod
     def start(self, env: Env, event: Started) -> None:
         """The first input of an incarnation."""
+
+    def refuse_own(self, env: Env, event: Received, copy: str, twin: str) -> None:
+        """A frame bears our own id, so it goes no further.
+
+        If it is a copy of what we sent, rule ``copy`` drops it; if another incarnation sent it, two
+        processors have one id, and by rule ``twin`` this one stops.
+        """
+        if event.boot == self.boot:
+            env.drop(copy, "own frame")
+        else:
+            env.stop(f"another processor uses the id {self.me} ({twin})")
 
     @abstractmethod
     def admit(self, env: Env, event: Received) -> bool:

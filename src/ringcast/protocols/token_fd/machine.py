@@ -70,10 +70,7 @@ class TokenFd(Processor):
         """Frames of the other members of this group, in the life in which they take part."""
         message, src = event.message, event.src
         if src == self.me:
-            if event.boot == self.boot:
-                env.drop("token-fd TF-11", "own frame")
-            else:
-                env.stop(f"another processor uses the id {self.me} (token-fd TF-42)")
+            self.refuse_own(env, event, copy="token-fd TF-11", twin="token-fd TF-42")
             return False
         place = self.ring.places.get(src)
         if place is None or getattr(message, "group", self.group) != self.group:

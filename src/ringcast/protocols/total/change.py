@@ -84,7 +84,7 @@ def fill(p: Processor, env: Env, bcast: Bcast) -> None:
     if p.phase is not Phase.BLOCKED or bcast.view != p.view:
         env.drop("total FL-3", "a message of a view that is over")
         return
-    if p.numbers.put(bcast, 2**31):  # TL-24: no bound below the cut
+    if p.numbers.fill(bcast):
         filled(p, env)
 
 
@@ -144,7 +144,7 @@ def reset(p: Processor, env: Env, view: View) -> None:
     """TL-2, TL-18, TL-31: nothing of the old view is left; its frames are none of ours."""
     p.view = view.id
     p.members = view.members
-    p.numbers = Numbers(p.config.max_message)
+    p.numbers = Numbers(p.config.queue_size, p.config.max_message)
     p.office = None
     p.cut = p.proposed = None
     p.asked = {}

@@ -66,10 +66,7 @@ class Total(Processor):
         further; frames of the view to come wait for it."""
         src, message = event.src, event.message
         if src == self.me:
-            if event.boot == self.boot:
-                env.drop("total A2", "own frame")
-            else:
-                env.stop(f"another processor uses the id {self.me}")
+            self.refuse_own(env, event, copy="total A2", twin="total A2")
             return False
         if type(message) not in OURS:
             return True

@@ -139,7 +139,7 @@ def on_bcast(p: Processor, env: Env, event: Received) -> None:
         numbers.learn(bcast.first)
     if p.asked:
         repair.arrived(p, env, bcast.seq)
-    fresh = numbers.put(bcast, p.config.queue_size)
+    fresh = numbers.take(bcast)
     if bcast.stable > numbers.stable:
         numbers.stable = min(bcast.stable, numbers.got)
     if not fresh:
@@ -153,7 +153,7 @@ def moved(p: Processor, env: Env) -> None:
     """TL-12, TL-27, TL-25, TL-17: what follows when something was received or became stable."""
     numbers = p.numbers
     delivery.deliver_ready(p, env)
-    numbers.release()
+    numbers.release_stable()
     acknowledge(p, env)
     if numbers.top > numbers.got:
         repair.watch(p, env)

@@ -21,7 +21,7 @@ def on_resend_timer(p: Processor, env: Env, event: TimerFired) -> None:
     numbers, now_us = p.numbers, env.now_us
     if not numbers.first or p.office is not None:
         return
-    missing = numbers.missing(p.config.resend_window)
+    missing = numbers.holes(p.config.resend_window)
     asked = p.asked = {seq: p.asked[seq] for seq in missing if seq in p.asked}
     due = [seq for seq in missing if seq not in asked or asked[seq].due_us <= now_us]
     if due:

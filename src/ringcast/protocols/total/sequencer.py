@@ -119,7 +119,7 @@ def serve(p: Processor, env: Env) -> None:
         if not office.acked:
             numbers.stable = numbers.got  # TL-T30: alone, own count is everybody's
         delivery.deliver_ready(p, env)
-        numbers.release()
+        numbers.release_stable()
     if office.acked and numbers.got > office.announced and not office.status_on:
         office.status_on = True
         env.set_timer(Timer.STATUS, p.config.status_us)
@@ -134,8 +134,7 @@ def assign(p: Processor, env: Env, office: Office, origin: NodeId, request: Requ
     level = Level.SAFE if p.config.mode is Mode.UNIFORM else request.level  # TL-29
     contents = request.contents
     bcast = Bcast(p.view, seq, first, numbers.stable, origin, request.request, level, contents)
-    numbers.store[seq] = bcast
-    numbers.got = numbers.top = seq
+    numbers.assign(bcast)
     bodies = office.assembler.add(origin, contents)
     if bodies is not None:
         env.originate(delivery.batch_of(bcast, level, bodies))
@@ -170,7 +169,7 @@ def on_cum_seq_ack(p: Processor, env: Env, event: Received) -> None:
     waited = numbers.delivered < numbers.got
     numbers.stable = stable
     delivery.deliver_ready(p, env)
-    numbers.release()
+    numbers.release_stable()
     for seq in [seq for seq in office.answered if seq <= stable]:
         del office.answered[seq]
     serve(p, env)

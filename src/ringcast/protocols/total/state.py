@@ -15,6 +15,7 @@ import msgspec
 from ringcast.blocks.flush import Cut, Flush
 from ringcast.blocks.membership import Membership
 from ringcast.blocks.packing import Assembler, Contents, Outbox
+from ringcast.blocks.receive_window import ReceiveWindow
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import Message, Received
@@ -61,28 +62,20 @@ class Missing(msgspec.Struct, gc=False):
     asked_us: int
 
 
-class Numbers:
+BELOW_CUT = 2**20
+"""FL-3: how far ahead of what it expects a member keeps numbers that a flush brings."""
+
+
+class Numbers(ReceiveWindow[Bcast]):
     """The numbered messages of one view, as this member has them."""
 
-    __slots__ = (
-        "acked",
-        "assembler",
-        "delivered",
-        "first",
-        "got",
-        "released",
-        "stable",
-        "store",
-        "top",
-    )
+    __slots__ = ("acked", "assembler", "delivered", "first", "stable", "top")
 
-    def __init__(self, max_message: int) -> None:
+    def __init__(self, queue_size: int, max_message: int) -> None:
+        super().__init__(queue_size)
         self.first = 0  # 0: not known yet (TL-6)
-        self.store: dict[int, Bcast] = {}  # received, and not yet both delivered and stable
-        self.got = 0  # everything up to here was received
         self.delivered = 0
         self.stable = 0  # known to be held by every member of the view
-        self.released = 0  # everything up to here has left the store
         self.acked = 0  # last CUM_SEQ_ACK sent
         self.top = 0  # largest number known to exist
         self.assembler = Assembler(max_message)
@@ -90,50 +83,41 @@ class Numbers:
     def learn(self, first: int) -> None:
         """TL-7: the numbers begin here; lower ones are none of this view's."""
         self.first = first
-        self.got = self.delivered = self.stable = self.released = self.acked = first - 1
+        self.delivered = self.stable = self.acked = first - 1
         self.top = max(self.top, first - 1)
-        for seq in [seq for seq in self.store if seq < first]:
-            del self.store[seq]
-        self._advance()
+        self.begin(first)
 
-    def put(self, bcast: Bcast, room: int) -> bool:
+    def take(self, bcast: Bcast) -> bool:
         """TL-11, TL-24: keep a number unless it is here already or too far ahead."""
-        seq, store = bcast.seq, self.store
+        seq = bcast.seq
         if seq > self.top:
             self.top = seq
-        if seq <= self.got or seq in store:
-            return False
-        if seq > self.got + room if self.first else len(store) >= room:
-            return False
-        store[seq] = bcast
-        if seq == self.got + 1 and self.first:
-            self._advance()
-        return True
+        if self.first:
+            return self.put(seq, bcast)
+        fresh = seq not in self.store and len(self.store) < self.ahead
+        if fresh:
+            self.store[seq] = bcast
+        return fresh
 
-    def _advance(self) -> None:
-        """TL-25: ``got`` is the largest number below which there is no hole."""
-        got, store = self.got, self.store
-        while got + 1 in store:
-            got += 1
-        self.got = got
+    def fill(self, bcast: Bcast) -> bool:
+        """FL-3: keep a number that a flush brings; TL-24 does not bound those below the cut."""
+        ahead, self.ahead = self.ahead, BELOW_CUT
+        fresh = self.take(bcast)
+        self.ahead = ahead
+        return fresh
 
-    def missing(self, limit: int) -> list[int]:
+    def assign(self, bcast: Bcast) -> None:
+        """TL-13: the next number, which the sequencer gives out itself."""
+        self.keep(bcast.seq, bcast)
+        self.top = bcast.seq
+
+    def holes(self, limit: int) -> list[int]:
         """TL-17: the lowest numbers that exist and are not here."""
-        found: list[int] = []
-        store = self.store
-        for seq in range(self.got + 1, self.top + 1):
-            if seq not in store:
-                found.append(seq)
-                if len(found) >= limit:
-                    break
-        return found
+        return self.missing(self.top, limit)
 
-    def release(self) -> None:
+    def release_stable(self) -> None:
         """TL-27: what is delivered here and held by all is needed by nobody any more."""
-        upto = min(self.stable, self.delivered)
-        for seq in range(self.released + 1, upto + 1):
-            del self.store[seq]
-        self.released = max(self.released, upto)
+        self.release(min(self.stable, self.delivered))
 
 
 class Office:
@@ -198,7 +182,7 @@ class Processor(Machine):
         self.early: list[Received] = []
         self.transitional: ViewId | None = None
 
-        self.numbers = Numbers(config.max_message)
+        self.numbers = Numbers(config.queue_size, config.max_message)
         self.office: Office | None = None  # if I am the sequencer
         self.cut: Cut | None = None
         self.highest = 0  # largest number seen in any view (TL-4)

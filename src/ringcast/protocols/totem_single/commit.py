@@ -79,7 +79,7 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
     elif p.recovery.my_received_flg:
         env.drop("totem R51", "the exchanged set is fixed")
     else:
-        p.old.put(message)
+        p.old.put(message.seq, message)
 
 
 def on_commit_token(p: Processor, env: Env, event: Received) -> None:

@@ -6,7 +6,7 @@ from ringcast.core.effects import Batch
 from ringcast.core.env import Env
 from ringcast.core.ids import ViewId
 from ringcast.protocols.totem_single.messages import Encapsulated, Regular
-from ringcast.protocols.totem_single.state import Ring
+from ringcast.protocols.totem_single.ring import Ring
 
 
 def deliver_ready(env: Env, ring: Ring) -> None:

@@ -65,7 +65,7 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
         on_stranger(p, env, event.src)
     elif p.recovery.my_received_flg:
         env.drop("totem R35", "the exchanged set is fixed")  # G16
-    elif p.old.put(message):
+    elif p.old.put(message.seq, message):
         delivery.deliver_ready(env, p.old)
 
 

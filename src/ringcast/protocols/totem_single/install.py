@@ -6,6 +6,7 @@ configuration, the transitional one, what is delivered in it, and the new one.
 
 from __future__ import annotations
 
+from ringcast.blocks.receive_window import MAX_BYTES
 from ringcast.core.effects import InstallView
 from ringcast.core.env import Env
 from ringcast.protocols.totem_single import delivery, sending
@@ -85,6 +86,7 @@ def become_operational(p: Processor, env: Env, cause: str) -> None:
     """R75, R77: what belonged to the old ring and to the attempt ends here."""
     excluded = p.gather.my_fail_set
     p.old = p.new
+    p.old.max_bytes = MAX_BYTES  # the exchange is over, and will be released
     p.old.my_high_delivered = p.recovery.my_install_seq
     p.gather.settle(p.my_new_memb)
     p.recovery.settle()
@@ -104,4 +106,4 @@ def become_operational(p: Processor, env: Env, cause: str) -> None:
 def resume(p: Processor, env: Env) -> None:
     """R76: what early installers sent on the new ring becomes deliverable."""
     delivery.deliver_ready(env, p.old)
-    p.old.release()
+    p.old.release_safe()

@@ -30,7 +30,8 @@ from ringcast.protocols.totem_single.messages import (
     Token,
     malformed,
 )
-from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Ring, Timer
+from ringcast.protocols.totem_single.ring import Ring
+from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
 
 MESSAGES = (Regular, Encapsulated, Token, Join, CommitToken, Announce, Leave)
 
@@ -117,10 +118,7 @@ class TotemSingle(Processor):
         """R1, R2, R4: own frames, an impostor's, and malformed ones go no further."""
         message = event.message
         if event.src == self.me:
-            if event.boot == self.boot:
-                env.drop("totem R1", "own frame")
-            else:
-                env.stop(f"another processor uses the id {self.me} (totem R2)")
+            self.refuse_own(env, event, copy="totem R1", twin="totem R2")
             return False
         if why := malformed(message, event.src):
             env.drop("totem R4", why)

@@ -50,7 +50,7 @@ def visit(p: Processor, env: Env, token: Token) -> None:
         return
     tokens.forward(p, env, passed_on, ring.memb)
     delivery.deliver_ready(env, ring)  # R21
-    ring.release()
+    ring.release_safe()
 
 
 def hold_us(p: Processor) -> int:
@@ -103,7 +103,7 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
     if message.ring_id != p.my_ring_id:
         on_other_ring(p, env, event.src, message.ring_id.seq)
         return
-    if token_moved_on(p, env, message) and p.old.put(message):
+    if token_moved_on(p, env, message) and p.old.put(message.seq, message):
         delivery.deliver_ready(env, p.old)
 
 
@@ -115,7 +115,7 @@ def on_encapsulated(p: Processor, env: Env, event: Received) -> None:
         env.drop("totem R28", "another ring's recovery")
         return
     if token_moved_on(p, env, message):
-        p.old.put(message)
+        p.old.put(message.seq, message)
 
 
 def token_moved_on(p: Processor, env: Env, message: Regular | Encapsulated) -> bool:

@@ -6,6 +6,7 @@ token, requests and flow control.
 
 from __future__ import annotations
 
+from ringcast.blocks.receive_window import MAX_BYTES
 from ringcast.core.env import Env
 from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.totem_single import install, tokens
@@ -17,7 +18,8 @@ from ringcast.protocols.totem_single.messages import (
     Regular,
     Token,
 )
-from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Ring, Timer
+from ringcast.protocols.totem_single.ring import Ring
+from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
 
 
 def enter(p: Processor, env: Env, token: CommitToken) -> None:
@@ -35,7 +37,9 @@ def begin(p: Processor, entries: tuple[Entry, ...]) -> bool:
 
     False if members whose exchange is complete completed it in different rings (G17).
     """
-    p.new = Ring(p.my_ring_id, p.my_new_memb, p.config.max_message)
+    old_rings = len({e.my_old_ring_id for e in entries})
+    room = (1 + old_rings) * MAX_BYTES  # all that the members may hold of their old rings
+    p.new = Ring(p.my_ring_id, p.my_new_memb, p.config.max_message, room)
     p.token.restart()
     p.flow.restart()
     exchange = p.recovery
@@ -110,7 +114,7 @@ def send_old(p: Processor, env: Env, seq: int, allowed: int) -> int:
         old_seq = next(iter(queue))
         sent += 1
         message = Encapsulated(p.my_ring_id, seq + sent, queue.pop(old_seq))
-        p.new.put(message)
+        p.new.keep(message.seq, message)
         env.broadcast(message)
     return sent
 
@@ -156,7 +160,7 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
         env.drop("totem R67", "not of the ring being formed")
         return
     env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
-    p.new.put(message)
+    p.new.put(message.seq, message)
 
 
 def on_encapsulated(p: Processor, env: Env, event: Received) -> None:
@@ -167,10 +171,10 @@ def on_encapsulated(p: Processor, env: Env, event: Received) -> None:
         env.drop("totem R67", "not of the ring being formed")
         return
     env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
-    p.new.put(message)
+    p.new.put(message.seq, message)
     inner = message.inner
     if inner.ring_id == p.old.ring_id and not p.recovery.my_received_flg:
-        p.old.put(inner)
+        p.old.put(inner.seq, inner)
         p.recovery.retrans_message_queue.pop(inner.seq, None)
 
 

@@ -24,15 +24,21 @@ def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
 
 
 def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
-    """R13: give numbers to queued messages, frame by frame, and broadcast them."""
+    """R13: give numbers to queued messages, frame by frame, and broadcast them.
+
+    R84 ext: not while half of the window is taken up by what is not safe yet, so that the
+    windows of all have room for what is under way.
+    """
     ring, queue, budget = p.old, p.new_message_queue, p.config.frame_budget
+    if ring.crowded:
+        return 0
     shared = len(ring.memb) > 1  # R9 ext: alone there is nobody to send to, and no flow control
     sent = 0
     while sent < allowed and (taken := queue.take(budget)) is not None:
         level, contents, whole = taken
         sent += 1
         message = Regular(p.me, ring.ring_id, seq + sent, level, contents)
-        ring.put(message)
+        ring.keep(message.seq, message)
         if whole:
             env.originate(delivery.batch_of(message, whole))
         if shared:
@@ -47,4 +53,4 @@ def serve_alone(p: Processor, env: Env) -> None:
     while number_new(p, env, ring.my_aru, p.config.each_time):
         ring.safe_bound = ring.my_aru
         delivery.deliver_ready(env, ring)
-        ring.release()
+        ring.release_safe()

@@ -9,9 +9,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from enum import StrEnum
-from zlib import crc32
 
-from ringcast.blocks.packing import Assembler, Outbox
+from ringcast.blocks.packing import Outbox
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.machine import Machine
@@ -19,13 +18,13 @@ from ringcast.protocols.totem_single.config import Config
 from ringcast.protocols.totem_single.hearing import Ears
 from ringcast.protocols.totem_single.messages import (
     CommitToken,
-    Encapsulated,
     Entry,
     Join,
     Regular,
     RingId,
     Token,
 )
+from ringcast.protocols.totem_single.ring import Ring
 
 
 class Phase(StrEnum):
@@ -66,70 +65,8 @@ class Cause(StrEnum):
     LEFT = "a member leaves"
 
 
-STORE_LIMIT = 2**20
-"""Most numbers a ring record spans. Flow control keeps far below; a wild number goes no further."""
-
 Sets = tuple[tuple[NodeId, ...], tuple[NodeId, ...]]
 """A pair (proc_set, fail_set) as it travels in a Join."""
-
-
-class Ring:
-    """One ring record: what was received on it, and how far it was delivered."""
-
-    __slots__ = (
-        "assembler",
-        "memb",
-        "memb_crc",
-        "my_aru",
-        "my_high_delivered",
-        "released",
-        "ring_id",
-        "safe_bound",
-        "store",
-    )
-
-    def __init__(self, ring_id: RingId, memb: tuple[NodeId, ...], max_message: int) -> None:
-        self.ring_id = ring_id
-        self.memb = memb
-        self.memb_crc = crc32(repr(memb).encode())
-        self.store: dict[int, Regular | Encapsulated] = {}
-        self.my_aru = 0
-        self.my_high_delivered = 0
-        self.safe_bound = 0  # R18: known to be held by all members
-        self.released = 0  # R21: everything up to here has left the store
-        self.assembler = Assembler(max_message)
-
-    def put(self, message: Regular | Encapsulated) -> bool:
-        """R14, R22: keep a message unless it is held already; my_aru follows."""
-        seq, store = message.seq, self.store
-        if seq in store or seq <= self.my_aru or seq > self.released + STORE_LIMIT:
-            return False
-        store[seq] = message
-        aru = self.my_aru
-        if seq == aru + 1:
-            aru = seq
-            while aru + 1 in store:
-                aru += 1
-            self.my_aru = aru
-        return True
-
-    def missing(self, upto: int, limit: int) -> list[int]:
-        """R16: the lowest numbers up to ``upto`` that are not held."""
-        found: list[int] = []
-        store = self.store
-        for seq in range(self.my_aru + 1, upto + 1):
-            if seq not in store:
-                found.append(seq)
-                if len(found) >= limit:
-                    break
-        return found
-
-    def release(self) -> None:
-        """R21: what every member holds and was delivered here is needed by nobody any more."""
-        upto = min(self.safe_bound, self.my_high_delivered)
-        for seq in range(self.released + 1, upto + 1):
-            del self.store[seq]
-        self.released = max(self.released, upto)
 
 
 class GatherState:

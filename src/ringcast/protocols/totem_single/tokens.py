@@ -9,7 +9,8 @@ from ringcast.core.ids import NodeId
 from ringcast.core.inputs import TimerFired
 from ringcast.protocols.totem_single import flow
 from ringcast.protocols.totem_single.messages import CommitToken, Token
-from ringcast.protocols.totem_single.state import Cause, Processor, Ring, Timer
+from ringcast.protocols.totem_single.ring import Ring
+from ringcast.protocols.totem_single.state import Cause, Processor, Timer
 
 SendNew = Callable[[Processor, Env, int, int], int]
 """Number and broadcast up to so many frames above a sequence number; returns how many."""
