@@ -47,12 +47,13 @@ class Bench:
         self.machine = machine
         self.env = Env(2, Random("bench"))
         self.ring = machine.my_ring_id
+        self.boot = machine.old.boots[1]
         self.seq = machine.old.my_aru
 
     def receive(self, bodies: tuple[bytes, ...]) -> float:
         """A burst of another processor arrives, then the token, which lets it be released."""
         frames = [
-            Received(1, 7, Regular(1, self.ring, seq, Level.AGREED, Contents(seq, bodies)))
+            Received(1, self.boot, Regular(1, self.ring, seq, Level.AGREED, Contents(seq, bodies)))
             for seq in range(self.seq + 1, self.seq + BURST + 1)
         ]
         self.seq += BURST
@@ -75,7 +76,7 @@ class Bench:
         """One visit of the token; it must send so many frames."""
         machine, seq = self.machine, self.seq
         token = Token(self.ring, machine.token.my_token_seq, seq, seq, None, (), 0, False)
-        took = self.tell([Received(1, 7, token)], {Send: 1, Broadcast: frames})
+        took = self.tell([Received(1, self.boot, token)], {Send: 1, Broadcast: frames})
         machine.token.idle_visits = 0  # never rest
         return took
 

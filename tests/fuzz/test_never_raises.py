@@ -69,6 +69,7 @@ entries = st.builds(
     st.booleans(),
     near | seqs,
     st.none() | rings,
+    st.sampled_from([1, 1, 1, 2]),
 )
 hearing = st.builds(Hearing, ids, seqs, seqs, id_sets)
 

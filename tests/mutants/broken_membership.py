@@ -20,7 +20,7 @@ from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
 
 def nowhere(q: NodeId) -> Entry:
     """An entry that nobody filled."""
-    return Entry(RingId(0, q), 0, 0, False, 0, None)
+    return Entry(RingId(0, q), 0, 0, False, 0, None, 0)
 
 
 @mutant("R5 G7", "M2", "M3", "D1")
@@ -133,10 +133,10 @@ def nobody_fails_at_the_timeout(patch: MonkeyPatch) -> None:
     handle(patch, Phase.GATHER, Timer.CONSENSUS, on_consensus_timer)
 
 
-@mutant("R44 R49", "M8", "D1", "M5", "no-crash")
+@mutant("R44 R49 R20", "M8", "D1", "M5", "no-crash")
 def silent_member_skipped(patch: MonkeyPatch) -> None:
-    """When a token is not passed on, hands it to the one after, entry left empty, so that a
-    ring is installed with a member that never agreed."""
+    """When a token is not passed on, hands it to the one after, entry left empty, who takes it
+    from anybody, so that a ring is installed with a member that never agreed."""
 
     def on_token_retransmit(p: Processor, env: Env, event: TimerFired) -> None:
         to, token = p.token.last_sent
@@ -148,6 +148,8 @@ def silent_member_skipped(patch: MonkeyPatch) -> None:
             p.token.last_sent = (beyond, token)
         tokens.on_token_retransmit(p, env, event)
 
+    patch.setattr(tokens, "passed_on", lambda ring, event: True)
+    patch.setattr(tokens, "passed_from", lambda at, event: True)
     phases = (Phase.COMMIT, Phase.RECOVER)
     handle(patch, phases, Timer.TOKEN_RETRANSMIT, on_token_retransmit)
 

@@ -263,11 +263,12 @@ def entry(
     """What a member says of its old ring; ``done`` is the ring that completed the exchange."""
     return Entry(
         my_old_ring_id=ring,
-        old_memb_crc=Ring(ring, memb, 0).memb_crc,
+        old_memb_crc=Ring(memb[0], ring, dict.fromkeys(memb, 1), 0).memb_crc,
         old_ring_my_aru=aru,
         my_received_flg=done is not None,
         my_high_delivered=delivered,
         received_in=done,
+        boot=1,
     )
 
 

@@ -375,7 +375,7 @@ def test_r62_to_r64_all_install_at_the_same_number(n: int) -> None:
     for node in bench.ids:
         for seq in range(1, 8):
             if seq % n != node - 1 or seq == node:
-                bench.receive(node, bench.message(seq, sender=1 + seq % n), src=9)
+                bench.receive(node, bench.message(seq, sender=1 + seq % n), src=1 + node % n)
     bench.to_gather()
     bench.run(until=lambda: Phase.OPERATIONAL in bench.phases())
     forming = [node for node in bench.ids if bench[node].phase is Phase.RECOVER]

@@ -254,7 +254,7 @@ def test_r20_token_goes_to_the_next_id_and_both_timers_are_set(node: int, succes
     bench.lose()
     token = bench.token(node)
     config = bench.config
-    assert bench.receive(node, token, src=9) == [
+    assert bench.receive(node, token, src={1: 3, 2: 1, 3: 2}[node]) == [
         Send(successor, replace(token, token_seq=token.token_seq + 1)),
         SetTimer(Timer.TOKEN_RETRANSMIT, config.token_retransmit_us),
         SetTimer(Timer.TOKEN_LOSS, config.token_loss_us),

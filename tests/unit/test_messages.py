@@ -123,7 +123,7 @@ def test_sizes_are_not_understated(frame: Regular) -> None:
 RING = ViewId(8, 1)
 ONE = Contents(1, (b"x",))
 GOOD = Regular(1, RING, 1, Level.AGREED, ONE)
-SIGNED = Entry(ViewId(4, 1), 0, 7, False, 5, None)
+SIGNED = Entry(ViewId(4, 1), 0, 7, False, 5, None, 1)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_ascending(numbers: list[int]) -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        Entry(ViewId(8, 1), 0, 7, False, 5, None),  # an old ring as new as the new one
-        Entry(ViewId(4, 1), 0, 7, False, 8, None),  # more delivered than received
-        Entry(ViewId(4, 1), 0, 7, True, 5, ViewId(8, 1)),  # received in a ring not yet formed
+        Entry(ViewId(8, 1), 0, 7, False, 5, None, 1),  # an old ring as new as the new one
+        Entry(ViewId(4, 1), 0, 7, False, 8, None, 1),  # more delivered than received
+        Entry(ViewId(4, 1), 0, 7, True, 5, ViewId(8, 1), 1),  # received in a ring not yet formed
     ],
 )
 def test_an_entry_no_correct_processor_signs_makes_a_commit_token_malformed(entry: Entry) -> None:

@@ -37,7 +37,7 @@ SAMPLES: list[msgspec.Struct] = [
     Token(RING, 2**62, 9, 7, None, (8, 9), 1, True),
     Token(RING, 1, 0, 0, 3, (), 0, False),
     Join(1, 8, (1, 2, 3), (3,), 2, 50, (Hearing(2, 8, 1, (1, 2)),)),
-    CommitToken(RING, 0, (1, 2), (Entry(RingId(4, 1), 5, 6, False, 7, None),)),
+    CommitToken(RING, 0, (1, 2), (Entry(RingId(4, 1), 5, 6, False, 7, None, 2**50),)),
     Announce(RING, 1, (1, 2), (3,), ((3, 1),)),
     Leave(RING, 1),
     Hello((Place(1, 2**50, "::1", 5405), Place(2, 0, "n2.example", 1)), True),

@@ -14,8 +14,10 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           R7  excluded by all others, wait for the Consensus timeout before being a ring of one
           R9  a ring of one broadcasts nothing
           R12 a request that was answered in vain is left to another holder
+          R20 a token is taken from the predecessor alone
           R26 a member that leaves on purpose says so (leave.py)
           R30 an outsider's Join that excludes a member of the ring does not end it
+          R32 one frame raises the largest ring number by a bounded step
           R38 a late, smaller Join does not take back a consent
           R43 members are those that all hear each other (hearing.py)
           R44 consensus needs that all are known to hear each other
@@ -23,7 +25,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           R90 the window follows loss and rotation time, for each processor (flow.py)
           R92 a member with a message calls for a token that rests, by an Announce
           R95 the backoff is for the victims of R46 too
-          G38 guards against processors that lost their stable storage
+          G38 guards against processors that lost their stable storage, and frames of other lives
 """
 
 from ringcast.core.registry import Membership, RuleBook, Sheet, register

@@ -6,7 +6,7 @@ from ringcast.core.env import Env
 from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.totem_single import install, recovery, tokens
 from ringcast.protocols.totem_single.messages import CommitToken, Entry, Regular, RingId
-from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
+from ringcast.protocols.totem_single.state import ANOTHER_LIFE, Cause, Phase, Processor, Timer
 
 RING_SEQ = "ring_seq"
 """Stable storage: the largest my_ring_id.seq ever adopted (G7)."""
@@ -67,6 +67,7 @@ def my_entry(p: Processor) -> Entry:
         p.recovery.my_received_flg,
         old.my_high_delivered,
         p.recovery.received_in,
+        p.boot,
     )
 
 
@@ -76,6 +77,8 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(message, Regular)
     if message.ring_id != p.old.ring_id:
         env.drop("totem R50", "a foreign message while forming a ring")
+    elif p.old.boots.get(event.src) != event.boot:
+        env.drop("totem R51", ANOTHER_LIFE)
     elif p.recovery.my_received_flg:
         env.drop("totem R51", "the exchanged set is fixed")
     else:
@@ -97,6 +100,9 @@ def on_commit_token(p: Processor, env: Env, event: Received) -> None:
         or token.entries[token.memb.index(p.me)] != p.recovery.my_signature
     ):
         env.drop("totem R55", "a Commit token I did not sign")
+        return
+    if not tokens.passed_from(token.memb.index(p.me) - 1, event):
+        env.drop("totem R55", tokens.NOT_PASSED)
         return
     recovery.enter(p, env, token)
 

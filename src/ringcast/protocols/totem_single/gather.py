@@ -5,15 +5,16 @@ from __future__ import annotations
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received, TimerFired
-from ringcast.protocols.totem_single import commit, delivery, hearing
+from ringcast.protocols.totem_single import commit, delivery, hearing, tokens
 from ringcast.protocols.totem_single.messages import (
     MAX_MEMBERS,
+    REACH,
     Announce,
     CommitToken,
     Join,
     Regular,
 )
-from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
+from ringcast.protocols.totem_single.state import ANOTHER_LIFE, Cause, Phase, Processor, Timer
 
 HISTORY_US = 600_000_000
 """R95: how long it is remembered that a processor was dropped, and for how long it was shunned."""
@@ -63,6 +64,8 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(message, Regular)
     if message.ring_id != p.old.ring_id:
         on_stranger(p, env, event.src)
+    elif p.old.boots.get(event.src) != event.boot:
+        env.drop("totem R35", ANOTHER_LIFE)
     elif p.recovery.my_received_flg:
         env.drop("totem R35", "the exchanged set is fixed")  # G16
     elif p.old.put(message.seq, message):
@@ -130,6 +133,22 @@ def merge(p: Processor, env: Env, join: Join) -> bool:
         why = "it excludes me" if x == q else f"{q} excludes it"
         env.note("totem R40", "exclude", f"{x}: {why}", members=(x,))
     return before != (mine.my_proc_set, mine.my_fail_set)
+
+
+def raise_ring_seq(p: Processor, env: Env, join: Join) -> None:
+    """R32: every Join raises the largest ring number known; R32 ext: by no more than REACH.
+
+    One Join with the last number there is would otherwise be the end of all rings. A member that
+    is further behind than that catches up with the Joins that follow.
+    """
+    mine, ring_seq = p.gather, join.ring_seq
+    reach = mine.max_ring_seq + REACH
+    if ring_seq > reach:
+        text = f"{join.sender_id} claims ring number {ring_seq}"
+        env.note("totem R32", "reach", text, members=(join.sender_id,))
+        env.drop("totem R32", "a part of a ring number that is out of reach")
+        ring_seq = reach
+    mine.max_ring_seq = max(mine.max_ring_seq, ring_seq)
 
 
 def keep_out(p: Processor, env: Env, src: NodeId) -> bool:
@@ -286,13 +305,16 @@ def on_commit_token(p: Processor, env: Env, event: Received) -> None:
     token = event.message
     assert isinstance(token, CommitToken)
     if (
-        token.ring_id.seq > p.my_ring_id.seq
+        p.my_ring_id.seq < token.ring_id.seq <= mine.max_ring_seq + REACH
         and token.token_seq < len(mine.candidates)
         and token.memb == mine.candidates
         and token.memb_index < len(token.memb)
         and token.memb[token.memb_index] == p.me
         and mine.sets not in mine.given_up
     ):
-        commit.enter(p, env, token)
+        if tokens.passed_from(token.memb_index - 1, event):  # R20 ext
+            commit.enter(p, env, token)
+        else:
+            env.drop("totem R48", tokens.NOT_PASSED)
     else:
         env.drop("totem R48", "a Commit token that does not fit")

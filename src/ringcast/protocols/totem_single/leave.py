@@ -10,7 +10,7 @@ from ringcast.core.env import Env
 from ringcast.core.inputs import Leaving, Received
 from ringcast.protocols.totem_single import commit
 from ringcast.protocols.totem_single.messages import Leave
-from ringcast.protocols.totem_single.state import Cause, Phase, Processor
+from ringcast.protocols.totem_single.state import ANOTHER_LIFE, Cause, Phase, Processor
 
 LEFT = "left"
 """The reason a processor stops with when it leaves."""
@@ -29,6 +29,9 @@ def on_leave(p: Processor, env: Env, event: Received) -> None:
     members = p.gather.candidates if p.phase is Phase.GATHER else p.my_new_memb
     if event.src not in members or leave.ring_id not in (p.my_ring_id, p.old.ring_id):
         env.drop("totem R26", "a Leave of another ring")
+        return
+    if leave.ring_id == p.old.ring_id and p.old.boots.get(event.src) != event.boot:
+        env.drop("totem R26", ANOTHER_LIFE)
         return
     env.note("totem R26", "leave", f"{event.src} leaves", members=(event.src,))
     p.gather.my_fail_set |= {event.src}

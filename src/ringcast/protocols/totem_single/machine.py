@@ -110,7 +110,7 @@ class TotemSingle(Processor):
         env.persist(RING_SEQ, ring_id.seq)
         self.my_ring_id = ring_id
         self.gather.max_ring_seq = ring_id.seq
-        self.old = self.new = Ring(ring_id, (self.me,), self.config.max_message)
+        self.old = self.new = Ring(self.me, ring_id, {self.me: self.boot}, self.config.max_message)
         env.install_view(InstallView(ring_id, (self.me,), False, ring_id, 0, None))
         self.enter_gather(env, Cause.START)
 
@@ -124,7 +124,7 @@ class TotemSingle(Processor):
             env.drop("totem R4", why)
             return False
         if type(message) is Join:
-            self.gather.max_ring_seq = max(self.gather.max_ring_seq, message.ring_seq)  # R32
+            gather.raise_ring_seq(self, env, message)  # R32
             if self.config.mutual:
                 self.gather.ears.hear(event.src)
                 self.gather.ears.learn(message, self.my_memb)

@@ -28,6 +28,11 @@ LAST = LIMIT - 2**20
 """Largest number accepted from others: it leaves room for those that follow it (G28)."""
 
 
+REACH = 2**40
+"""R32: how much one frame may raise the largest ring number known. Rings formed every millisecond
+take nine years for that, and a member that was away hears of more by several Joins."""
+
+
 class Regular(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """A message, or several packed, or a piece of one, with its place on a ring."""
 
@@ -115,6 +120,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     my_received_flg: bool
     my_high_delivered: Seq
     received_in: RingId | None  # the ring whose recovery completed the exchange (G17)
+    boot: Seq  # the incarnation that signs; frames of another are not of this ring (G38 ext)
 
 
 class CommitToken(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
@@ -132,7 +138,7 @@ class CommitToken(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False)
 
     def wire_bytes(self) -> int:
         """Encoded size, to within a few bytes."""
-        return HEADER_BYTES + 3 * len(self.memb) + 32 * len(self.entries)
+        return HEADER_BYTES + 3 * len(self.memb) + 40 * len(self.entries)
 
 
 class Announce(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):

@@ -16,7 +16,7 @@ from ringcast.protocols.totem_single.messages import (
     Regular,
     Token,
 )
-from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
+from ringcast.protocols.totem_single.state import ANOTHER_LIFE, Cause, Phase, Processor, Timer
 
 # --- the token ------------------------------------------------------------------------------
 
@@ -27,6 +27,9 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(token, Token)
     if tokens.stale(p, token):
         env.drop("totem R10", "stale token")
+        return
+    if not tokens.passed_on(p.old, event):
+        env.drop("totem R20", tokens.NOT_PASSED)
         return
     tokens.accept(p, token)
     if not tokens.quiet(p, p.old, token):
@@ -103,6 +106,9 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
     if message.ring_id != p.my_ring_id:
         on_other_ring(p, env, event.src, message.ring_id.seq)
         return
+    if p.old.boots.get(event.src) != event.boot:
+        env.drop("totem R22", ANOTHER_LIFE)
+        return
     if token_moved_on(p, env, message) and p.old.put(message.seq, message):
         delivery.deliver_ready(env, p.old)
 
@@ -113,6 +119,9 @@ def on_encapsulated(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(message, Encapsulated)
     if message.ring_id != p.my_ring_id:
         env.drop("totem R28", "another ring's recovery")
+        return
+    if p.old.boots.get(event.src) != event.boot:
+        env.drop("totem R22", ANOTHER_LIFE)
         return
     if token_moved_on(p, env, message):
         p.old.put(message.seq, message)
@@ -158,6 +167,9 @@ def on_announce(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(heard, Announce)
     gather.heed_announce(p, env, heard)
     if heard.ring_id == p.my_ring_id:
+        if p.old.boots.get(event.src) != event.boot:
+            env.drop("totem R94", ANOTHER_LIFE)
+            return
         p.ring_seen_alive = True
         if heard.calls:
             p.token.idle_visits = 0

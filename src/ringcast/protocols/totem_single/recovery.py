@@ -19,7 +19,7 @@ from ringcast.protocols.totem_single.messages import (
     Token,
 )
 from ringcast.protocols.totem_single.ring import Ring
-from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
+from ringcast.protocols.totem_single.state import ANOTHER_LIFE, Cause, Phase, Processor, Timer
 
 
 def enter(p: Processor, env: Env, token: CommitToken) -> None:
@@ -39,7 +39,8 @@ def begin(p: Processor, entries: tuple[Entry, ...]) -> bool:
     """
     old_rings = len({e.my_old_ring_id for e in entries})
     room = (1 + old_rings) * MAX_BYTES  # all that the members may hold of their old rings
-    p.new = Ring(p.my_ring_id, p.my_new_memb, p.config.max_message, room)
+    boots = {q: e.boot for q, e in zip(p.my_new_memb, entries, strict=True)}
+    p.new = Ring(p.me, p.my_ring_id, boots, p.config.max_message, room)
     p.token.restart()
     p.flow.restart()
     exchange = p.recovery
@@ -75,6 +76,9 @@ def on_commit_token(p: Processor, env: Env, event: Received) -> None:
     if p.me != p.my_ring_id.rep or tokens.stale(p, commit_token):
         env.drop("totem R59", "a Commit token in Recover")
         return
+    if not tokens.passed_on(p.new, event):
+        env.drop("totem R59", tokens.NOT_PASSED)
+        return
     tokens.accept(p, commit_token)
     p.recovery.i_set_flg = bool(p.recovery.retrans_message_queue)
     token = Token(p.my_ring_id, p.token.my_token_seq, 0, 0, None, (), 0, p.recovery.i_set_flg)
@@ -87,6 +91,9 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(token, Token)
     if tokens.stale(p, token):
         env.drop("totem R10", "stale token")
+        return
+    if not tokens.passed_on(p.new, event):
+        env.drop("totem R20", tokens.NOT_PASSED)
         return
     tokens.accept(p, token)
     memb = p.my_new_memb
@@ -159,6 +166,9 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
     if message.ring_id != p.my_ring_id:
         env.drop("totem R67", "not of the ring being formed")
         return
+    if p.new.boots.get(event.src) != event.boot:
+        env.drop("totem R65", ANOTHER_LIFE)
+        return
     env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
     p.new.put(message.seq, message)
 
@@ -169,6 +179,9 @@ def on_encapsulated(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(message, Encapsulated)
     if message.ring_id != p.my_ring_id:
         env.drop("totem R67", "not of the ring being formed")
+        return
+    if p.new.boots.get(event.src) != event.boot:
+        env.drop("totem R65", ANOTHER_LIFE)
         return
     env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
     p.new.put(message.seq, message)

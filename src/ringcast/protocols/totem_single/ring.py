@@ -18,24 +18,30 @@ class Ring(ReceiveWindow[Regular | Encapsulated]):
 
     __slots__ = (
         "assembler",
+        "boots",
         "memb",
         "memb_crc",
         "my_high_delivered",
+        "passer",
         "ring_id",
         "safe_bound",
     )
 
     def __init__(
         self,
+        me: NodeId,
         ring_id: RingId,
-        memb: tuple[NodeId, ...],
+        boots: dict[NodeId, int],
         max_message: int,
         max_bytes: int = MAX_BYTES,
     ) -> None:
         super().__init__(AHEAD, max_bytes)
         self.ring_id = ring_id
-        self.memb = memb
+        self.boots = boots  # G38 ext: the members, ascending, in the lives in which they signed
+        self.memb = memb = tuple(boots)
         self.memb_crc = crc32(repr(memb).encode())
+        before = memb[memb.index(me) - 1]
+        self.passer = (before, boots[before])  # R20: the one processor that passes me the token
         self.my_high_delivered = 0
         self.safe_bound = 0  # R18: known to be held by all members
         self.assembler = Assembler(max_message)

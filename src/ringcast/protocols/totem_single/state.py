@@ -65,6 +65,9 @@ class Cause(StrEnum):
     LEFT = "a member leaves"
 
 
+ANOTHER_LIFE = "a frame of a member's other life"
+"""G38 ext: of one before it signed, or after it restarted; why such a frame is dropped."""
+
 Sets = tuple[tuple[NodeId, ...], tuple[NodeId, ...]]
 """A pair (proc_set, fail_set) as it travels in a Join."""
 
@@ -223,7 +226,7 @@ class Processor(Machine):
         # Rings. my_ring_id is the ring of the last Commit token accepted, installed or not.
         start = RingId(0, me)
         self.my_ring_id = start
-        self.old = Ring(start, (me,), config.max_message)
+        self.old = Ring(me, start, {me: 0}, config.max_message)
         self.new = self.old
         self.my_new_memb: tuple[NodeId, ...] = (me,)
 

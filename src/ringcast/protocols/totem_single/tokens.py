@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
-from ringcast.core.inputs import TimerFired
+from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.totem_single import flow
 from ringcast.protocols.totem_single.messages import CommitToken, Token
 from ringcast.protocols.totem_single.ring import Ring
@@ -19,6 +19,23 @@ SendNew = Callable[[Processor, Env, int, int], int]
 def stale(p: Processor, token: Token | CommitToken) -> bool:
     """R10: another ring's token, or one I have had; my_token_seq is what I *sent* (G2)."""
     return token.ring_id != p.my_ring_id or token.token_seq < p.token.my_token_seq
+
+
+NOT_PASSED = "a token from one that does not pass it to me"
+"""R20 ext: why a token is refused although it fits."""
+
+
+def passed_on(ring: Ring, event: Received) -> bool:
+    """R20 ext: whether a token comes from my predecessor, in the life in which it signed."""
+    return (event.src, event.boot) == ring.passer
+
+
+def passed_from(at: int, event: Received) -> bool:
+    """R20 ext: the same for a Commit token on its first two passes; ``at`` is the predecessor's
+    place, which may be -1 for the last one."""
+    token = event.message
+    assert isinstance(token, CommitToken)
+    return event.src == token.memb[at] and event.boot == token.entries[at].boot
 
 
 def accept(p: Processor, token: Token | CommitToken) -> None:
