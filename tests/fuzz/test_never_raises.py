@@ -71,6 +71,7 @@ entries = st.builds(
     st.none() | rings,
     st.sampled_from([1, 1, 1, 2]),
 )
+rides = st.sampled_from([None, None, b"", bytes(8)])
 hearing = st.builds(Hearing, ids, seqs, seqs, id_sets)
 
 HOSTILE: dict[type, dict[str, st.SearchStrategy[object]]] = {
@@ -91,6 +92,7 @@ HOSTILE: dict[type, dict[str, st.SearchStrategy[object]]] = {
         "rtr": st.sampled_from([(1,), (1, 2, 3), (5, 4), (0,), (LIMIT,), tuple(range(1, 91))]),
         "retrans_round": seqs,
         "retrans_flg": st.booleans(),
+        "ride": rides,
     },
     Join: {
         "sender_id": ids,
@@ -100,12 +102,14 @@ HOSTILE: dict[type, dict[str, st.SearchStrategy[object]]] = {
         "rotation_count": seqs,
         "window_size": seqs,
         "hearing": st.lists(hearing, max_size=3).map(tuple),
+        "ride": rides,
     },
     CommitToken: {
         "ring_id": rings,
         "token_seq": token_seqs,
         "memb": id_sets,
         "entries": st.lists(entries, max_size=4).map(tuple),
+        "ride": rides,
     },
     Announce: {
         "ring_id": rings,
@@ -122,13 +126,16 @@ class Twist(NamedTuple):
 
     kind: type
     src: int
+    boot: int
     changes: dict[str, object]
 
 
 def twists(kind: type) -> st.SearchStrategy[Twist]:
     fields = st.fixed_dictionaries({}, optional=HOSTILE[kind])
     few = fields.filter(lambda changes: len(changes) <= 3)
-    return st.builds(Twist, st.just(kind), st.sampled_from([1, 3, 3, 4, 9, ME]), few)
+    passed = kind in (Token, CommitToken)  # only the predecessor does that
+    sources = st.sampled_from([1, 1, 1, 1, 3, 9] if passed else [1, 3, 3, 4, 9, ME])
+    return st.builds(Twist, st.just(kind), sources, st.sampled_from([1] * 9 + [2]), few)
 
 
 submitted = st.builds(
@@ -227,14 +234,14 @@ def feed(bench: Bench, step: Step) -> list[Effect]:
     machine = bench[ME]
     bench.now_us += 1000
     match step:
-        case Twist(kind, src, changes):
+        case Twist(kind, src, boot, changes):
             if "memb" in changes and kind is CommitToken:  # signed by all it names
                 signed = (machine.recovery.my_signature or commit.my_entry(machine),) * len(
                     cast("tuple[int]", changes["memb"])
                 )
                 changes = {"entries": signed, **changes}
             frame = msgspec.structs.replace(honest(machine, kind, src), **changes)
-            return bench.handle(ME, Received(src, 1, frame))
+            return bench.handle(ME, Received(src, boot, frame))
         case Submitted():
             return bench.handle(ME, step)
         case at:

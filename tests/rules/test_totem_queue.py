@@ -417,7 +417,7 @@ def test_r12_to_r20_a_quiet_token_passes_as_a_general_visit_would_pass_it(
             token = bench.token(2, seq=seq, aru=seq)
             machine, env = bench[2], bench.envs[2]
             env.now_us += 100
-            tokens.accept(machine, token)
+            tokens.accept(machine, env, token)
             quiet = tokens.quiet(machine, machine.old, token)
             seen.append(quiet)
             (way if quiet else operational.visit)(machine, env, token)

@@ -43,8 +43,9 @@ contents = st.builds(
 )
 regulars = st.builds(Regular, ids, rings, seqs, st.sampled_from(Level), contents)
 entries = st.builds(
-    Entry, rings, st.integers(0, 2**32 - 1), seqs, st.booleans(), seqs, st.none() | rings
+    Entry, rings, st.integers(0, 2**32 - 1), seqs, st.booleans(), seqs, st.none() | rings, seqs
 )
+rides = st.none() | st.binary(max_size=40)
 tuples_of = st.lists
 frames = st.one_of(
     regulars,
@@ -59,6 +60,7 @@ frames = st.one_of(
         tuples_of(seqs, max_size=6).map(tuple),
         seqs,
         st.booleans(),
+        rides,
     ),
     st.builds(
         Join,
@@ -69,8 +71,9 @@ frames = st.one_of(
         seqs,
         seqs,
         tuples_of(st.builds(Hearing, ids, seqs, seqs, id_sets), max_size=3).map(tuple),
+        rides,
     ),
-    st.builds(CommitToken, rings, seqs, id_sets, tuples_of(entries, max_size=4).map(tuple)),
+    st.builds(CommitToken, rings, seqs, id_sets, tuples_of(entries, max_size=4).map(tuple), rides),
     st.builds(
         Announce,
         rings,

@@ -10,6 +10,8 @@ Model     Asynchronous processors with unique permanent ids in one broadcast dom
 Rules     R1-R100 and the resolutions G1-G39: docs/rules-totem.md lists rule, handler and test.
 Phases    operational.py, gather.py, commit.py, recovery.py; install.py is the step between two
           configurations, tokens.py what a visit of the token does, delivery.py R24, flow.py §4.4.
+State     state.py has an object for each phase, ring.py what was received on a ring.
+Rider     rider.py: what a protocol above the ring stamps and adds (multiple-ring); none here.
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           R7  excluded by all others, wait for the Consensus timeout before being a ring of one
           R9  a ring of one broadcasts nothing

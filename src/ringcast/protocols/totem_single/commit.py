@@ -15,10 +15,16 @@ RING_SEQ = "ring_seq"
 def start(p: Processor, env: Env) -> None:
     """R47, F4.8: the representative names the ring; R8: alone it is formed in one step."""
     memb = p.gather.candidates
-    ring_id = RingId(p.gather.max_ring_seq + 4, p.me)
+    highest = p.gather.max_ring_seq
+    if p.rider is not None:
+        highest = max(highest, p.rider.ring_seq())
+    ring_id = RingId(highest + 4, p.me)
     adopt(p, env, CommitToken(ring_id, 0, memb, ()))
     if memb == (p.me,):
-        recovery.begin(p, (my_entry(p),))
+        token = CommitToken(ring_id, 0, memb, (my_entry(p),))
+        for rotation in (1, 2):
+            token = recovery.commit_passed(p, env, token, rotation)
+        recovery.begin(p, token.entries)
         install.install(p, env, "alone")
         return
     p.token.my_token_seq = 0
@@ -53,8 +59,8 @@ def sign(p: Processor, env: Env, token: CommitToken) -> None:
     p.token.my_rotation_count = 0
     p.recovery.my_signature = my_entry(p)
     entries = (*token.entries, p.recovery.my_signature)
-    signed = CommitToken(token.ring_id, p.token.my_token_seq, token.memb, entries)
-    tokens.forward(p, env, signed, token.memb)
+    signed = CommitToken(token.ring_id, p.token.my_token_seq, token.memb, entries, token.ride)
+    tokens.forward(p, env, recovery.commit_passed(p, env, signed, 1), token.memb)
 
 
 def my_entry(p: Processor) -> Entry:

@@ -50,6 +50,7 @@ def send_join(p: Processor, env: Env) -> None:
             p.token.my_rotation_count,
             p.config.window_size,
             rows,
+            p.rider.join_built(env) if p.rider is not None else None,
         )
     )
     env.set_timer(Timer.JOIN, p.config.join_us)

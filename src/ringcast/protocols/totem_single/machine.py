@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ringcast.core.effects import InstallView
 from ringcast.core.env import Env
@@ -34,6 +34,9 @@ from ringcast.protocols.totem_single.ring import Ring
 from ringcast.protocols.totem_single.state import Cause, Phase, Processor, Timer
 
 MESSAGES = (Regular, Encapsulated, Token, Join, CommitToken, Announce, Leave)
+
+RIDDEN = frozenset((Token, CommitToken, Join))
+"""Frames that carry a ride (rider.py)."""
 
 OPERATIONAL, GATHER, COMMIT, RECOVER = Phase
 NO_JOIN = Impossible("no Join is sent here, so its timers are not set (totem R27, R53)")
@@ -123,12 +126,27 @@ class TotemSingle(Processor):
         if why := malformed(message, event.src):
             env.drop("totem R4", why)
             return False
-        if type(message) is Join:
+        kind = type(message)
+        if kind is Regular:
+            return True
+        if kind in RIDDEN and (why := self.bad_ride(message)):
+            env.drop("totem R4", why)
+            return False
+        if kind is Join:
+            assert isinstance(message, Join)
+            if self.rider is not None:
+                self.rider.join_received(env, message)
             gather.raise_ring_seq(self, env, message)  # R32
             if self.config.mutual:
                 self.gather.ears.hear(event.src)
                 self.gather.ears.learn(message, self.my_memb)
         return True
+
+    def bad_ride(self, frame: Any) -> str | None:
+        """R4: why the ride of a frame, or its lack, is not acceptable; the rider knows."""
+        if self.rider is not None:
+            return self.rider.malformed(frame)
+        return "a ride on a ring without a rider" if frame.ride is not None else None
 
     def enter_gather(self, env: Env, cause: Cause) -> None:
         """R33; R69: whatever ring was being formed is abandoned."""

@@ -28,6 +28,9 @@ LAST = LIMIT - 2**20
 """Largest number accepted from others: it leaves room for those that follow it (G28)."""
 
 
+Ride: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=8192)] | None
+"""What a rider adds to token, Commit token and Join (rider.py); None without one."""
+
 REACH = 2**40
 """R32: how much one frame may raise the largest ring number known. Rings formed every millisecond
 take nine years for that, and a member that was away hears of more by several Joins."""
@@ -70,10 +73,11 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
     rtr: Annotated[tuple[Seq, ...], msgspec.Meta(max_length=4096)]  # numbers somebody misses
     retrans_round: Seq  # retransmissions in the last rotation (R85)
     retrans_flg: bool  # somebody still has old-ring messages to send again (R61)
+    ride: Ride = None
 
     def wire_bytes(self) -> int:
         """Encoded size, to within a few bytes."""
-        return HEADER_BYTES + 5 * len(self.rtr)
+        return HEADER_BYTES + 5 * len(self.rtr) + len(self.ride or b"")
 
 
 class Hearing(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -99,11 +103,12 @@ class Join(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     rotation_count: Seq
     window_size: Seq = 0  # R90: for the report of a mismatch
     hearing: Annotated[tuple[Hearing, ...], msgspec.Meta(max_length=MAX_MEMBERS)] = ()
+    ride: Ride = None
 
     def wire_bytes(self) -> int:
         """Encoded size, to within a few bytes."""
-        rows = sum(12 + 3 * len(row.hears) for row in self.hearing)
-        return HEADER_BYTES + 3 * (len(self.proc_set) + len(self.fail_set)) + rows
+        rest = sum(12 + 3 * len(row.hears) for row in self.hearing) + len(self.ride or b"")
+        return HEADER_BYTES + 3 * (len(self.proc_set) + len(self.fail_set)) + rest
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -130,6 +135,7 @@ class CommitToken(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False)
     token_seq: Seq
     memb: Ids  # representative first, then ascending
     entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=MAX_MEMBERS)]
+    ride: Ride = None
 
     @property
     def memb_index(self) -> int:
@@ -138,7 +144,8 @@ class CommitToken(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False)
 
     def wire_bytes(self) -> int:
         """Encoded size, to within a few bytes."""
-        return HEADER_BYTES + 3 * len(self.memb) + 40 * len(self.entries)
+        rest = 40 * len(self.entries) + len(self.ride or b"")
+        return HEADER_BYTES + 3 * len(self.memb) + rest
 
 
 class Announce(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):

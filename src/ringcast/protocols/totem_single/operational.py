@@ -31,7 +31,7 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
     if not tokens.passed_on(p.old, event):
         env.drop("totem R20", tokens.NOT_PASSED)
         return
-    tokens.accept(p, token)
+    tokens.accept(p, env, token)
     if not tokens.quiet(p, p.old, token):
         p.token.idle_visits = 0
         visit(p, env, token)

@@ -6,6 +6,8 @@ token, requests and flow control.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ringcast.blocks.receive_window import MAX_BYTES
 from ringcast.core.env import Env
 from ringcast.core.inputs import Received, TimerFired
@@ -24,12 +26,19 @@ from ringcast.protocols.totem_single.state import ANOTHER_LIFE, Cause, Phase, Pr
 
 def enter(p: Processor, env: Env, token: CommitToken) -> None:
     """R56, F4.11: the second rotation of the Commit token shows me everybody's entry."""
-    tokens.accept(p, token)
+    tokens.accept(p, env, token)
     p.change_phase(env, Phase.RECOVER, "totem R56", f"ring {token.ring_id}")
-    passed_on = CommitToken(token.ring_id, p.token.my_token_seq, token.memb, token.entries)
-    tokens.forward(p, env, passed_on, token.memb)
+    passed_on = replace(token, token_seq=p.token.my_token_seq)
+    tokens.forward(p, env, commit_passed(p, env, passed_on, 2), token.memb)
     if not begin(p, token.entries):
         env.stop("broken invariant: received flags of different recoveries (totem G17)")
+
+
+def commit_passed(p: Processor, env: Env, token: CommitToken, rotation: int) -> CommitToken:
+    """R49, R56: the Commit token as it leaves me, with the ride that the rider gives it."""
+    if p.rider is None:
+        return token
+    return replace(token, ride=p.rider.commit_token_passed(env, token, rotation))
 
 
 def begin(p: Processor, entries: tuple[Entry, ...]) -> bool:
@@ -79,7 +88,7 @@ def on_commit_token(p: Processor, env: Env, event: Received) -> None:
     if not tokens.passed_on(p.new, event):
         env.drop("totem R59", tokens.NOT_PASSED)
         return
-    tokens.accept(p, commit_token)
+    tokens.accept(p, env, commit_token)
     p.recovery.i_set_flg = bool(p.recovery.retrans_message_queue)
     token = Token(p.my_ring_id, p.token.my_token_seq, 0, 0, None, (), 0, p.recovery.i_set_flg)
     tokens.forward(p, env, token, p.my_new_memb)
@@ -95,7 +104,7 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
     if not tokens.passed_on(p.new, event):
         env.drop("totem R20", tokens.NOT_PASSED)
         return
-    tokens.accept(p, token)
+    tokens.accept(p, env, token)
     memb = p.my_new_memb
     passed_on = tokens.visit(p, env, p.new, token, send_old)
     if passed_on is None:

@@ -29,7 +29,7 @@ def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
     R84 ext: not while half of the window is taken up by what is not safe yet, so that the
     windows of all have room for what is under way.
     """
-    ring, queue, budget = p.old, p.new_message_queue, p.config.frame_budget
+    ring, queue, budget, rider = p.old, p.new_message_queue, p.config.frame_budget, p.rider
     if ring.crowded:
         return 0
     shared = len(ring.memb) > 1  # R9 ext: alone there is nobody to send to, and no flow control
@@ -37,6 +37,11 @@ def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
     while sent < allowed and (taken := queue.take(budget)) is not None:
         level, contents, whole = taken
         sent += 1
+        if rider is not None:
+            size = contents.wire_bytes()
+            contents = rider.message_transmitted(env, ring.ring_id, contents)
+            assert contents.wire_bytes() <= size, "a rider made a frame larger than it was"
+            whole = p.stamped.add(p.me, contents) or ()
         message = Regular(p.me, ring.ring_id, seq + sent, level, contents)
         ring.keep(message.seq, message)
         if whole:

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections import deque
 from enum import StrEnum
 
-from ringcast.blocks.packing import Outbox
+from ringcast.blocks.packing import Assembler, Outbox
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.machine import Machine
@@ -24,6 +24,7 @@ from ringcast.protocols.totem_single.messages import (
     RingId,
     Token,
 )
+from ringcast.protocols.totem_single.rider import Rider
 from ringcast.protocols.totem_single.ring import Ring
 
 
@@ -216,12 +217,14 @@ class RecoveryState:
 class Processor(Machine):
     """The state of one processor, by phase. What a phase may do with it is in the phase's file."""
 
-    def __init__(self, me: NodeId, config: Config) -> None:
+    def __init__(self, me: NodeId, config: Config, rider: Rider | None = None) -> None:
         super().__init__()
         self.me = me
         self.config = config
         self.boot = 0
         self.phase: Phase = Phase.GATHER
+        self.rider = rider
+        self.stamped = Assembler(config.max_message)  # my messages as the rider left them
 
         # Rings. my_ring_id is the ring of the last Commit token accepted, installed or not.
         start = RingId(0, me)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received, TimerFired
@@ -38,13 +40,15 @@ def passed_from(at: int, event: Received) -> bool:
     return event.src == token.memb[at] and event.boot == token.entries[at].boot
 
 
-def accept(p: Processor, token: Token | CommitToken) -> None:
+def accept(p: Processor, env: Env, token: Token | CommitToken) -> None:
     """R11; R93: my_token_seq advances now, so that copies arriving during a hold are refused.
 
     The Token retransmission timeout ends here too: whoever accepts a token passes it on, which
     sets the timer anew, or gathers or holds, which cancels it.
     """
     p.token.my_token_seq = token.token_seq + 1
+    if p.rider is not None and type(token) is Token:
+        p.rider.token_received(env, token)
 
 
 def quiet(p: Processor, ring: Ring, token: Token) -> bool:
@@ -179,6 +183,8 @@ def adapt_window(p: Processor, env: Env, token: Token) -> None:
 
 def forward(p: Processor, env: Env, token: Token | CommitToken, memb: tuple[NodeId, ...]) -> None:
     """R19, R20: pass the token on, remember it for R25, and expect it back."""
+    if p.rider is not None and type(token) is Token:
+        token = replace(token, ride=p.rider.token_released(env, token))
     mine = p.token
     mine.my_rotation_count += 1
     mine.last_sent = (p.successor(memb), token)
