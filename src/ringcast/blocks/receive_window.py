@@ -74,12 +74,16 @@ class ReceiveWindow(Generic[F]):
 
     def keep(self, seq: int, frame: F) -> bool:
         """Keep a frame that cannot be had again, such as our own, whatever the bounds."""
-        if seq in self.store or seq <= self.got:
+        store, got = self.store, self.got
+        if seq in store or seq <= got:
             return False
         if self._bytes is not None:
             self._bytes += weight(frame)
-        self.store[seq] = frame
-        self.advance()
+        store[seq] = frame
+        if seq == got + 1:
+            self.got = seq
+            if seq + 1 in store:
+                self.advance()
         return True
 
     def advance(self) -> None:
