@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import START, Level, Position, ViewId
 from ringcast.journal.export import FILE_BYTES
 from ringcast.journal.format import layout
 from ringcast.journal.format.frame import Range
-from ringcast.journal.format.layout import MESSAGE, START, Entry, Place, view_entry
+from ringcast.journal.format.layout import MESSAGE, Entry, view_entry
 from ringcast.journal.merged_reader import Shelves
 from ringcast.journal.writer import Journal
 from ringcast.pipeline.stream.source import HIDDEN
@@ -61,7 +61,7 @@ def entries(first: int, count: int, size: int) -> Iterator[Entry]:
         some = bodies(at, min(together, first + count - at), size)
         number = at // together
         yield layout.entry(
-            Place(RING.seq, RING.rep, number + 1, 0), RING, MESSAGE, MEMBERS[number % 3],
+            Position(0, RING.seq, RING.rep, number + 1, 0), RING, MESSAGE, MEMBERS[number % 3],
             Level.AGREED, "orders", (), some, EPOCH_US + number,
         )  # fmt: skip
 

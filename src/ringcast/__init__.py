@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ringcast.api.events import Batch, Event, EventsLost, Message, Position, View
+    from ringcast.api.events import Batch, Event, EventsLost, Message, View
     from ringcast.api.group import Group, MessageTooLarge, NotJoined, WouldBlock
     from ringcast.api.node import Node
     from ringcast.api.replica import Replica, ResultLost, StateMachine
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
         StorageError,
         TransportError,
     )
-    from ringcast.core.ids import Level
+    from ringcast.core.ids import Level, Position
     from ringcast.journal.format.layout import JournalError
     from ringcast.runtime.config import NodeConfig
 
     AGREED, SAFE = Level.AGREED, Level.SAFE
 
 _HOMES = {
-    "api.events": ("Batch", "Event", "EventsLost", "Message", "Position", "View"),
+    "api.events": ("Batch", "Event", "EventsLost", "Message", "View"),
     "api.group": ("Group", "MessageTooLarge", "NotJoined", "WouldBlock"),
     "api.node": ("Node",),
     "api.replica": ("Replica", "ResultLost", "StateMachine"),
-    "core.ids": ("Level",),
+    "core.ids": ("Level", "Position"),
     "journal.format.layout": ("JournalError",),
     "runtime.config": ("NodeConfig",),
     "core.errors": (

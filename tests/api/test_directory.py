@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from ringcast.api.directory import BEHIND_ALL, Directory
-from ringcast.api.events import Batch, Position, View
+from ringcast.api.directory import Directory
+from ringcast.api.events import Batch, View
 from ringcast.core.effects import InstallView
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import Level, Position, ViewId
 from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit, Groups, Known, Once
 
 R1, T1, R2, T2, R3 = (ViewId(seq, 1) for seq in (8, 10, 12, 14, 16))
@@ -48,7 +48,7 @@ class Member:
 
 def order(ring: ViewId, seq: int, sender: int, word: Envelope, *members: Member) -> None:
     for member in members:
-        member.directory.on_envelope(sender, Level.AGREED, Position(ring, seq), word)
+        member.directory.on_envelope(sender, Level.AGREED, Position.at(ring, seq), word)
 
 
 def on_ring(count: int = 3) -> list[Member]:
@@ -83,9 +83,9 @@ def test_joins_leaves_and_messages_share_one_order() -> None:
     order(R1, 8, 1, Data("other", (b"not for us",)), a, b)
     order(R1, 9, 1, Exit("g"), a, b)
     order(R1, 10, 2, Data("g", (b"for 2",)), a, b)
-    both = [("V", (1, 2), Position(R1, 6)), (1, b"x", b"y", 7)]
-    assert a.log.events == [("V", (1,), Position(R1, 4)), (2, b"for 1", 5), *both]
-    assert b.log.events == [*both, ("V", (2,), Position(R1, 9)), (2, b"for 2", 10)]
+    both = [("V", (1, 2), Position.at(R1, 6)), (1, b"x", b"y", 7)]
+    assert a.log.events == [("V", (1,), Position.at(R1, 4)), (2, b"for 1", 5), *both]
+    assert b.log.events == [*both, ("V", (2,), Position.at(R1, 9)), (2, b"for 2", 10)]
     assert b.directory.members("g") == (2,)
 
 
@@ -96,11 +96,11 @@ def test_on_a_new_ring_messages_wait_until_all_have_spoken() -> None:
         each.view(R2, 1, 2)
     order(R2, 1, 1, Data("g", (b"early",)), a, b)
     order(R2, 2, 2, b.directory.word(), a, b)
-    assert a.log.events == [("T", (1, 2), Position(R1, 13, BEHIND_ALL))]
+    assert a.log.events == [("T", (1, 2), Position.at(R1, 13).end(R2.rep))]
     order(R2, 3, 1, a.directory.word(), a, b)
     expected = [
-        ("T", (1, 2), Position(R1, 13, BEHIND_ALL)),
-        ("V", (1, 2), Position(R2, 0)),
+        ("T", (1, 2), Position.at(R1, 13).end(R2.rep)),
+        ("V", (1, 2), Position.at(R2, 0)),
         (1, b"early", 1),
     ]
     assert a.log.events == b.log.events == expected
@@ -118,7 +118,7 @@ def test_a_word_for_an_earlier_ring_is_not_heard() -> None:
     order(R2, 2, 2, b.directory.word(), a, b)
     assert len(a.log.events) == 1
     order(R2, 3, 1, a.directory.word(), a, b)
-    assert a.log.events[-1] == b.log.events[-1] == ("V", (1, 2), Position(R2, 0))
+    assert a.log.events[-1] == b.log.events[-1] == ("V", (1, 2), Position.at(R2, 0))
 
 
 def test_a_ring_that_breaks_too_early_has_a_view_of_those_who_spoke() -> None:
@@ -139,13 +139,13 @@ def test_a_ring_that_breaks_too_early_has_a_view_of_those_who_spoke() -> None:
         each.view(R3, 1, 2, 3)
     for n, each in enumerate(members, 1):
         order(R3, n, n, each.directory.word(), *members)
-    first = ("T", (1, 2, 3), Position(R1, 13, BEHIND_ALL))
-    again = ("V", (1, 2, 3), Position(R3, 0))
+    first = ("T", (1, 2, 3), Position.at(R1, 13).end(R2.rep))
+    again = ("V", (1, 2, 3), Position.at(R3, 0))
     spoke = [
         first,
-        ("V", (1, 3), Position(R2, 0)),
+        ("V", (1, 3), Position.at(R2, 0)),
         (1, b"x", b"y", 2),
-        ("T", (1, 3), Position(R2, 3, BEHIND_ALL)),
+        ("T", (1, 3), Position.at(R2, 3).end(R3.rep)),
         again,
     ]
     assert a.log.events == c.log.events == spoke
@@ -163,7 +163,7 @@ def test_leaving_and_joining_again_are_two_memberships() -> None:
     order(R1, 23, 1, Enter("g"), a, b)
     order(R1, 24, 2, Data("g", (b"three",)), a, b)
     assert a.log.events == [(2, b"one", 20)]
-    assert second.events == [("V", (1, 2), Position(R1, 23)), (2, b"three", 24)]
+    assert second.events == [("V", (1, 2), Position.at(R1, 23)), (2, b"three", 24)]
 
 
 def test_an_enter_that_meets_a_new_ring_counts_where_it_is_ordered() -> None:
@@ -179,7 +179,7 @@ def test_an_enter_that_meets_a_new_ring_counts_where_it_is_ordered() -> None:
     order(R2, 1, 1, Enter("g"), a, b)
     order(R2, 2, 2, words[1], a, b)
     order(R2, 3, 1, words[0], a, b)
-    assert a.log.events == [("V", (1,), Position(R2, 1))]
+    assert a.log.events == [("V", (1,), Position.at(R2, 1))]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -253,10 +253,10 @@ def test_where_members_are_fixed_nobody_is_waited_for() -> None:
     order(R1, 4, 2, Exit("g"), *members)
     first, second = (member.log.events for member in members)
     assert first == [
-        ("V", (1,), Position(R1, 1)),
-        ("V", (1, 2), Position(R1, 2)),
+        ("V", (1,), Position.at(R1, 1)),
+        ("V", (1, 2), Position.at(R1, 2)),
         (2, b"x", 3),
-        ("V", (1,), Position(R1, 4)),
+        ("V", (1,), Position.at(R1, 4)),
     ]
     assert second == first[1:3]
 

@@ -25,7 +25,7 @@ from loopback import (
 )
 
 from ringcast.api import outgoing
-from ringcast.api.events import Batch, Message, Position, View
+from ringcast.api.events import Batch, Message, View
 from ringcast.api.group import MessageTooLarge, NotJoined, WouldBlock
 from ringcast.api.node import Node
 from ringcast.core.errors import (
@@ -35,7 +35,7 @@ from ringcast.core.errors import (
     StorageError,
     TransportError,
 )
-from ringcast.core.ids import Level
+from ringcast.core.ids import Level, Position
 
 
 def test_positions_are_the_same_everywhere_and_increase(tmp_path: Path) -> None:
@@ -556,7 +556,7 @@ def test_a_node_from_a_file(tmp_path: Path) -> None:
             'state_dir = "state"\n'
         )
         async with Node.open(path) as node, node.join("g") as group:
-            assert await group.send(b"x") > Position(node._directory.word().ring, 0)
+            assert await group.send(b"x") > Position.at(node._directory.word().ring, 0)
             assert (tmp_path / "state" / "stable.json").exists()
 
     run(story)

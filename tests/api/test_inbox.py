@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringcast.api import inbox
-from ringcast.api.events import Batch, EventsLost, Position, View
+from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.inbox import Inbox
 from ringcast.core.errors import NodeStopped
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import Level, Position, ViewId
 
-AT = Position(ViewId(8, 1), 1)
+AT = Position.at(ViewId(8, 1), 1)
 
 
 def batch(*bodies: bytes) -> Batch:

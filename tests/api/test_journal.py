@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from ringcast.api.node import Node
 from ringcast.cli.app import app
 from ringcast.core.errors import ConfigError, NodeStopped
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import START, Level, Position, ViewId
 from ringcast.journal.format import layout
-from ringcast.journal.format.layout import MESSAGE, START, Entry, JournalError, Place
+from ringcast.journal.format.layout import MESSAGE, Entry, JournalError
 from ringcast.journal.format.records import records
 from ringcast.journal.format.segment import SegmentFile
 from ringcast.journal.node_journal import Recorder, holes
@@ -38,7 +38,7 @@ def test_journals_of_the_same_configurations_are_identical(tmp_path: Path) -> No
             for n in range(30):
                 position = await groups[n % 3].send(b"%d" % n, durable=True)
                 last = on_disk(folder(tmp_path, 1 + n % 3))
-                assert last >= Place(position.ring.seq, position.ring.rep, position.seq, 0)
+                assert last >= Position(0, position.ring.seq, position.ring.rep, position.seq, 0)
             await asyncio.gather(*(g.send_many([b"x" * 100] * 500, durable=True) for g in groups))
 
     run(story)
@@ -47,7 +47,7 @@ def test_journals_of_the_same_configurations_are_identical(tmp_path: Path) -> No
     assert len(bodies(tmp_path, 1)) == 1530
 
 
-def on_disk(path: Path) -> Place:
+def on_disk(path: Path) -> Position:
     """What is on disk now, for somebody else."""
     files = [SegmentFile(name) for name in segment_names(path)]
     return max(head.last for file in files for head in file.heads())
@@ -139,7 +139,7 @@ def forgotten(tmp_path: Path, id: int, body: bytes) -> bool:
 
 
 def told_of(begin: int, end: int) -> Told:
-    return Told(token(), Place(8, 1, end, 0), Place(8, 1, begin, 0))
+    return Told(token(), Position(0, 8, 1, end, 0), Position(0, 8, 1, begin, 0))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def told_of(begin: int, end: int) -> Told:
 )
 def test_holes(told: list[tuple[int, int]], silent: bool, wanted: list[tuple[int, int]]) -> None:
     """Who was away as well tells a part, and who keeps little another one."""
-    after, upto = Place(8, 1, 5, 0), Place(8, 1, 90, 0)
+    after, upto = Position(0, 8, 1, 5, 0), Position(0, 8, 1, 90, 0)
     found = holes(after, upto, [told_of(*each) for each in told], silent)
     assert [(hole.after.seq, hole.upto.seq) for hole in found] == wanted
 
@@ -230,9 +230,9 @@ def test_what_only_one_had_on_disk_is_in_all_journals_after_all_died(tmp_path: P
     assert bodies(tmp_path, 1) == bodies(tmp_path, 2) == bodies(tmp_path, 3) == wanted
 
 
-def last_message(tmp_path: Path, id: int) -> Place:
+def last_message(tmp_path: Path, id: int) -> Position:
     found = [row for row in rows(tmp_path, id) if row["kind"] == "message"]
-    return Place(**found[-1]["position"])
+    return Position(**found[-1]["position"])
 
 
 def test_alone_it_goes_on_after_its_patience(tmp_path: Path) -> None:
@@ -315,11 +315,11 @@ def test_a_full_disk_stops_the_node_and_loses_nothing_acknowledged(
 
 
 def message(seq: int) -> Entry:
-    return layout.entry(Place(8, 1, seq, 0), ViewId(8, 1), MESSAGE, 1, Level.AGREED, "g", (),
+    return layout.entry(Position(0, 8, 1, seq, 0), ViewId(8, 1), MESSAGE, 1, Level.AGREED, "g", (),
                  (b"%d" % seq,), seq)  # fmt: skip
 
 
-async def told(recorder: Recorder, upto: Place, waiting: bool) -> list[bytes]:
+async def told(recorder: Recorder, upto: Position, waiting: bool) -> list[bytes]:
     """What a node answers to somebody who asks for all it has up to a place."""
     found: list[bytes] = []
     async for answer in recorder._serve(Ask(token(), START, upto, waiting)):
@@ -354,7 +354,7 @@ def test_who_is_asked_tells_what_it_is_just_putting_into_its_journal(
 
     async def story() -> None:
         async with recording(tmp_path) as recorder:
-            keeper, end = recorder._keeper, Place(8, 1, 5, 0)
+            keeper, end = recorder._keeper, Position(0, 8, 1, 5, 0)
             for seq in range(1, 6):
                 keeper.add(message(seq))
             await keeper.until(end)
@@ -381,7 +381,7 @@ def test_who_is_asked_waits_until_it_has_delivered_and_written_it(tmp_path: Path
     async def story() -> None:
         async with recording(tmp_path) as recorder:
             recorder._keeper.add(message(1))
-            answer = asyncio.ensure_future(told(recorder, Place(8, 1, 3, 0), waiting=True))
+            answer = asyncio.ensure_future(told(recorder, Position(0, 8, 1, 3, 0), waiting=True))
             await asyncio.sleep(0.1)
             recorder._keeper.add(message(2))
             recorder._keeper.add(message(3))
@@ -398,9 +398,9 @@ def test_a_reader_is_not_told_what_is_behind_a_gap(
     async def story() -> None:
         async with recording(tmp_path) as recorder:
             recorder._keeper.add(message(3))
-            await recorder._keeper.until(Place(8, 1, 3, 0))
+            await recorder._keeper.until(Position(0, 8, 1, 3, 0))
             assert await told(recorder, START, waiting=False) == []
             with pytest.raises(JournalError, match="may still be catching up"):
-                await told(recorder, Place(8, 1, 3, 0), waiting=False)
+                await told(recorder, Position(0, 8, 1, 3, 0), waiting=False)
 
     run(story)

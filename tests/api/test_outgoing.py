@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringcast.api.events import Position
 from ringcast.api.outgoing import ENVELOPE_BYTES, Item, Outgoing
 from ringcast.core.errors import DeliveryUncertain
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import Level, Position, ViewId
 from ringcast.journal.format import envelope
 from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit
 
@@ -59,7 +58,7 @@ def test_envelopes_hold_all_bodies_in_order(calls: list[Any], budget: int) -> No
             assert type(word) is Data
             found += [(word.group, level, body) for body in word.bodies]
             assert len(envelope.encode(word)) <= most or len(word.bodies) == 1
-            outgoing.delivered(number, Position(ViewId(8, 1), number))
+            outgoing.delivered(number, Position.at(ViewId(8, 1), number))
             for done, upto in waiting:
                 assert done.done() == (upto <= len(found))
                 if before < upto <= len(found):
@@ -113,7 +112,7 @@ def test_who_waits_for_what_is_uncertain_is_told_and_joins_are_said_again() -> N
         words = [word for word, _ in machine.taken]
         assert words == [Enter("a"), Data("a", (b"x",)), Enter("a"), Data("a", (b"y",))]
         for number in (3, 4):
-            outgoing.delivered(number, Position(ViewId(8, 1), number))
+            outgoing.delivered(number, Position.at(ViewId(8, 1), number))
         assert kept.result().seq == 4
         assert outgoing.idle
 

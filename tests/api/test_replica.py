@@ -13,12 +13,12 @@ from typing import Any, cast
 import pytest
 from loopback import configs, eventually, ring, run
 
-from ringcast.api.events import Event, EventsLost, Message, Position, View
+from ringcast.api.events import Event, EventsLost, Message, View
 from ringcast.api.group import Group, MessageTooLarge, NotJoined
 from ringcast.api.node import Node
 from ringcast.api.replica import AROUND, Replica, ResultLost, StateMachine
 from ringcast.core.errors import NodeStopped
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import Level, Position, ViewId
 
 
 class Log(StateMachine[int]):
@@ -55,11 +55,11 @@ class Component:
     def __init__(self, ring: ViewId, members: list[FakeGroup]) -> None:
         self.ring, self.members, self.seq = ring, members, 0
         self.unordered: deque[tuple[FakeGroup, bytes, asyncio.Future[Position]]] = deque()
-        view = View(tuple(sorted(m.me for m in members)), False, ring, Position(ring, 0))
+        view = View(tuple(sorted(m.me for m in members)), False, ring, Position.at(ring, 0))
         for member in members:
             if member.component is not None:
                 with_me = {m.me for m in member.component.members} & set(view.members)
-                place = Position(member.component.ring, member.component.seq, 2**31)
+                place = Position.at(member.component.ring, member.component.seq).end(1)
                 member.events.append(View(tuple(sorted(with_me)), True, ring, place))
             member.component = self
             member.events.append(view)
@@ -67,7 +67,7 @@ class Component:
     def order_one(self) -> None:
         sender, body, sent = self.unordered.popleft()
         self.seq += 1
-        place = Position(self.ring, self.seq)
+        place = Position.at(self.ring, self.seq)
         for member in self.members:
             member.events.append(Message(sender.me, body, place, Level.AGREED))
         if not sent.done():

@@ -14,13 +14,13 @@ from typing import Any, cast
 
 import pytest
 
-from ringcast.api.events import Batch, Position
+from ringcast.api.events import Batch
 from ringcast.api.group import Group
 from ringcast.bench import bridge
 from ringcast.bench.member import Meter, Pool, Sender, Task
 from ringcast.bench.run import Crew, Failed, Trial, settings
 from ringcast.cli import bench
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import Level, Position, ViewId
 
 LIVE = [sys.executable, "-m", "ringcast.cli", "bench", "live"]
 SHORT = ["--seconds", "0.5", "--warm", "0.1"]
@@ -150,7 +150,7 @@ def task(senders: int = 2, size: int = 9) -> Task:
 
 
 def batch(sender: int, bodies: tuple[bytes, ...], seq: int = 1) -> Batch:
-    return Batch(sender, bodies, Position(ViewId(8, 1), seq), Level.AGREED)
+    return Batch(sender, bodies, Position.at(ViewId(8, 1), seq), Level.AGREED)
 
 
 def check(*batches: Batch) -> Meter:

@@ -8,13 +8,13 @@ import msgspec
 from typer.testing import CliRunner
 
 from ringcast.cli.app import app
-from ringcast.core.ids import ViewId
-from ringcast.journal.format.layout import START, Entry, Place, view_entry
+from ringcast.core.ids import START, Position, ViewId
+from ringcast.journal.format.layout import Entry, view_entry
 from ringcast.journal.writer import Journal, commit
 
 VIEWS = [
     view_entry(ViewId(4, 1), (1,), False, START, 0),
-    view_entry(ViewId(8, 1), (1,), True, Place(4, 1, 0, 0), 0),
+    view_entry(ViewId(8, 1), (1,), True, Position(0, 4, 1, 0, 0), 0),
     view_entry(ViewId(8, 1), (1, 2), False, START, 0),
 ]
 
@@ -35,18 +35,20 @@ def said(*words: str) -> str:
 def test_the_place_of_a_transitional_configuration(tmp_path: Path) -> None:
     folder = journal(tmp_path / "a", VIEWS)
     assert [line.split()[0] for line in said("cat", folder).splitlines()] == [
-        "(4,1):0.0", "(4,1):0.end", "(8,1):0.0",
+        "(4,1):0.0", "(4,1):0.end.1", "(8,1):0.0",
     ]  # fmt: skip
-    assert said("cat", folder, "--from", "(4,1):0.end").splitlines()[0].startswith("(4,1):0.end")
-    (upto,) = said("cat", folder, "--json", "--from", "4,1:0.1", "--to", "4,1:0.end").splitlines()
-    assert msgspec.json.decode(upto)["position"] == "(4,1):0.end"
+    assert (
+        said("cat", folder, "--from", "(4,1):0.end.1").splitlines()[0].startswith("(4,1):0.end.1")
+    )
+    (upto,) = said("cat", folder, "--json", "--from", "4,1:0.1", "--to", "4,1:0.end.1").splitlines()
+    assert msgspec.json.decode(upto)["position"] == "(4,1):0.end.1"
 
 
 def test_a_segment_and_a_reader_that_end_there(tmp_path: Path) -> None:
     folder = journal(tmp_path / "a", VIEWS[:2])
     commit(tmp_path / "a", "billing", VIEWS[1].last)
     shown = said("ls", folder)
-    assert "(4,1):0.0 .. (4,1):0.end" in shown
-    assert "reader billing has committed (4,1):0.end" in shown
+    assert "(4,1):0.0 .. (4,1):0.end.1" in shown
+    assert "reader billing has committed (4,1):0.end.1" in shown
     found = msgspec.json.decode(said("ls", folder, "--json"))
-    assert found["last"] == "(4,1):0.end"
+    assert found["last"] == "(4,1):0.end.1"

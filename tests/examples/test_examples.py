@@ -17,8 +17,8 @@ from typing import IO
 
 import pytest
 
-from ringcast.api.events import Message, Position, View
-from ringcast.core.ids import Level, ViewId
+from ringcast.api.events import Message, View
+from ringcast.core.ids import Level, Position, ViewId
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ["chat", "replicated_dict", "lock", "leader", "cache_invalidation", "whiteboard"]
@@ -216,13 +216,13 @@ def test_the_token_of_a_lock_is_the_largest_after_a_partition(
 
     def view(seq: int, *members: int) -> View:
         ring = ViewId(seq, members[0])
-        return View(members, False, ring, Position(ring, 0))
+        return View(members, False, ring, Position.at(ring, 0))
 
     for lock in (one, two):
-        lock.apply(Message(1, b"acquire", Position(ViewId(8, 1), 1), Level.AGREED))
+        lock.apply(Message(1, b"acquire", Position.at(ViewId(8, 1), 1), Level.AGREED))
     one.on_view(view(12, 1))
     two.on_view(view(12, 2))
-    for lock, place in ((one, Position(ViewId(12, 1), 1)), (two, Position(ViewId(12, 2), 1))):
+    for lock, place in ((one, Position.at(ViewId(12, 1), 1)), (two, Position.at(ViewId(12, 2), 1))):
         lock.apply(Message(lock.me, b"release", place, Level.AGREED))
         lock.apply(Message(lock.me, b"acquire", place, Level.AGREED))
     assert two.token > one.token

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import START, Level, Position, ViewId
 from ringcast.journal.format import layout
 from ringcast.journal.format.frame import Leaf, leaf
 from ringcast.journal.format.frame_writer import Sheet, sheet
-from ringcast.journal.format.layout import START, Entry, Place, view_entry
+from ringcast.journal.format.layout import Entry, view_entry
 from ringcast.journal.writer import Journal, Limits
 
 RING = ViewId(8, 1)
 
 
 def entry(seq: int, *bodies: bytes, index: int = 0, level: Level = Level.AGREED) -> Entry:
-    place = Place(8, 1, seq, index)
+    place = Position(0, 8, 1, seq, index)
     return layout.entry(place, RING, layout.MESSAGE, 2, level, "orders", (), bodies, 1_000 + seq)
 
 
@@ -51,7 +51,7 @@ def history() -> list[Entry]:
     ):
         found.append(view_entry(ring, members, False, START, 0))
         for seq in range(1, count + 1):
-            place = Place(ring.seq, ring.rep, seq, 0)
+            place = Position(0, ring.seq, ring.rep, seq, 0)
             bodies = tuple(b"%d/%d" % (seq, part) for part in range(1 + seq % 3))
             found.append(
                 layout.entry(place, ring, layout.MESSAGE, 2, Level.AGREED, "g", (), bodies, seq)

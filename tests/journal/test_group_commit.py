@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from histories import entries, entry
 
+from ringcast.core.ids import START, Position, ViewId
 from ringcast.journal.format.disk import Disk
-from ringcast.journal.format.layout import JournalError, Place
+from ringcast.journal.format.layout import JournalError, view_entry
 from ringcast.journal.group_commit import PENDING, Keeper
 from ringcast.journal.merged_reader import whole
 from ringcast.journal.writer import LIMITS
@@ -58,7 +59,7 @@ def test_what_fails_while_the_node_ends_is_not_acknowledged(
         await keeper.until(keeper.added)
         disk.armed = True
         keeper.add(entry(1, b"x"))
-        waiting = asyncio.create_task(keeper.until(Place(8, 1, 1, 0)))
+        waiting = asyncio.create_task(keeper.until(Position(0, 8, 1, 1, 0)))
         while not disk.begun.is_set():
             await asyncio.sleep(0.001)
         if more:
@@ -79,7 +80,7 @@ def test_a_busy_node_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """There is always something to be written, and always something that waits."""
     count, reached = 0, Keeper._reached
 
-    def load(keeper: Keeper, place: Place) -> None:
+    def load(keeper: Keeper, place: Position) -> None:
         nonlocal count
         count += 1
         keeper.add(entry(count, b"x"))
@@ -92,7 +93,7 @@ def test_a_busy_node_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         keeper.add(entries(0)[0])
         await keeper.until(keeper.added)
         async with asyncio.timeout(30):
-            await keeper.settle([], Place(8, 1, -1, 0), (1,))
+            await keeper.settle([], Position(0, 8, 1, -1, 0), (1,))
             await keeper.until(keeper.added)
         assert keeper.caught_up
         keeper.close()
@@ -100,3 +101,34 @@ def test_a_busy_node_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     asyncio.run(story())
     numbers = [row["position"]["seq"] for batch in whole([tmp_path]) for row in batch.to_pylist()]
     assert numbers == list(range(len(numbers))) and len(numbers) >= 3
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_who_was_away_takes_both_sides_of_a_partition(tmp_path: Path, was_there: bool) -> None:
+    """Their transitional configurations follow one and the same number."""
+    ring, merged = entries(2), ViewId(12, 1)
+
+    def side(keeper: Keeper, rep: int) -> None:
+        view = view_entry(ViewId(10, rep), (rep,), True, ring[-1].last, 0)
+        alone = view_entry(ViewId(10, rep), (rep,), False, START, 0)
+        scratch = keeper.scratch(rep)
+        scratch.append([*ring, view, alone])
+        scratch.close()
+
+    async def story() -> None:
+        keeper = Keeper(tmp_path, LIMITS, lambda why: None)
+        if was_there:
+            keeper.journal.append(ring)
+        for rep in (1, 2):
+            side(keeper, rep)
+        keeper.add(view_entry(merged, (1, 2, 3), False, START, 0))
+        await keeper.settle([1, 2], Position.at(merged, -1), (1, 2, 3))
+        assert not keeper.error and keeper.caught_up
+        keeper.close()
+
+    asyncio.run(story())
+    found = [row for batch in whole([tmp_path]) for row in batch.to_pylist()]
+    parted = [row["members"] for row in found if row["kind"] == "transitional"]
+    assert parted == [[1], [2]]
+    places = [Position(**row["position"]) for row in found]
+    assert places == sorted(set(places)) and places[-1] == Position.at(merged, 0)

@@ -13,19 +13,11 @@ from histories import HISTORY, RING, entry, kept, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringcast.core.ids import Level
+from ringcast.core.ids import LAST_INDEX, Level, Position
 from ringcast.journal.format import envelope
 from ringcast.journal.format.envelope import Data, Once
 from ringcast.journal.format.frame import KINDS, Names, Range, row_type
-from ringcast.journal.format.layout import (
-    GAP,
-    LAST_INDEX,
-    MESSAGE,
-    VIEW,
-    Entry,
-    JournalError,
-    Place,
-)
+from ringcast.journal.format.layout import GAP, MESSAGE, VIEW, Entry, JournalError
 from ringcast.journal.format.message import digest, message, room
 from ringcast.journal.format.records import cut, records
 from ringcast.journal.merged_reader import Shelves, whole
@@ -41,7 +33,7 @@ GROUPS = st.sampled_from(["g", "a" * 31, "b" * 32, "c" * 64, "\N{SNOWMAN}" * 64]
 def came(group: str, bodies: tuple[bytes, ...], data: bytes, seq: int = 1) -> Entry:
     """Messages as a node delivers them."""
     lengths = array("i", map(len, bodies))
-    first, level = Place(8, 1, seq, 0), Level.AGREED
+    first, level = Position(0, 8, 1, seq, 0), Level.AGREED
     return Entry(first, RING, MESSAGE, 1, level, group, (), lengths, data, digest(data), seq)
 
 
@@ -238,9 +230,9 @@ def test_small_frames_are_bound_and_nothing_else_is(tmp_path: Path) -> None:
     rows = [row for batch in found for row in batch.to_pylist()]
     assert rows == [row for each in [*some, *other] for row in records(kept([each])).to_pylist()]
     shelves = Shelves([tmp_path])
-    span = Range(Place(8, 1, 7, 1), Place(8, 1, 30, 0))
+    span = Range(Position(0, 8, 1, 7, 1), Position(0, 8, 1, 30, 0))
     (batch,) = shelves.within(span)
-    wanted = [row for row in rows if span.after < Place(**row["position"]) <= span.upto]
+    wanted = [row for row in rows if span.after < Position(**row["position"]) <= span.upto]
     assert batch.to_pylist() == wanted
 
 

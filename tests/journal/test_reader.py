@@ -10,16 +10,16 @@ from histories import HISTORY, PLACES, SMALL, entry, kept, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringcast.core.ids import ViewId
+from ringcast.core.ids import START, Position, ViewId
 from ringcast.journal.format.frame import Range
-from ringcast.journal.format.layout import START, JournalError, Place, gap_entry, view_entry
+from ringcast.journal.format.layout import JournalError, gap_entry, view_entry
 from ringcast.journal.merged_reader import Shelves, Span, whole
 from ringcast.journal.reader import Shelf
 from ringcast.journal.writer import Journal, Limits, commit
 
 
-def places(batches: object) -> list[Place]:
-    return [Place(**row) for batch in batches for row in batch.column("position").to_pylist()]  # type: ignore[attr-defined]
+def places(batches: object) -> list[Position]:
+    return [Position(**row) for batch in batches for row in batch.column("position").to_pylist()]  # type: ignore[attr-defined]
 
 
 chosen = st.lists(st.booleans(), min_size=len(HISTORY), max_size=len(HISTORY))
@@ -33,7 +33,7 @@ def test_replicas_are_merged_each_place_once(
 ) -> None:
     with TemporaryDirectory() as folder:
         folders = [Path(folder) / str(at) for at in range(len(replicas))]
-        union: set[Place] = set()
+        union: set[Position] = set()
         for path, (keep, cut) in zip(folders, replicas, strict=True):
             mine = [each for each, wanted in zip(HISTORY, keep, strict=True) if wanted]
             write(path, mine, cut)
@@ -105,7 +105,7 @@ def part_ways(folder: Path) -> tuple[Journal, Journal]:
         journal.append([view_entry(view, members, True, ring[-1].last, 0)])
         last = ring[-1].first.seq
         for seq in tail:  # each delivers what it has of the end of the ring
-            place = Place(8, 1, last + seq, 0)
+            place = Position(0, 8, 1, last + seq, 0)
             body = b"%d" % seq
             journal.append([entry(seq, body)._replace(first=place, view=view)])
         journal.sync()
@@ -148,12 +148,12 @@ def test_trimmed_records_that_another_had_are_not_read_again_or_missed(tmp_path:
     marks = shelves.ends
     kept_by(folders[0], one)
     two.append(HISTORY[:13])  # it was away, and has been told by somebody else
-    two.append([each for each in HISTORY[13:] if each.first[:2] == (12, 2)])
+    two.append([each for each in HISTORY[13:] if each.first.ring == ViewId(12, 2)])
     two.sync()
     shelves.refresh()
     span = Span(marks, shelves.ends)
     shelves.check(span.start)
-    assert places(shelves.batches(span)) == [p for p in PLACES if p[:2] == (12, 2)]
+    assert places(shelves.batches(span)) == [p for p in PLACES if p.ring == ViewId(12, 2)]
     kept_by(folders[1], two)
     with pytest.raises(JournalError, match="are gone"):  # only this one had the end of it
         Shelves(folders).check(span.start)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ringcast.core.errors import RingcastError
-from ringcast.journal.format.layout import Place
+from ringcast.core.ids import Position
 from ringcast.journal.service import (
     GUEST,
     SHORT,
@@ -26,7 +26,7 @@ from ringcast.wire import keys
 from ringcast.wire.address import Address
 from ringcast.wire.keys import KeyFile
 
-PLACE = Place(8, 1, 2, 0)
+PLACE = Position(0, 8, 1, 2, 0)
 
 
 class Stage:

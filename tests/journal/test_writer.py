@@ -16,24 +16,24 @@ from histories import RING, damage, entries, entry, kept, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import LAST_INDEX, START, Level, Position, ViewId
 from ringcast.journal.format import layout, message
 from ringcast.journal.format.disk import Disk
 from ringcast.journal.format.frame_writer import link
-from ringcast.journal.format.layout import NO_CHAIN, START, JournalError, Place, view_entry
+from ringcast.journal.format.layout import NO_CHAIN, JournalError, view_entry
 from ringcast.journal.format.records import records
 from ringcast.journal.format.segment import HEAD_BYTES, SegmentFile, read_index
 from ringcast.journal.reader import Shelf
 from ringcast.journal.writer import Journal, Limits, commit, segment_names
 
 
-def places(folder: Path) -> list[Place]:
+def places(folder: Path) -> list[Position]:
     found = []
     for path in segment_names(folder):
         file = SegmentFile(path)
         for head in read_index(path) or file.heads():
             rows = records(file.read(head)).column("position").to_pylist()
-            found += [Place(**row) for row in rows]
+            found += [Position(**row) for row in rows]
     return found
 
 
@@ -52,7 +52,7 @@ def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.append([view_entry(RING, (1, 2, 3), False, START, 5), entry(1, b"x", b"", b"zz")])
     journal.append([entry(2, b"safe", level=Level.SAFE)])
-    end = Place(8, 1, 2, 0)
+    end = Position(0, 8, 1, 2, 0)
     journal.append([view_entry(ViewId(10, 1), (1, 2), True, end, 9)])
     journal.close()
     (path,) = segment_names(tmp_path)
@@ -61,7 +61,7 @@ def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert [row["kind"] for row in rows] == ["view", *["message"] * 4, "transitional"]
     assert [row["body"] for row in rows] == [b"", b"x", b"", b"zz", b"safe", b""]
     assert [row["members"] for row in rows] == [[1, 2, 3], [], [], [], [], [1, 2]]
-    assert [row["position"]["index"] for row in rows] == [0, 0, 1, 2, 0, layout.LAST_INDEX]
+    assert [row["position"]["index"] for row in rows] == [0, 0, 1, 2, 0, LAST_INDEX]
     assert (rows[4]["level"], rows[4]["group"], rows[4]["sender"]) == ("safe", "orders", 2)
     assert rows[5]["view"] == {"seq": 10, "rep": 1} and rows[5]["ring"] == {"seq": 8, "rep": 1}
     assert places(tmp_path) == sorted(places(tmp_path))
@@ -72,7 +72,7 @@ def test_opening_again_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert len(one.segments) > 3
     one.close()
     two = Journal(tmp_path / "a", Limits(segment_bytes=3000))
-    assert (two.number, two.last, two.cut_bytes) == (81, Place(8, 1, 40, 1), 0)
+    assert (two.number, two.last, two.cut_bytes) == (81, Position(0, 8, 1, 40, 1), 0)
     two.append([entry(41, b"more")])
     two.close()
     whole = filled(tmp_path / "b", 40, Limits())
@@ -161,7 +161,7 @@ def test_damage_before_the_end_is_refused_by_name(tmp_path: Path, at: int) -> No
 def test_a_journal_of_another_version_is_refused_and_left_alone(tmp_path: Path) -> None:
     filled(tmp_path, limits=Limits()).close()
     (path,) = segment_names(tmp_path)
-    before = path.read_bytes().replace(b"RcJ3", b"RcJ2")
+    before = path.read_bytes().replace(b"RcJ4", b"RcJ3")
     path.write_bytes(before)
     with pytest.raises(JournalError, match=rf"{path.name}: written by another version"):
         Journal(tmp_path)
@@ -199,7 +199,7 @@ def test_an_index_that_is_lost_or_damaged_is_made_again(tmp_path: Path) -> None:
 
 def test_trimming_waits_for_readers(tmp_path: Path) -> None:
     journal = filled(tmp_path, 60, Limits(segment_bytes=1000, keep_bytes=1))
-    commit(tmp_path, "spark", Place(8, 1, 20, 1))
+    commit(tmp_path, "spark", Position(0, 8, 1, 20, 1))
     commit(tmp_path, "slow", journal.segments[1].heads[-1].last)
     sizes = len(journal.segments)
     assert journal.trim() == 2 and journal.trim() == 0
@@ -348,6 +348,20 @@ def test_a_folder_belongs_to_one_writer(tmp_path: Path) -> None:
 
 def test_records_out_of_order_are_refused(tmp_path: Path) -> None:
     journal = filled(tmp_path)
-    with pytest.raises(JournalError, match="does not come after"):
+    with pytest.raises(JournalError, match="holds another history of that ring"):
         journal.append([entry(20, b"again")])
+    with pytest.raises(JournalError, match="ahead of its node, whose state_dir was lost"):
+        journal.append([view_entry(ViewId(4, 1), (1,), False, START, 0)])
     journal.close()
+
+
+def test_a_gap_in_the_midst_of_a_number_can_be_noted_half_way(tmp_path: Path) -> None:
+    """A message may be cut between two segments that a member keeps and one it has trimmed."""
+    journal = Journal(tmp_path)
+    journal.append([entry(1, b"first half")])
+    journal.skip(Position.at(RING, 1, 2), "nobody has it")
+    journal.append([entry(1, b"second half", index=2)])
+    journal.close()
+    assert list(map(str, places(tmp_path))) == ["(8,1):1.0", "(8,1):1.2.gap", "(8,1):1.2"]
+    (gap,) = Shelf(tmp_path).gaps
+    assert (gap.after, gap.upto.before.index) == (Position.at(RING, 1), 2)

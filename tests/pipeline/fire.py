@@ -33,8 +33,8 @@ from random import Random
 import fire_programs
 from fire_programs import NODES
 
+from ringcast.core.ids import Position
 from ringcast.journal.check import compare, examine
-from ringcast.journal.format.layout import Place
 from ringcast.journal.merged_reader import whole
 from ringcast.members.process import free_ports
 from ringcast.sim.batch import end_with
@@ -254,7 +254,7 @@ def stream_faults(folder: Path) -> Iterator[str]:
     yield from differences("out", [row["body"] for row in rows if row["group"] == "out"], sent)
     files = [pq.read_table(folder / "rows" / name) for name in committed(folder / "rows")]
     found = [row for table in files for row in table.to_pylist()]
-    found.sort(key=lambda row: Place(**row["position"]))
+    found.sort(key=lambda row: Position(**row["position"]))
     yield from differences("the table", [row["body"] for row in found], sent)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from ringcast.api.node import Node
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import START, Level, Position, ViewId
 from ringcast.journal.format import layout
-from ringcast.journal.format.layout import START, Entry, Place, view_entry
+from ringcast.journal.format.layout import Entry, view_entry
 from ringcast.journal.merged_reader import whole
 from ringcast.journal.writer import Journal, Limits
 from ringcast.members.process import free_ports
@@ -26,7 +26,7 @@ SMALL = Limits(segment_bytes=20_000)
 
 def entries(first: int, last: int) -> list[Entry]:
     return [
-        layout.entry(Place(8, 1, seq, 0), RING, layout.MESSAGE, 2, Level.AGREED,
+        layout.entry(Position(0, 8, 1, seq, 0), RING, layout.MESSAGE, 2, Level.AGREED,
               "orders" if seq % 3 else "other", (), (b"%d" % seq, b"x" * 50), seq)
         for seq in range(first, last + 1)
     ]  # fmt: skip

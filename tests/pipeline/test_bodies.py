@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as T
 
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import START, Level, Position, ViewId
 from ringcast.journal.format import layout
 from ringcast.journal.format.frame import leaf
 from ringcast.journal.format.frame_writer import sheet
-from ringcast.journal.format.layout import START, Place, view_entry
+from ringcast.journal.format.layout import view_entry
 from ringcast.journal.format.records import records as records_of
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
@@ -51,7 +51,7 @@ def records(found: list[bytes]) -> Any:
     """A view, then messages with these bodies."""
     entries = [view_entry(RING, (1, 2), False, START, 0)]
     for seq, body in enumerate(found, 1):
-        place = Place(8, 1, seq, 0)
+        place = Position(0, 8, 1, seq, 0)
         entries.append(
             layout.entry(place, RING, layout.MESSAGE, 2, Level.AGREED, "g", (), (body,), seq)
         )

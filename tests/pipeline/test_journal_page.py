@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from groups import RING, arrived, group
 
-from ringcast.core.ids import Level
+from ringcast.core.ids import Level, Position
 from ringcast.journal.format import layout
-from ringcast.journal.format.layout import MESSAGE, Place
+from ringcast.journal.format.layout import MESSAGE
 from ringcast.journal.writer import Journal, readers
 from ringcast.pipeline.stream.options import ReadOptions, WriteOptions
 from ringcast.wire import keys
@@ -34,7 +34,7 @@ def test_the_programs_of_the_page(
         journal = Journal(tmp_path / f"journal-{number}")
         for at in range(1, last + 1):
             body = b'{"id":%d,"item":"nut","amount":"%d.50"}' % (at, at)
-            place = Place(8, 1, at, 0)
+            place = Position(0, 8, 1, at, 0)
             journal.append(
                 [layout.entry(place, RING, MESSAGE, 2, Level.AGREED, "orders", (), (body,), at)]
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from groups import arrived, entries, group, texts, wanted, write
 
-from ringcast.journal.format.layout import Place
+from ringcast.core.ids import Position
 from ringcast.journal.writer import Journal, Limits, readers
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_a_stream_goes_on_behind_its_checkpoint(spark: SparkSession, tmp_path: P
     assert [each.numInputRows for each in query.recentProgress if each.numInputRows] == [
         300, 300, 300, 100,
     ]  # fmt: skip
-    assert readers(tmp_path / "a")["spark"] >= Place(8, 1, 300, 0)
+    assert readers(tmp_path / "a")["spark"] >= Position(0, 8, 1, 300, 0)
     write(tmp_path / "a", 501, 700)
     available(spark, tmp_path / "a", tmp_path)
     assert bodies(spark.read.parquet(str(tmp_path / "rows"))) == wanted(1, 700)

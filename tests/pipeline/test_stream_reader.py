@@ -20,10 +20,10 @@ from groups import RING, SMALL, entries, group, wanted, write
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from ringcast.core.ids import Level
+from ringcast.core.ids import START, Level, Position
 from ringcast.journal import node_journal as recorder
 from ringcast.journal.format import layout
-from ringcast.journal.format.layout import MESSAGE, START, JournalError, Place
+from ringcast.journal.format.layout import MESSAGE, JournalError
 from ringcast.journal.merged_reader import Span
 from ringcast.journal.service import Commit, Publish, token
 from ringcast.journal.writer import Journal, Limits, readers
@@ -115,8 +115,8 @@ def test_what_was_committed_may_go_and_nothing_else(tmp_path: Path) -> None:
     assert read(stream, middle, end) == wanted(201, 400)
 
 
-def place(offset: dict[str, Any]) -> Place:
-    return Place(*(offset[name] for name in Place._fields))
+def place(offset: dict[str, Any]) -> Position:
+    return Position.parse(offset["position"])
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -134,7 +134,7 @@ def test_a_checkpoint_is_not_taken_to_the_journal_of_another_group(
         shutil.rmtree(tmp_path / mine)
         journal = Journal(tmp_path / mine)
         for seq in range(1, 41):
-            there = Place(8, 1, seq, 0)
+            there = Position(0, 8, 1, seq, 0)
             bodies = (b"theirs", b"too")
             journal.append(
                 [layout.entry(there, RING, MESSAGE, 1, Level.AGREED, "g", (), bodies, 0)]
@@ -181,12 +181,12 @@ def trimmed(folder: Path) -> None:
 def test_a_checkpoint_below_what_is_left_is_an_error_at_every_step(tmp_path: Path) -> None:
     trimmed(tmp_path)
     stream = reader(path=tmp_path)
-    checkpoint = Place(8, 1, 5, 0)._asdict()
+    checkpoint = {"position": "(8,1):5.0", "digest": ""}
     end = stream.latestOffset(checkpoint, ReadAllAvailable())
     with pytest.raises(JournalError, match="were trimmed"):
         stream.partitions(checkpoint, end)
     with pytest.raises(JournalError, match="were trimmed"):  # trimmed after it was planned
-        list(Files([tmp_path]).batches(Span((Place(**checkpoint),), (place(end),))))
+        list(Files([tmp_path]).batches(Span((place(checkpoint),), (place(end),))))
     start = stream.initialOffset()
     assert read(stream, start, end) == wanted(401, 410), "a new query begins with what is left"
 
@@ -256,8 +256,11 @@ WRITING = {"connect": "127.0.0.1:1", "staging": "s", "group": "g", "stream": "s"
         ({"path": "x", "staging": "y"}, "staging is for writing; for reading there are connect, "),
         ({"path": "x", "maxRowsPerBatch": "-1"}, r"`int` >= 0 - at `\$.maxRowsPerBatch`"),
         ({"path": "x", "maxRowsPerBatch": "all"}, r"`int`, got `str` - at `\$.maxRowsPerBatch`"),
-        ({"path": "x", "startingPosition": "first"}, r"'first': say earliest, latest or \(8,1\):"),
-        ({"path": "x", "startingPosition": "(8,1):"}, "say earliest, latest or "),
+        (
+            {"path": "x", "startingPosition": "first"},
+            r"'first' is no position: write one such as \(8,1\):",
+        ),
+        ({"path": "x", "startingPosition": "(8,1):"}, "or say earliest or latest"),
         ({"connect": "nowhere"}, "connect = 'nowhere': write host:port"),
         ({}, "give either path .* or connect"),
         ({"path": " , "}, "give either path .* or connect"),
@@ -434,7 +437,7 @@ def test_bodies_of_64_mib_and_of_nothing(tmp_path: Path) -> None:
     large = bytes(range(256)) * 2**18
     journal = Journal(tmp_path)
     for seq, body in enumerate((b"", large, b""), 1):
-        place = Place(8, 1, seq, 0)
+        place = Position(0, 8, 1, seq, 0)
         journal.append([layout.entry(place, RING, MESSAGE, 1, Level.AGREED, "g", (), (body,), 0)])
     journal.close()
     stream = reader(path=tmp_path)

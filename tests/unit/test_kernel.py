@@ -14,7 +14,7 @@ import ringcast.protocols
 from ringcast.core import registry
 from ringcast.core.effects import CancelTimer, Note, Persist, Send, SetTimer, Stop
 from ringcast.core.env import Env
-from ringcast.core.ids import Level, MessageId, ViewId
+from ringcast.core.ids import Level, Position, ViewId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Cell, Discard, Impossible, Key, Machine, Table
 from ringcast.protocols.totem_single.machine import CELLS, MESSAGES, TotemSingle
@@ -159,6 +159,10 @@ def test_without_protocols_the_error_says_none(monkeypatch: pytest.MonkeyPatch) 
 def test_ids_are_ordered_by_number_first() -> None:
     """G26."""
     assert ViewId(4, 9) < ViewId(8, 1) < ViewId(8, 2)
-    assert MessageId(ViewId(4, 9), 7) < MessageId(ViewId(8, 1), 1) < MessageId(ViewId(8, 1), 1, 1)
-    assert str(MessageId(ViewId(8, 1), 5, 2)) == "(8,1):5.2"
+    assert (
+        Position.at(ViewId(4, 9), 7)
+        < Position.at(ViewId(8, 1), 1)
+        < Position.at(ViewId(8, 1), 1, 1)
+    )
+    assert str(Position.at(ViewId(8, 1), 5, 2)) == "(8,1):5.2"
     assert Level.AGREED < Level.SAFE

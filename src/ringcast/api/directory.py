@@ -18,14 +18,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-from ringcast.api.events import Batch, Position, View
+from ringcast.api.events import Batch, View
 from ringcast.api.writer_dedup import Streams
 from ringcast.core.effects import InstallView
-from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit, Groups, Known
-
-BEHIND_ALL = 2**31
-"""Index of a transitional view: behind every message of the frame it follows."""
 
 
 class Sink(Protocol):
@@ -86,7 +83,7 @@ class Directory:
         self._give_out()
         if change.transitional:
             self._spoken = {q: g for q, g in self._spoken.items() if q in change.members}
-            self._tell_all(Position(change.ring, change.seq, BEHIND_ALL), True, change.view)
+            self._tell_all(change.position, True, change.view)
         else:
             self._ring, self._members = change.view, change.members
             self._spoken, self._known = {}, {}
@@ -117,7 +114,7 @@ class Directory:
         if self._open:
             return
         self._open = True
-        self._tell_all(Position(self._ring, 0), False, self._ring)
+        self._tell_all(Position.at(self._ring, 0), False, self._ring)
         waiting, self._waiting = self._waiting, []
         for item in waiting:
             self._act(*item)

@@ -6,21 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ringcast.core.ids import Level, NodeId, ViewId
-
-
-class Position(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
-    """A place in the total order. Larger is later, over all configurations of a group.
-
-    A position is also a fencing token: of two holders of a lock, the later one has the larger.
-    """
-
-    ring: ViewId
-    seq: int
-    index: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.ring}:{self.seq}.{self.index}"
+from ringcast.core.ids import Level, NodeId, Position, ViewId
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -44,9 +30,9 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     level: Level
 
     def __iter__(self) -> Iterator[Message]:
-        at = self.position
-        for index, body in enumerate(self.bodies, at.index):
-            place = Position(at.ring, at.seq, index)
+        timestamp, ring_seq, ring_rep, seq, index, branch = self.position
+        for at, body in enumerate(self.bodies, index):
+            place = Position(timestamp, ring_seq, ring_rep, seq, at, branch)
             yield Message(self.sender, body, place, self.level)
 
 

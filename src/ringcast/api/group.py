@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
-from ringcast.api.events import Batch, Event, EventsLost, Message, Position, View
+from ringcast.api.events import Batch, Event, EventsLost, Message, View
 from ringcast.api.inbox import Inbox
 from ringcast.api.outgoing import PREFIX, Item
 from ringcast.core.errors import NodeStopped, RingcastError
-from ringcast.core.ids import Level, NodeId
+from ringcast.core.ids import Level, NodeId, Position
 from ringcast.core.ids import level as level_of
 
 if TYPE_CHECKING:

@@ -8,15 +8,14 @@ from types import TracebackType
 from typing import Any
 
 from ringcast.api.directory import Directory
-from ringcast.api.events import Position
 from ringcast.api.group import Group, portions
 from ringcast.api.outgoing import Item, Outgoing
 from ringcast.core.effects import Batch, InstallView
 from ringcast.core.errors import ConfigError, NodeStopped, RingcastError, StorageError
-from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.journal.format import envelope
 from ringcast.journal.format.envelope import Data, Enter, Exit, Once
-from ringcast.journal.format.layout import MOST_ROWS, JournalError, Place, Source
+from ringcast.journal.format.layout import MOST_ROWS, JournalError, Source
 from ringcast.journal.node_journal import Recorder
 from ringcast.runtime.config import ENVELOPE_ROOM, NodeConfig, from_settings, load
 from ringcast.runtime.host import Host
@@ -86,7 +85,7 @@ class Node:
                     host.keys,
                     host.addresses,
                     host.fail,
-                    self._publish_for_guest,
+                    self.publish,
                 )
                 self._directory.remember(self._recorder.known())
                 await self._recorder.start(host.address)
@@ -193,13 +192,6 @@ class Node:
             first += len(some)
         return position
 
-    async def _publish_for_guest(
-        self, group: str, stream: str, batch: int, first: int, bodies: tuple[bytes, ...]
-    ) -> Place:
-        """``publish`` for a caller of the journal's service."""
-        at = await self.publish(group, stream, batch, first, bodies)
-        return Place(at.ring.seq, at.ring.rep, at.seq, at.index)
-
     async def _publish(
         self, group: str, stream: str, batch: int, first: int, bodies: tuple[bytes, ...]
     ) -> Position:
@@ -227,9 +219,8 @@ class Node:
     async def durable(self, position: Position) -> None:
         """Wait until the journal holds everything up to ``position``, on disk."""
         assert self._recorder is not None
-        place = Place(position.ring.seq, position.ring.rep, position.seq, position.index)
         try:
-            await self._recorder.durable(place)
+            await self._recorder.durable(position)
         except JournalError as error:
             raise NodeStopped(str(error)) from None
 
@@ -237,7 +228,7 @@ class Node:
 
     def on_deliver(self, view: ViewId, batch: Batch) -> None:
         """Messages of the ring."""
-        position = Position(batch.ring, batch.seq, 0)
+        position = Position.at(batch.ring, batch.seq)
         mine = batch.sender == self.config.id
         index = 0
         for number, body in enumerate(batch.bodies, batch.first):
@@ -246,7 +237,7 @@ class Node:
             except UNREADABLE:
                 continue  # another program's message on this ring
             if index:
-                position = Position(batch.ring, batch.seq, index)
+                position = Position.at(batch.ring, batch.seq, index)
             length = len(word.bodies) if isinstance(word, Data | Once) else 1
             source: Source | None = None
             if type(word) is Once:
@@ -256,15 +247,14 @@ class Node:
                 source = (word.stream, word.batch, word.first + known)
                 word = Data(word.group, word.bodies[known:])
                 body = envelope.encode(word)
-                position = Position(batch.ring, batch.seq, index + known)
+                position = Position.at(batch.ring, batch.seq, index + known)
             if mine:  # who waits for it goes on before who reads it, which may take a while
                 self.outgoing.delivered(number, position)
             if type(word) is not Data or word.bodies:
                 if self._recorder and type(word) is Data:
-                    place = Place(batch.ring.seq, batch.ring.rep, batch.seq, position.index)
                     self._recorder.on_messages(
                         view,
-                        place,
+                        position,
                         batch.sender,
                         batch.level,
                         word.group,

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ringcast.api.events import Position
 from ringcast.core.errors import DeliveryUncertain, NodeStopped
-from ringcast.core.ids import Level
+from ringcast.core.ids import Level, Position
 from ringcast.journal.format import envelope
 from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit
 from ringcast.runtime.host import Host
@@ -178,8 +177,7 @@ class Outgoing:
             self._words.pop(number, None)
         for index, done in self._waiters.pop(number, ()):
             if not done.done():
-                at = position.index + index
-                done.set_result(Position(position.ring, position.seq, at))
+                done.set_result(position._replace(index=position.index + index))
 
     def uncertain(self, numbers: Iterable[int]) -> None:
         """These will not be delivered here. Who waits is told; joins and leaves, which may be

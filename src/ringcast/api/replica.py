@@ -21,10 +21,10 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from ringcast.api.events import Event, EventsLost, Message, Position, View
+from ringcast.api.events import Event, EventsLost, Message, View
 from ringcast.api.group import Bytes, Group, NotJoined, all_bytes
 from ringcast.core.errors import DeliveryUncertain, RingcastError
-from ringcast.core.ids import Level, NodeId
+from ringcast.core.ids import Level, NodeId, Position
 from ringcast.wire.codec import UNREADABLE
 
 R = TypeVar("R")

@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
-from ringcast.api.events import Batch, EventsLost, Position, View
+from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Group
 from ringcast.api.node import Node
-from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.members.program import loop_factory
 
 POOL_BYTES = 2**19
@@ -129,7 +129,7 @@ class Meter:
         self._last_s = 0.0
         self._messages = self._frames = self._dropped = 0
         self.wrong = self.order = 0
-        self._at = Position(ViewId(0, 1), 0)
+        self._at = Position.at(ViewId(0, 1), 0)
         self._gap_s = 0.0
         self._marks: list[Mark] = []
         self.complete = asyncio.Event()

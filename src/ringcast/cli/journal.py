@@ -15,13 +15,13 @@ from rich.markup import escape
 
 from ringcast.console.options import OK, VIOLATED, fail
 from ringcast.console.output import as_json, say
+from ringcast.core.ids import START, Position
 from ringcast.journal.check import Report, compare, examine, identical
 from ringcast.journal.export import export
 from ringcast.journal.format.frame import Range
-from ringcast.journal.format.layout import GAP, MESSAGE, START, JournalError, Place
+from ringcast.journal.format.layout import GAP, MESSAGE, JournalError
 from ringcast.journal.merged_reader import Shelves, Span
 from ringcast.journal.reader import Shelf
-from ringcast.journal.spelling import EXAMPLE, parse
 from ringcast.journal.writer import read_trimmed, readers, segment_names
 from ringcast.pipeline.spark.progress import Bar
 
@@ -49,12 +49,12 @@ def plain_errors() -> Iterator[None]:
         fail(f"{error.filename or 'the journal'}: {error.strerror or error}")
 
 
-def place(text: str, option: str) -> Place:
+def place(text: str, option: str) -> Position:
     """The position that an option gives."""
-    found = parse(text)
-    if found is None:
-        fail(f"{option} {text!r} is no position; they look like {EXAMPLE}")
-    return found
+    try:
+        return Position.parse(text)
+    except ValueError as error:
+        fail(f"{option}: {error}")
 
 
 @app.command("ls")
@@ -127,7 +127,7 @@ def cat(
         after = START
         if start:
             first = place(start, "--from")
-            after = max(START, first._replace(index=first.index - 1))
+            after = max(START, first.before)
             shelves.check(shelves.marks(after))
         batches, seen = shelves.within(Range(after, last or shelves.last)), shelves.ends
         while True:
@@ -149,7 +149,7 @@ def cat(
 
 def show(row: dict[str, Any], json: bool) -> None:
     """One record on a line."""
-    at = str(Place(**row["position"]))
+    at = str(Position(**row["position"]))
     moment = row["time"].astimezone(UTC)
     if json:
         raw = row["body"]

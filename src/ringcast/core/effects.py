@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.core.inputs import Message, Timer
 
 
@@ -95,6 +95,13 @@ class InstallView(msgspec.Struct, frozen=True, gc=False):
     ring: ViewId
     seq: int
     conf_id: ViewId | None
+
+    @property
+    def position(self) -> Position:
+        """Where it stands in the order, the same at all members."""
+        if self.transitional:
+            return Position.at(self.ring, self.seq).end(self.view.rep)
+        return Position.at(self.view, 0)
 
 
 class Uncertain(msgspec.Struct, frozen=True, gc=False):

@@ -23,7 +23,7 @@ from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Group
 from ringcast.api.node import Node
 from ringcast.core.errors import DeliveryUncertain, RingcastError
-from ringcast.journal.format.layout import START, Place
+from ringcast.core.ids import START, Position
 from ringcast.journal.merged_reader import whole
 from ringcast.members.program import until_signal
 from ringcast.members.words import Lines, Status, Stopped, Viewed, wall_us
@@ -116,7 +116,7 @@ class Keeper:
             for group, body in zip(batch["group"].to_pylist(), batch["body"], strict=True):
                 if group == GROUP:
                     self._shop.carry_out(body.as_py())
-            self._upto = Place(**batch["position"][-1].as_py())
+            self._upto = Position(**batch["position"][-1].as_py())
 
     async def keep(self) -> None:
         """Until the node ends."""
@@ -136,8 +136,7 @@ class Keeper:
         match event:
             case Batch():
                 for message in event:
-                    at = message.position
-                    if Place(at.ring.seq, at.ring.rep, at.seq, at.index) > self._upto:
+                    if message.position > self._upto:
                         self._shop.carry_out(message.body)
                         self._delivered += 1
             case View(members=members, transitional=transitional, ring=ring):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import msgspec
 
-from ringcast.core.ids import ViewId
+from ringcast.core.ids import GAP_BRANCH, START, Position
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.frame_writer import link
-from ringcast.journal.format.layout import GAP_INDEX, START, Place
 from ringcast.journal.format.segment import Head, SegmentFile, read_index
 from ringcast.journal.reader import Shelf
 from ringcast.journal.writer import read_trimmed, segment_names, torn
@@ -71,7 +71,7 @@ def examine(folder: Path) -> Iterator[Report]:
                 _add(report, path, place, f"does not come after {last}")
             if link(chain, leaf.values()) != head.chain:
                 _add(report, path, head.first, "the chain does not match")
-            if head.first.index == GAP_INDEX:
+            if head.first.branch == GAP_BRANCH:
                 report.gaps = [*report.gaps, f"{last} .. {head.first}"]
             report.first = report.first or str(head.first)
             report.records += head.rows
@@ -88,44 +88,39 @@ def _compare_index(report: Report, path: Path, heads: list[Head]) -> None:
         _add(report, path.with_suffix(".index"), START, "does not agree with its segment")
 
 
-def _add(report: Report, path: Path, place: Place, what: str) -> None:
+def _add(report: Report, path: Path, place: Position, what: str) -> None:
     report.findings = [*report.findings, Finding(str(path), str(place), what)]
 
 
 def compare(folders: Sequence[Path]) -> Iterator[Finding]:
-    """Where journals of one group have different records at the same place, the first of each.
-
-    Members that part deliver the end of their ring in transitional configurations of their own:
-    only records of the same configuration must be the same.
-    """
-    first, *others = (Shelf(folder) for folder in folders)
-    for other in others:
-        upto = min(first.last, other.last)
-        for path, head in first.frames():
+    """Where journals of one group have different records at one position, the first of each pair:
+    no reader could read them as one, and no node could catch up from them."""
+    for one, other in combinations([Shelf(folder) for folder in folders], 2):
+        upto = min(one.last, other.last)
+        for path, head in one.frames():
             if head.first > upto:
                 break
-            span = Range(head.first._replace(index=head.first.index - 1), min(head.last, upto))
-            difference = _difference(first, other, span)
+            span = Range(head.first.before, min(head.last, upto))
+            difference = _difference(one, other, span)
             if difference is not None:
                 what = f"the record differs from the one in {other.folder}"
                 yield Finding(str(path), str(difference), what)
                 break
 
 
-def _difference(one: Shelf, other: Shelf, span: Range) -> Place | None:
-    mine, its = (_values(shelf, span) for shelf in (one, other))
+def _difference(one: Shelf, other: Shelf, span: Range) -> Position | None:
+    mine, its = (_contents(shelf, span) for shelf in (one, other))
     if mine == its:
         return None
     known = dict(its)
-    return next((key[0] for key, value in mine if known.get(key, value) != value), None)
+    return next((place for place, value in mine if known.get(place, value) != value), None)
 
 
-def _values(shelf: Shelf, span: Range) -> list[tuple[tuple[Place, ViewId], int]]:
-    """Each entry's place and configuration, and a number made of all in it but the time."""
-    found: list[tuple[tuple[Place, ViewId], int]] = []
+def _contents(shelf: Shelf, span: Range) -> list[tuple[Position, int]]:
+    """Each entry's position, and a number made of what is the same at all members."""
+    found: list[tuple[Position, int]] = []
     for leaf in shelf.leaves(span):
-        keys = zip(leaf.firsts, leaf.views(), strict=True)
-        found.extend(zip(keys, leaf.values(), strict=True))
+        found.extend(zip(leaf.firsts, leaf.contents(), strict=True))
     return found
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ringcast.core.ids import START
 from ringcast.journal.format.frame import Range
-from ringcast.journal.format.layout import START, JournalError, schema
+from ringcast.journal.format.layout import JournalError, schema
 from ringcast.journal.merged_reader import Shelves
 
 FILE_BYTES = 128 * 2**20

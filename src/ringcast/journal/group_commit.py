@@ -19,10 +19,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
-from ringcast.core.ids import NodeId
+from ringcast.core.ids import NodeId, Position
 from ringcast.journal.format.frame import Leaf, Range
 from ringcast.journal.format.frame_writer import sheet
-from ringcast.journal.format.layout import VIEW, Entry, JournalError, Place
+from ringcast.journal.format.layout import VIEW, Entry, JournalError
 from ringcast.journal.format.segment import SegmentFile
 from ringcast.journal.merged_reader import Shelves
 from ringcast.journal.reader import Shelf
@@ -62,7 +62,7 @@ class Keeper:
         self._job: Future[None] | None = None
         """What the thread did last."""
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: list[tuple[Place, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Position, asyncio.Future[None]]] = []
         self.durable = self._taken = self.last
         """Everything up to here is on disk, and everything up to there on its way."""
         self.error = ""
@@ -71,7 +71,7 @@ class Keeper:
     # --- writing ---------------------------------------------------------------------------
 
     @property
-    def last(self) -> Place:
+    def last(self) -> Position:
         """The last record written, wherever it went."""
         return max(self.journal.last, self._pending.last if self._pending else self.journal.last)
 
@@ -94,11 +94,11 @@ class Keeper:
         self._work()
 
     @property
-    def added(self) -> Place:
+    def added(self) -> Position:
         """The last record that came."""
         return self._queue[-1].last if self._queue else self._taken
 
-    async def until(self, place: Place) -> None:
+    async def until(self, place: Position) -> None:
         """Wait until every record up to ``place`` is on disk; at the place itself may be none."""
         if self.error:
             raise JournalError(self.error)
@@ -131,7 +131,7 @@ class Keeper:
         job = self._job = self._thread.submit(write, target, entries, self._pending is None)
         job.add_done_callback(lambda done: loop.call_soon_threadsafe(self._written, upto, done))
 
-    def _written(self, upto: Place, job: Future[None]) -> None:
+    def _written(self, upto: Position, job: Future[None]) -> None:
         self._working = False
         try:
             job.result()
@@ -141,7 +141,7 @@ class Keeper:
         self._reached(upto)
         self._work()
 
-    def _reached(self, place: Place) -> None:
+    def _reached(self, place: Position) -> None:
         """Everything up to ``place`` is on disk."""
         self.durable = place
         ready = [done for wanted, done in self._waiting if wanted <= place]
@@ -189,7 +189,7 @@ class Keeper:
     async def settle(
         self,
         told: Iterable[NodeId],
-        upto: Place,
+        upto: Position,
         members: tuple[NodeId, ...],
         holes: Sequence[Range] = (),
     ) -> None:
@@ -215,7 +215,7 @@ class Keeper:
     def _merge(
         self,
         folders: list[Path],
-        upto: Place,
+        upto: Position,
         members: tuple[NodeId, ...],
         holes: Sequence[Range] = (),
     ) -> None:

@@ -16,12 +16,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ringcast.core.ids import GAP_BRANCH, START, Position
 from ringcast.journal.format import records
 from ringcast.journal.format.frame import Keys, Leaf, Range
-from ringcast.journal.format.layout import GAP_INDEX, START, JournalError, Place
+from ringcast.journal.format.layout import JournalError
 from ringcast.journal.reader import Shelf
 
-Marks = tuple[Place, ...]
+Marks = tuple[Position, ...]
 """How far each of the journals was read."""
 
 
@@ -70,16 +71,16 @@ class Shelves:
         return tuple(shelf.last for shelf in self.shelves)
 
     @property
-    def trimmed(self) -> Place:
+    def trimmed(self) -> Position:
         """What no journal has any more ends here."""
         return min(self.begins)
 
     @property
-    def last(self) -> Place:
+    def last(self) -> Position:
         """The last record that any of them has."""
         return max(self.ends)
 
-    def marks(self, place: Place) -> Marks:
+    def marks(self, place: Position) -> Marks:
         """The same place in all of them."""
         return (place,) * len(self.shelves)
 
@@ -96,7 +97,7 @@ class Shelves:
                     "start the reader anew, or name another member's journal that has them"
                 )
 
-    def _others_have(self, start: Marks, mark: Place, shelf: Shelf) -> bool:
+    def _others_have(self, start: Marks, mark: Position, shelf: Shelf) -> bool:
         """Whether what one of them lost behind a mark is known from others.
 
         Of a gap its node lived through nothing: another one that has none there is enough. Of what
@@ -166,7 +167,7 @@ class Shelves:
     def split(self, span: Span, size: int) -> list[Span]:
         """What is new in parts of about so many bytes, as equal as frames allow: a smaller one at
         the end would keep a task waiting, or a core idle."""
-        ends: list[tuple[Place, int]] = []
+        ends: list[tuple[Position, int]] = []
         for section in self.sections(span):
             for shelf, piece in pieces(*section):
                 for _, head in shelf.frames(piece.after):
@@ -236,7 +237,7 @@ def keys(shelf: Shelf, span: Range) -> list[Keys]:
 
 
 def merged(
-    span: Range, new: Sequence[Shelf], old: Sequence[Shelf], filled: set[Place]
+    span: Range, new: Sequence[Shelf], old: Sequence[Shelf], filled: set[Position]
 ) -> Iterator[Leaf]:
     """The same for a range in which they differ, without gaps that another one fills: entries in
     runs that lie one behind the other in a journal."""
@@ -251,7 +252,7 @@ def merged(
     ordered = [column[order] for column in columns]
     fresh = np.ones(len(order), bool)
     fresh[1:] = np.any([each[1:] != each[:-1] for each in ordered], axis=0)
-    places = list(map(Place._make, zip(*(each.tolist() for each in ordered[:4]), strict=True)))
+    places = list(map(Position._make, zip(*(each.tolist() for each in ordered), strict=True)))
     for at in np.flatnonzero(~fresh[1:] & (digests[order][1:] != digests[order][:-1])):
         raise JournalError(
             f"{', '.join(str(shelf.folder) for shelf in new)}: at {places[at]} they have different "
@@ -259,7 +260,7 @@ def merged(
         )
     for each in (each for shelf in old for each in keys(shelf, span)):
         fresh &= ~np.isin(words(ordered), words(each.places))
-    for at in np.flatnonzero(ordered[3] == GAP_INDEX):
+    for at in np.flatnonzero(ordered[5] == GAP_BRANCH):
         fresh[at] &= places[at] not in filled
     order = order[fresh]
     if not len(order):

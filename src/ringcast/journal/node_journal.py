@@ -11,11 +11,11 @@ from pathlib import Path
 
 from ringcast.core.effects import InstallView
 from ringcast.core.errors import RingcastError
-from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.journal.format import layout
 from ringcast.journal.format.envelope import Known
 from ringcast.journal.format.frame import Range
-from ringcast.journal.format.layout import LAST_INDEX, Entry, JournalError, Place, Source
+from ringcast.journal.format.layout import Entry, JournalError, Source
 from ringcast.journal.format.message import digest
 from ringcast.journal.group_commit import PENDING, Keeper
 from ringcast.journal.merged_reader import Shelves, Span
@@ -64,7 +64,7 @@ class Recorder:
         keys: KeyFile | None,
         addresses: Callable[[], dict[NodeId, Address]],
         failed: Callable[[str], None],
-        publish: Callable[[str, str, int, int, tuple[bytes, ...]], Awaitable[Place]],
+        publish: Callable[[str, str, int, int, tuple[bytes, ...]], Awaitable[Position]],
     ) -> None:
         self._publish, self._failed = publish, failed
         self._me, self._keys, self._addresses = me, keys, addresses
@@ -74,7 +74,7 @@ class Recorder:
         self._server = Server(me, keys, self._serve)
         self._tasks: set[asyncio.Task[None]] = set()
         self._view: InstallView | None = None
-        self._refusals: set[tuple[NodeId, Place]] = set()
+        self._refusals: set[tuple[NodeId, Position]] = set()
         self._changed = asyncio.Event()
         self._closed = False
 
@@ -89,7 +89,7 @@ class Recorder:
     def on_messages(
         self,
         view: ViewId,
-        place: Place,
+        place: Position,
         sender: NodeId,
         level: Level,
         group: str,
@@ -107,7 +107,7 @@ class Recorder:
 
     def on_view(self, change: InstallView) -> None:
         """A configuration, at its place in the order."""
-        after = Place(change.ring.seq, change.ring.rep, change.seq, LAST_INDEX)
+        after = Position.at(change.ring, change.seq)
         now_us = time.time_ns() // 1000
         self._keeper.add(
             layout.view_entry(change.view, change.members, change.transitional, after, now_us)
@@ -125,7 +125,7 @@ class Recorder:
         """Whether the disk is behind."""
         return self._keeper.crowded
 
-    async def durable(self, place: Place) -> None:
+    async def durable(self, place: Position) -> None:
         """Wait until everything up to ``place`` is on this node's disk."""
         await self._keeper.until(place)
 
@@ -210,7 +210,7 @@ class Recorder:
                     async with asyncio.timeout(RETRY_S):
                         await self._changed.wait()
                 continue
-            upto = Place(view.view.seq, view.view.rep, -1, 0)  # before the ring itself
+            upto = Position.at(view.view, -1)  # before the ring itself
             told = {peer: await self._fetch(peer, upto) for peer in others}
             if all(told.values()) or loop.time() > deadline:
                 known = [each for each in told.values() if isinstance(each, Told)]
@@ -220,7 +220,7 @@ class Recorder:
             else:
                 await asyncio.sleep(RETRY_S)
 
-    async def _fetch(self, peer: NodeId, upto: Place) -> Told | bool:
+    async def _fetch(self, peer: NodeId, upto: Position) -> Told | bool:
         """Whether a member has told all it has; one without a journal has nothing to tell.
 
         So it seems of a member that has just died, too: it must refuse twice on one ring.
@@ -284,7 +284,7 @@ class Recorder:
         }
 
 
-def holes(after: Place, upto: Place, told: Iterable[Told], silent: bool) -> list[Range]:
+def holes(after: Position, upto: Position, told: Iterable[Told], silent: bool) -> list[Range]:
     """What nobody told of the records between two places, though it has been there.
 
     Who keeps less than others tells where its journal begins. If somebody was ``silent``, all that

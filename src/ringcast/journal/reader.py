@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
 from pathlib import Path
 
-from ringcast.core.ids import ViewId
+from ringcast.core.ids import GAP_BRANCH, START, Position, ViewId
 from ringcast.journal.format.frame import Leaf, Range
-from ringcast.journal.format.layout import GAP_INDEX, START, JournalError, Place
+from ringcast.journal.format.layout import JournalError
 from ringcast.journal.format.segment import INDEX, Head, SegmentFile, read_index
 from ringcast.journal.writer import durable_bytes, read_trimmed, segment_names, torn
 
@@ -57,7 +57,7 @@ class Volume:
         return self._file.read(head, check)
 
 
-def last_of(head: Head) -> Place:
+def last_of(head: Head) -> Position:
     """Where a frame ends."""
     return head.last
 
@@ -102,7 +102,7 @@ class Shelf:
         """Where records are missing, because their node was away and nobody had them any more."""
         for volume in self._volumes:
             first, last = volume.heads[0].first, volume.heads[-1].last
-            if first.index == GAP_INDEX:
+            if first.branch == GAP_BRANCH:
                 self.gaps.append(Range(before, first))
                 self.trimmed = first
             before = last
@@ -113,34 +113,34 @@ class Shelf:
         return self._volumes[-1].heads[-1] if self._volumes else None
 
     @property
-    def last(self) -> Place:
+    def last(self) -> Position:
         """The place of the last record, or of the last one that was trimmed."""
         return self.end.last if self.end else self.trimmed
 
     @property
-    def first(self) -> Place | None:
+    def first(self) -> Position | None:
         """The place of the first record that is left."""
         return self._volumes[0].heads[0].first if self._volumes else None
 
-    def frames(self, after: Place = START) -> Iterator[tuple[Path, Head]]:
+    def frames(self, after: Position = START) -> Iterator[tuple[Path, Head]]:
         """All frames from the one with the first record after ``after`` on."""
         return ((volume.path, head) for volume, head in self._from(after))
 
-    def _from(self, after: Place) -> Iterator[tuple[Volume, Head]]:
+    def _from(self, after: Position) -> Iterator[tuple[Volume, Head]]:
         start = bisect_right(self._volumes, after, key=lambda each: each.heads[-1].last)
         for volume in self._volumes[start:]:
             at = bisect_right(volume.heads, after, key=last_of)
             for number in range(at, len(volume.heads)):
                 yield volume, volume.heads[number]
 
-    def holds(self, view: ViewId, place: Place) -> bool:
+    def holds(self, view: ViewId, place: Position) -> bool:
         """Whether a record of this configuration lies at the place."""
-        just = Range(place._replace(index=place.index - 1), place)
+        just = Range(place.before, place)
         return any(view in leaf.views() for leaf in self.leaves(just, check=False))
 
-    def digest(self, place: Place) -> int | None:
+    def digest(self, place: Position) -> int | None:
         """Of the entry with the record at a place; None if there is none."""
-        just = Range(place._replace(index=place.index - 1), place)
+        just = Range(place.before, place)
         return next((int(leaf.table[0]["digest"]) for leaf in self.leaves(just, check=False)), None)
 
     def has(self, span: Range) -> bool:
@@ -148,7 +148,7 @@ class Shelf:
         first = self.next_after(span.after)
         return first is not None and first < span.upto
 
-    def next_after(self, place: Place) -> Place | None:
+    def next_after(self, place: Position) -> Position | None:
         """The first record after ``place``; None if there is none yet."""
         for volume, head in self._from(place):
             if head.first > place:
@@ -161,14 +161,14 @@ class Shelf:
         """How many records lie in a range."""
         return self._number(span.upto) - self._number(span.after)
 
-    def _number(self, place: Place) -> int:
+    def _number(self, place: Position) -> int:
         """How many records came up to ``place``, with those that were trimmed."""
         for volume, head in self._from(place):
             before = volume.read(head, False).upto(place) if head.first <= place else 0
             return head.number + before
         return self.end.after if self.end else 0
 
-    def after_rows(self, after: Place, rows: int) -> Place:
+    def after_rows(self, after: Position, rows: int) -> Position:
         """The place so many records after ``after``, or the last one."""
         number = self._number(after) + rows
         at = bisect_left(self._volumes, number, key=lambda each: each.heads[-1].after)

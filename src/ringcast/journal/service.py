@@ -18,9 +18,9 @@ from typing import Annotated
 import msgspec
 
 from ringcast.core.errors import RingcastError, TransportError
-from ringcast.core.ids import NodeId
+from ringcast.core.ids import NodeId, Position
 from ringcast.journal.format.frame import Leaf, leaf
-from ringcast.journal.format.layout import NAME, JournalError, Place, RowNumber
+from ringcast.journal.format.layout import NAME, JournalError, RowNumber
 from ringcast.wire.address import Address
 from ringcast.wire.codec import Codec, Lane
 from ringcast.wire.keys import KeyFile
@@ -50,8 +50,8 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """
 
     token: int
-    after: Place
-    upto: Place
+    after: Position
+    upto: Position
     waiting: bool = False
     """Also those that are not in the journal yet because something before them is still missing:
     for nodes that catch up, never for readers."""
@@ -87,8 +87,8 @@ class Told(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """That was all. The journal has everything after ``trimmed``, up to ``last``."""
 
     token: int
-    last: Place
-    trimmed: Place
+    last: Position
+    trimmed: Position
     digest: int | None = None
     """To a Look: of what lies at the place; None if nothing does."""
 
@@ -97,15 +97,15 @@ class Look(msgspec.Struct, frozen=True, array_like=True, tag=10):
     """Where does your journal begin and end, and what lies at this place?"""
 
     token: int
-    place: Place
+    place: Position
 
 
 class Seek(msgspec.Struct, frozen=True, array_like=True, tag=9):
     """Where is the record ``rows`` after ``after``, or the last one up to ``upto``?"""
 
     token: int
-    after: Place
-    upto: Place
+    after: Position
+    upto: Position
     rows: int
 
 
@@ -114,7 +114,7 @@ class Commit(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
     token: int
     reader: Name
-    place: Place
+    place: Position
 
 
 class Publish(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -136,7 +136,7 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """A Seek, Commit or Publish was carried out; ``place`` is the last one it concerns."""
 
     token: int
-    place: Place
+    place: Position
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=7):

@@ -19,19 +19,11 @@ from typing import Any
 
 import msgspec
 
-from ringcast.core.ids import ViewId
+from ringcast.core.ids import START, Position, ViewId
 from ringcast.journal.format.disk import DISK, Disk
 from ringcast.journal.format.frame import Leaf
 from ringcast.journal.format.frame_writer import Sheet, sheet, sheet_of
-from ringcast.journal.format.layout import (
-    NAME,
-    NO_CHAIN,
-    START,
-    Entry,
-    JournalError,
-    Place,
-    gap_entry,
-)
+from ringcast.journal.format.layout import NAME, NO_CHAIN, Entry, JournalError, gap_entry
 from ringcast.journal.format.segment import (
     INDEX,
     SEGMENT,
@@ -64,7 +56,7 @@ LIMITS = Limits()
 MOST_PAST = 1000
 """Configurations of trimmed records that are remembered."""
 
-Past = tuple[ViewId, Place]
+Past = tuple[ViewId, Position]
 """A configuration, and the last of its records that was trimmed."""
 
 
@@ -74,20 +66,20 @@ class Trimmed(msgspec.Struct, frozen=True):
     Which configurations they were of tells whoever reads several journals what this one had.
     """
 
-    place: Place = START
+    place: Position = START
     number: int = 0
     chain: bytes = NO_CHAIN
     past: tuple[Past, ...] = ()
     """The newest last."""
-    unknown: Place = START
+    unknown: Position = START
     """Up to here, it is not remembered any more."""
 
-    def had(self, view: ViewId, place: Place) -> bool | None:
+    def had(self, view: ViewId, place: Position) -> bool | None:
         """Whether a record was among them; None if that is not known."""
         upto = dict(self.past).get(view)
         if upto is not None:
             return place <= upto
-        parted = any(last[:2] == place[:2] for _, last in self.past)  # the same record, perhaps
+        parted = any(last.ring == place.ring for _, last in self.past)  # the same record, perhaps
         return None if parted or place <= self.unknown else False
 
     def more(self, path: Path, heads: Sequence[Head]) -> Trimmed:
@@ -152,12 +144,14 @@ class Journal:
     # --- opening ---------------------------------------------------------------------------
 
     def _recover(self) -> None:
+        names = segment_names(self.folder)
+        for path in names[:1]:
+            SegmentFile(path)  # of another version, its notes cannot be read either
         self.trimmed = read_trimmed(self.folder)
         self.segments: list[Segment] = []
         self._heads: list[Head] = []
         """Of the segment that is being written."""
         number, chain = self.trimmed.number, self.trimmed.chain
-        names = segment_names(self.folder)
         for path in names:
             if int(path.stem) < number and path != names[-1]:
                 self._remove(path)  # trimmed, but the power failed before it was gone
@@ -214,7 +208,7 @@ class Journal:
                 self.rotate()
             self.put(sheet_of(part))
 
-    def skip(self, following: Place, why: str) -> None:
+    def skip(self, following: Position, why: str) -> None:
         """What comes before ``following`` is missing. A gap begins a segment, so that whoever
         looks for gaps looks at the first head of each."""
         self.rotate()
@@ -227,11 +221,7 @@ class Journal:
         segment = self._segment()
         head, frame = encode(written, self.number, self.chain, segment.bytes)
         if head.first <= self.last:
-            raise JournalError(
-                f"{head.first} does not come after {self.last}: the journal {self.folder} is ahead "
-                "of its node, whose state_dir was lost or is another's; remove the journal to have "
-                "it filled from the other members"
-            )
+            raise JournalError(self._out_of_order(head.first))
         assert self._file is not None
         try:
             self._disk.write(self._file, frame)
@@ -240,6 +230,17 @@ class Journal:
             raise JournalError(f"cannot write {segment.path}: {error.strerror}") from None
         self._heads.append(head)
         self.number, self.chain, self.last = head.after, head.chain, head.last
+
+    def _out_of_order(self, first: Position) -> str:
+        """Why a record cannot be written. A node whose ring numbers start anew has lost them; on
+        one ring two histories must have met."""
+        why = "holds another history of that ring; compare it with the others (journal check)"
+        if first.ring < self.last.ring:
+            why = "is ahead of its node, whose state_dir was lost or is another's"
+        return (
+            f"{first} does not come after {self.last}: the journal {self.folder} {why}; remove "
+            "the journal to have it filled from the other members"
+        )
 
     def _take_back(self, segment: Segment) -> None:
         """Part of a frame may have been written: what is there must end with a whole one."""
@@ -390,15 +391,15 @@ def read_trimmed(folder: Path) -> Trimmed:
     return read_small(folder / TRIMMED, Trimmed) or Trimmed()
 
 
-def readers(folder: Path, since_s: float = 0) -> dict[str, Place]:
+def readers(folder: Path, since_s: float = 0) -> dict[str, Position]:
     """How far each known reader has committed that did so since then."""
     found = sorted((folder / READERS).glob("*.json"))
     found = [path for path in found if path.stat().st_mtime >= since_s]
-    places = {path.stem: read_small(path, Place) for path in found}
+    places = {path.stem: read_small(path, Position) for path in found}
     return {name: place for name, place in places.items() if place is not None}
 
 
-def commit(folder: Path, reader: str, place: Place, disk: Disk = DISK) -> None:
+def commit(folder: Path, reader: str, place: Position, disk: Disk = DISK) -> None:
     """A reader has what it needs up to ``place``: it may be trimmed."""
     if not re.fullmatch(NAME, reader):
         raise JournalError(f"{reader!r} cannot be the name of a reader: letters, digits, ._- only")

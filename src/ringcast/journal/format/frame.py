@@ -15,16 +15,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.ids import GAP_BRANCH, LAST_INDEX, Level, NodeId, Position, ViewId
 from ringcast.journal.format.layout import (
     GAP,
-    GAP_INDEX,
-    LAST_INDEX,
     MESSAGE,
     TRANSITIONAL,
     VIEW,
     JournalError,
-    Place,
     Source,
 )
 from ringcast.journal.format.message import digest, room
@@ -34,9 +31,9 @@ KINDS = (MESSAGE, VIEW, TRANSITIONAL, GAP)
 OWN = struct.Struct("<qIIq")
 """Of an entry: its time, its group, its note, and the length of its message."""
 
-SHARED = struct.Struct("<qqqqqqQiiBB6x")
-"""And what is the same at all nodes: ring, number, view, sender, digest, index, how many records,
-kind, level."""
+SHARED = struct.Struct("<qqqqqqqqQiiBB6x")
+"""And what is the same at all nodes: timestamp, ring, number, branch, view, sender, digest, index,
+how many records, kind, level."""
 
 ROW_BYTES = OWN.size + SHARED.size
 
@@ -59,30 +56,28 @@ def row_type() -> Any:
     import numpy as np
 
     numbers = ("time", "i8"), ("group", "u4"), ("note", "u4"), ("size", "i8")
-    place = ("ring_seq", "i8"), ("ring_rep", "i8"), ("seq", "i8")
+    place = [(name, "i8") for name in Position._fields if name != "index"]
     view = ("view_seq", "i8"), ("view_rep", "i8"), ("sender", "i8"), ("digest", "u8")
     rest = ("index", "i4"), ("count", "i4"), ("kind", "u1"), ("level", "u1"), ("", "V6")
     return np.dtype([*numbers, *place, *view, *rest])
 
 
-PLACE = ["ring_seq", "ring_rep", "seq", "index"]
+PLACE = list(Position._fields)
 
 
 class Range(NamedTuple):
     """Records after ``after`` up to and including ``upto``."""
 
-    after: Place
-    upto: Place
+    after: Position
+    upto: Position
 
 
 class Keys(NamedTuple):
     """What tells entries apart, as columns of numbers."""
 
     places: list[Any]
-    """Where they are, and of transitional configurations which one it is, for members that part
-    have one each at the same place."""
     digests: Any
-    """And what is in them, which is the same at the same place."""
+    """What is in them, which is the same at the same place."""
 
 
 class Leaf:
@@ -119,20 +114,20 @@ class Leaf:
         return int(self.table["size"].sum())
 
     @cached_property
-    def firsts(self) -> list[Place]:
+    def firsts(self) -> list[Position]:
         """The place of the first record of each entry."""
-        return list(map(Place._make, self.table[PLACE].tolist()))
+        return list(map(Position._make, self.table[PLACE].tolist()))
 
     @property
-    def first(self) -> Place:
+    def first(self) -> Position:
         """The place of the first record."""
-        return Place._make(self.table[0][PLACE].item())
+        return Position._make(self.table[0][PLACE].item())
 
     @property
-    def last(self) -> Place:
+    def last(self) -> Position:
         """The place of the last record."""
         end = self.table[-1]
-        first = Place._make(end[PLACE].item())
+        first = Position._make(end[PLACE].item())
         return first._replace(index=first.index + int(end["count"]) - 1)
 
     @property
@@ -163,17 +158,17 @@ class Leaf:
 
     # --- places ----------------------------------------------------------------------------
 
-    def upto(self, place: Place) -> int:
+    def upto(self, place: Position) -> int:
         """How many of the records come up to a place."""
         at = bisect_right(self.firsts, place) - 1
         if at < 0:
             return 0
         first, count = self.firsts[at], int(self.counts[at])
-        if first[:3] == place[:3]:
-            count = min(count, place.index - first.index + 1)
+        if first[:4] == place[:4]:
+            count = min(count, place.index - first.index + (first.branch <= place.branch))
         return int(self.counts[:at].sum()) + count
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> Position:
         """The place of a record, counted from 0."""
         upto = list(accumulate(self.counts.tolist()))
         at = bisect_right(upto, number)
@@ -191,33 +186,28 @@ class Leaf:
     @property
     def keys(self) -> Keys:
         """See ``Keys``."""
-        import numpy as np
-
-        place = [self.table[name] for name in PLACE]
-        parted = place[-1] == LAST_INDEX
-        view = (np.where(parted, self.table[name], 0) for name in ("view_seq", "view_rep"))
-        return Keys([*place, *view], self.table["digest"])
+        return Keys([self.table[name] for name in PLACE], self.table["digest"])
 
     def views(self) -> list[ViewId]:
         """The configuration of each entry."""
         return [ViewId(*pair) for pair in self.table[["view_seq", "view_rep"]].tolist()]
 
-    def configurations(self) -> list[tuple[ViewId, Place]]:
+    def configurations(self) -> list[tuple[ViewId, Position]]:
         """The configurations in their order, each with its last place."""
-        found: dict[ViewId, Place] = {}
+        found: dict[ViewId, Position] = {}
         for view, first, count in zip(self.views(), self.firsts, self.counts.tolist(), strict=True):
-            if first.index != GAP_INDEX:  # gaps are of none
+            if first.branch != GAP_BRANCH:  # gaps are of none
                 found.pop(view, None)
                 found[view] = first._replace(index=first.index + count - 1)
         return list(found.items())
 
     def cut_at_gaps(self) -> list[tuple[Leaf, bool]]:
         """The same in parts, and whether a part begins with a gap, as each gap does."""
-        gaps = (self.table["index"] == GAP_INDEX).nonzero()[0].tolist()
+        gaps = (self.table["branch"] == GAP_BRANCH).nonzero()[0].tolist()
         edges = sorted({0, *gaps, len(self)})
         return [(self.part(a, b), a in gaps) for a, b in pairwise(edges)]
 
-    def disorder(self, before: Place) -> Place | None:
+    def disorder(self, before: Position) -> Position | None:
         """The first place that does not come after the one before it."""
         for first, last in zip(self.firsts, self.last_indexes.tolist(), strict=True):
             if first <= before:
@@ -258,7 +248,18 @@ class Leaf:
 
     def values(self) -> list[int]:
         """A number for each entry, out of all in it that is the same at all nodes."""
-        raw = memoryview(self.table.tobytes())
+        return self._values(self.table)
+
+    def contents(self) -> list[int]:
+        """The same without the configuration in which a message was delivered: members that part
+        deliver the end of their ring each in its own."""
+        table = self.table.copy()
+        for name in ("view_seq", "view_rep"):
+            table[name][table["kind"] == KINDS.index(MESSAGE)] = 0
+        return self._values(table)
+
+    def _values(self, table: Any) -> list[int]:
+        raw = memoryview(table.tobytes())
         rows = range(OWN.size, len(raw), ROW_BYTES)
         return [
             value(raw[at : at + SHARED.size], self.members(number))
@@ -284,9 +285,9 @@ class Leaf:
             len(self) and (self.counts > 0).all() and self.counts.sum() == len(self.lengths)
             and (self.lengths >= 0).all() and (self.lengths <= len(self.data)).all()
             and ((table["kind"] == 0) | (self.counts == 1)).all()
-            and ((table["index"] == GAP_INDEX) == (table["kind"] == KINDS.index(GAP))).all()
-            and (table["index"] >= GAP_INDEX).all() and self.last_indexes.max() <= LAST_INDEX
-            and self.disorder(self.first._replace(index=GAP_INDEX - 1)) is None
+            and ((table["branch"] == GAP_BRANCH) == (table["kind"] == KINDS.index(GAP))).all()
+            and (table["index"] >= 0).all() and self.last_indexes.max() <= LAST_INDEX
+            and self.disorder(self.first.before) is None
             and (table["kind"] < len(KINDS)).all() and (table["level"] < len(Level)).all()
             and (table["group"] < len(names.groups)).all() and (table["note"] <= notes).all()
             and (table["size"] == room(self.groups(), self.counts, self.lengths)).all()

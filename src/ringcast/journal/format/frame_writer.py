@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ringcast.core.ids import NodeId
+from ringcast.core.ids import NodeId, Position
 from ringcast.journal.format.frame import KINDS, OWN, SHARED, Leaf, Names, value
-from ringcast.journal.format.layout import Entry, Place, Source
+from ringcast.journal.format.layout import Entry, Source
 from ringcast.journal.format.message import digest, room, shortest
 
 Piece = bytes | memoryview
@@ -33,8 +33,8 @@ class Sheet(NamedTuple):
     """A number for each entry, for the chain."""
     rows: int
     """How many records there are."""
-    first: Place
-    last: Place
+    first: Position
+    last: Position
 
 
 def sheet(entries: Sequence[Entry]) -> Sheet:
@@ -54,9 +54,10 @@ def sheet(entries: Sequence[Entry]) -> Sheet:
         elif source:
             sources.append(source)
             note = len(sources)
-        ring_seq, ring_rep, seq, index = first
-        content = (number, index, len(lengths), KINDS.index(kind), level)
-        shared = SHARED.pack(ring_seq, ring_rep, seq, view.seq, view.rep, sender, *content)
+        timestamp, ring_seq, ring_rep, seq, index, branch = first
+        count = len(lengths)
+        shared = SHARED.pack(timestamp, ring_seq, ring_rep, seq, branch, view.seq, view.rep, sender,
+                             number, index, count, KINDS.index(kind), level)  # fmt: skip
         table += OWN.pack(time_us, groups.setdefault(group, len(groups)), note, len(data)), shared
         values.append(value(shared, who))
     names = msgspec.msgpack.encode(Names(list(groups), members, sources))

@@ -1,4 +1,4 @@
-"""What a record is: places in the order, and the columns.
+"""What a record is, and its columns.
 
 A journal keeps entries, which are messages of the ring as they came, each with one or many
 records. The columns of records are those that Spark sees (``records``).
@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from ringcast.core.errors import RingcastError
-from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.ids import GAP_BRANCH, Level, NodeId, Position, ViewId
 from ringcast.journal.format.message import digest, message
 
 MESSAGE, VIEW, TRANSITIONAL = "message", "view", "transitional"
@@ -25,15 +25,6 @@ GAP = "gap"
 
 LEVELS = {level: level.name.lower() for level in Level}
 
-LAST_INDEX = 2**31 - 1
-"""A transitional configuration comes after all messages of the number it follows."""
-
-GAP_INDEX = -1
-"""A gap comes before the first record behind it, at a place that no other record has."""
-
-WORDS = {"end": LAST_INDEX, "gap": GAP_INDEX}
-"""How people write such places: ``(4,1):0.end`` is where a transitional configuration stands."""
-
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Readers and writers, whose names become those of files."""
 
@@ -41,22 +32,6 @@ NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 class JournalError(RingcastError):
     """A journal that cannot be read or written; the text says which file, and what to do."""
 
-
-class Place(NamedTuple):
-    """Where a record stands in the total order; places compare as the order goes."""
-
-    ring_seq: int
-    ring_rep: int
-    seq: int
-    index: int  # type: ignore[assignment]  # that tuples have a method of this name hurts nobody
-
-    def __str__(self) -> str:
-        last = next((word for word, at in WORDS.items() if at == self.index), self.index)
-        return f"({self.ring_seq},{self.ring_rep}):{self.seq}.{last}"
-
-
-START = Place(0, 0, 0, 0)
-"""Before every record."""
 
 NO_CHAIN = bytes(16)
 """The chain before the first record."""
@@ -73,7 +48,7 @@ Source = tuple[str, RowNumber, RowNumber]
 class Entry(NamedTuple):
     """Records that have all but their bodies in common: one message of the ring, or a view."""
 
-    first: Place
+    first: Position
     view: ViewId
     kind: str
     sender: NodeId
@@ -91,14 +66,13 @@ class Entry(NamedTuple):
     """Of the first record; the rows of the others follow."""
 
     @property
-    def last(self) -> Place:
+    def last(self) -> Position:
         """The place of the last record."""
-        ring_seq, ring_rep, seq, index = self.first
-        return Place(ring_seq, ring_rep, seq, index + len(self.lengths) - 1)
+        return self.first._replace(index=self.first.index + len(self.lengths) - 1)
 
 
 def entry(
-    first: Place,
+    first: Position,
     view: ViewId,
     kind: str,
     sender: NodeId,
@@ -116,20 +90,20 @@ def entry(
 
 
 def view_entry(
-    view: ViewId, members: tuple[NodeId, ...], transitional: bool, after: Place, time_us: int
+    view: ViewId, members: tuple[NodeId, ...], transitional: bool, after: Position, time_us: int
 ) -> Entry:
     """A configuration as a record. ``after`` is the last place before a transitional one."""
     if transitional:
-        first, kind = after._replace(index=LAST_INDEX), TRANSITIONAL
+        first, kind = after.end(view.rep), TRANSITIONAL
     else:
-        first, kind = Place(view.seq, view.rep, 0, 0), VIEW
+        first, kind = Position.at(view, 0), VIEW
     return entry(first, view, kind, 0, Level.AGREED, "", members, (b"",), time_us)
 
 
-def gap_entry(following: Place, why: str, time_us: int) -> Entry:
+def gap_entry(following: Position, why: str, time_us: int) -> Entry:
     """A gap before the record at ``following``."""
-    first, view = following._replace(index=GAP_INDEX), ViewId(*following[:2])
-    return entry(first, view, GAP, 0, Level.AGREED, "", (), (why.encode(),), time_us)
+    first = following._replace(branch=GAP_BRANCH)
+    return entry(first, following.ring, GAP, 0, Level.AGREED, "", (), (why.encode(),), time_us)
 
 
 @cache
@@ -142,8 +116,7 @@ def schema() -> Any:
 
     long, whole = pa.int64(), pa.int32()
     ring = pa.struct([fixed("seq", long), fixed("rep", long)])
-    place = [fixed("ring_seq", long), fixed("ring_rep", long)]
-    place += [fixed("seq", long), fixed("index", whole)]
+    place = [fixed(name, whole if name == "index" else long) for name in Position._fields]
     source = [pa.field("stream", pa.string()), pa.field("batch", long), pa.field("row", long)]
     return pa.schema(
         [

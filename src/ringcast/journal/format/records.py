@@ -25,6 +25,10 @@ def records(leaf: Leaf) -> Any:
     def numbers(name: str) -> Any:
         return np.repeat(table[name], counts)
 
+    def mostly(name: str) -> Any:
+        """Numbers that are hardly ever but 0."""
+        return pa.array(numbers(name)) if table[name].any() else common("sender", 0, total)
+
     def words(name: str, known: Any) -> Any:
         codes = table[name]
         if (codes == codes[0]).all():
@@ -44,7 +48,8 @@ def records(leaf: Leaf) -> Any:
 
     within = np.arange(total, dtype=np.int32) - np.repeat(np.cumsum(counts) - counts, counts)
     ring, index = pair("ring", "ring_seq", "ring_rep"), (numbers("index") + within).astype(np.int32)
-    position = [*ring.flatten(), pa.array(numbers("seq")), pa.array(index)]
+    on_ring = [pa.array(numbers("seq")), pa.array(index)]
+    position = [mostly("timestamp"), *ring.flatten(), *on_ring, mostly("branch")]
     members, source = common("members", (), total), common("source", None, total)
     noted = table["note"] > 0
     if (noted & (table["kind"] > 0)).any():

@@ -17,13 +17,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, overload
 
+from ringcast.core.ids import Position
 from ringcast.journal.format.frame import Leaf, leaf
 from ringcast.journal.format.frame_writer import Piece, Sheet, link
-from ringcast.journal.format.layout import JournalError, Place
+from ringcast.journal.format.layout import JournalError
 
-MAGIC = b"RcJ3"
-HEAD = struct.Struct("<4sQQIQIIQqqqiqqqi16s")
-HEAD_BYTES = 128
+MAGIC = b"RcJ4"
+HEAD = struct.Struct("<4sQQIQIIQqqqqiqqqqqiq16s")
+HEAD_BYTES = 192
 """Heads are padded, so that what follows is aligned for reading in place."""
 
 LONGEST = 2**31 - 1
@@ -47,8 +48,8 @@ class Head(NamedTuple):
     rows: int
     """Records."""
     entries: int
-    first: Place
-    last: Place
+    first: Position
+    last: Position
     chain: bytes
     """After the last record."""
 
@@ -81,8 +82,8 @@ def unpack(data: bytes | memoryview) -> Head | None:
     magic, checksum, length, section, number, rows, entries, offset, *rest = HEAD.unpack_from(data)
     if magic != MAGIC or not padded(section) <= length <= LONGEST or not rows:
         return None
-    places = Place(*rest[:4]), Place(*rest[4:8])
-    return Head(offset, length, section, checksum, number, rows, entries, *places, rest[8])
+    places = Position(*rest[:6]), Position(*rest[6:12])
+    return Head(offset, length, section, checksum, number, rows, entries, *places, rest[12])
 
 
 def checksum(head: Head, section: Piece) -> int:
@@ -126,8 +127,8 @@ class SegmentFile:
             raise JournalError(f"{path}: cannot be read ({error.strerror})") from None
         if re.fullmatch(rb"RcJ[0-9]", self.data[:4]) and self.data[:4] != MAGIC:
             raise JournalError(
-                f"{path}: written by another version of ringcast, which can read it; remove the "
-                "journal's folder to have it filled from the other members"
+                f"{path}: written by another version of ringcast, which can read and export it; "
+                "remove the journal's folder to have it filled from the other members"
             )
 
     def heads(self, offset: int = 0) -> Iterator[Head]:

@@ -16,7 +16,8 @@ import msgspec
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
-from ringcast.journal.format.layout import MESSAGE, Place
+from ringcast.core.ids import Position
+from ringcast.journal.format.layout import MESSAGE
 from ringcast.pipeline.errors import PipelineError
 
 PACK_BYTES = 128 * 2**10
@@ -86,7 +87,7 @@ class Reading:
     def _bad(self, batch: Any, at: int, error: Exception) -> None:
         if self._forgiving:
             return
-        place = Place(**batch.column("position")[at].as_py())
+        place = Position(**batch.column("position")[at].as_py())
         group, sender = (batch.column(name)[at].as_py() for name in ("group", "sender"))
         why = str(error).splitlines()[0]
         raise PipelineError(

@@ -15,9 +15,9 @@ import msgspec
 
 from ringcast.core.errors import ConfigError
 from ringcast.core.explain import explained, known
-from ringcast.journal.format.layout import NAME, START, Place
+from ringcast.core.ids import START, Position
+from ringcast.journal.format.layout import NAME
 from ringcast.journal.merged_reader import Marks, Span
-from ringcast.journal.spelling import EXAMPLE, parse
 from ringcast.pipeline.errors import PipelineError
 from ringcast.wire import address
 from ringcast.wire.address import Address
@@ -152,11 +152,11 @@ def _check_name(option: str, name: str) -> None:
         raise PipelineError(f"{missing}{option}: {NAMES}")
 
 
-def _place(text: str) -> Place:
-    place = parse(text)
-    if place is None:
-        raise PipelineError(f"startingPosition {text!r}: say earliest, latest or {EXAMPLE}")
-    return place
+def _place(text: str) -> Position:
+    try:
+        return Position.parse(text)
+    except ValueError as error:
+        raise PipelineError(f"startingPosition: {error}, or say earliest or latest") from None
 
 
 def starting(text: str, there: Span) -> Marks:
@@ -166,4 +166,4 @@ def starting(text: str, there: Span) -> Marks:
     if text == "latest":
         return there.end
     first = _place(text)
-    return (max(START, first._replace(index=first.index - 1)),) * len(there.end)
+    return (max(START, first.before),) * len(there.end)

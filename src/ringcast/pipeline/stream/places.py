@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ringcast.core.errors import RingcastError
+from ringcast.core.ids import START, Position
 from ringcast.journal.format.frame import Range
-from ringcast.journal.format.layout import START, JournalError, Place
+from ringcast.journal.format.layout import JournalError
 from ringcast.journal.format.records import cut
 from ringcast.journal.merged_reader import Marks, Shelves, Span
 from ringcast.journal.service import (
@@ -136,7 +137,7 @@ class Peer:
         """See ``Origin``."""
         return [self._look(mark).digest for mark in marks]
 
-    def _look(self, place: Place) -> Told:
+    def _look(self, place: Position) -> Told:
         (told,) = self._talk(Look(token(), place))
         assert isinstance(told, Told), "the answer to this question"
         return told

@@ -26,7 +26,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ringcast.journal.format.layout import MESSAGE, Place, schema
+from ringcast.core.ids import Position
+from ringcast.journal.format.layout import MESSAGE, schema
 from ringcast.journal.merged_reader import Marks, Span
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
@@ -43,7 +44,7 @@ ENOUGH_ROWS, ENOUGH_BYTES = 1024, 2**20
 """A batch of so many rows or bytes is handed on as it lies in the file."""
 
 
-DIGEST = "digest"
+POSITION, DIGEST = "position", "digest"
 
 Offset = dict[str, Any]
 """How far a query has come, as it is in its checkpoint."""
@@ -58,7 +59,7 @@ class Part(InputPartition):
     @property
     def span(self) -> Span:
         """Between which marks they are."""
-        return Span(*(tuple(Place(*mark) for mark in marks) for marks in self.value))
+        return Span(*(tuple(Position(*mark) for mark in marks) for marks in self.value))
 
 
 class RingcastSource(DataSource):
@@ -217,16 +218,15 @@ class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailabl
         self._known = marks
         digests = [f"{each:016x}" if each else "" for each in self._origin.digests(marks)]
         if len(marks) == 1:
-            return {**marks[0]._asdict(), DIGEST: digests[0]}
-        pairs = zip(marks, digests, strict=True)
-        found = ([*mark, digest] for mark, digest in pairs)
+            return {POSITION: str(marks[0]), DIGEST: digests[0]}
+        found = ([str(mark), digest] for mark, digest in zip(marks, digests, strict=True))
         return dict(zip(self._origin.names, found, strict=True))
 
     def _marks(self, offset: Offset) -> Marks:
         names = self._origin.names
-        alone = set(Place._fields) <= offset.keys()
+        alone = POSITION in offset
         if len(names) == 1 and alone:
-            read = [[*(offset[name] for name in Place._fields), offset.get(DIGEST, "")]]
+            read = [(offset[POSITION], offset[DIGEST])]
         elif set(names) == offset.keys():
             read = [offset[name] for name in names]
         else:
@@ -235,9 +235,9 @@ class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailabl
                 f"the query's checkpoint is of {before}, and path names {', '.join(names)}: which "
                 "rows were read cannot be told; name the same journals, or begin a new query"
             )
-        marks = tuple(Place(*each[:4]) for each in read)
+        marks = tuple(Position.parse(position) for position, _ in read)
         if marks != self._known:
-            self._compare(marks, [each[4] for each in read])
+            self._compare(marks, [digest for _, digest in read])
         return marks
 
     def _compare(self, marks: Marks, digests: list[str]) -> None:
