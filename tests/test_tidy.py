@@ -29,15 +29,16 @@ OUR_FILES = sorted(
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
-    "wire": {"core"},
+    "files": set(),
+    "wire": {"core", "files"},
     "blocks": {"core"},
     "checks": {"core"},
     "protocols": {"core", "blocks", "checks"},
     "replica": {"core"},
     "traces": {"core"},
-    "journal": {"core", "wire"},
+    "journal": {"core", "files", "wire"},
     "sim": {"core", "blocks", "protocols", "checks", "traces"},
-    "runtime": {"core", "wire", "blocks", "protocols", "checks", "traces", "journal"},
+    "runtime": {"core", "files", "wire", "blocks", "protocols", "checks", "traces", "journal"},
     "api": {
         "replica",
         "core",
@@ -50,7 +51,17 @@ MAY_IMPORT: dict[str, set[str]] = {
         "runtime",
     },
     "": {"api", "core", "journal", "runtime"},
-    "pipeline": {"core", "wire", "protocols", "checks", "traces", "journal", "sim", "runtime"},
+    "pipeline": {
+        "core",
+        "files",
+        "wire",
+        "protocols",
+        "checks",
+        "traces",
+        "journal",
+        "sim",
+        "runtime",
+    },
     "console": {"core", "checks", "sim", "pipeline"},
 }
 BELOW_COMMANDS = set(MAY_IMPORT)

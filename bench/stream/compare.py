@@ -28,8 +28,8 @@ from promises import Book, Row, ratio_table
 from tables import Tables
 
 from ringcast.bench.run import Figures, Trial, run
-from ringcast.journal.group_commit import Keeper
-from ringcast.journal.merged_reader import Shelves
+from ringcast.journal.group_commit import GroupCommit
+from ringcast.journal.merged_reader import MergedReader
 from ringcast.journal.writer import LIMITS
 from ringcast.pipeline.spark.session import Where as Said
 from ringcast.pipeline.spark.session import change_environment, environment_of, place
@@ -183,13 +183,13 @@ def recovery(book: Book, work: Path, repeats: int, size: int) -> None:
     for _ in range(repeats):
         forget(folder)
         began_s = time.perf_counter()
-        keeper = Keeper(folder, LIMITS, sys.exit)
-        keeper.sources()
+        commits = GroupCommit(folder, LIMITS, sys.exit)
+        commits.sources()
         book.note("opening", time.perf_counter() - began_s)
-        keeper.close()
+        commits.close()
         forget(folder)
         began_s = time.perf_counter()
-        Shelves([folder])
+        MergedReader([folder])
         book.note("opening to read", time.perf_counter() - began_s)
     shutil.rmtree(folder)
 

@@ -15,7 +15,7 @@ from ringcast.journal.export import FILE_BYTES
 from ringcast.journal.format import layout
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import MESSAGE, Entry, view_entry
-from ringcast.journal.merged_reader import Shelves
+from ringcast.journal.merged_reader import MergedReader
 from ringcast.journal.writer import Journal
 from ringcast.pipeline.stream.source import HIDDEN
 
@@ -78,10 +78,10 @@ def write_journal(folder: Path, records: int, size: int) -> None:
 
 def write_parquet(journal: Path, folder: Path) -> None:
     """The same rows and columns as Parquet, in files as Spark likes them: of 128 MiB, snappy."""
-    shelves = Shelves([journal])
+    reader = MergedReader([journal])
     folder.mkdir()
     some: list[Any] = []
-    for batch in shelves.within(Range(START, shelves.last)):
+    for batch in reader.within(Range(START, reader.last)):
         some.append(batch.drop_columns([HIDDEN]))
         if sum(each.nbytes for each in some) >= FILE_BYTES:
             write_file(folder, some)

@@ -23,9 +23,9 @@ from ringcast.journal.format import layout
 from ringcast.journal.format.layout import MESSAGE, Entry, JournalError
 from ringcast.journal.format.records import records
 from ringcast.journal.format.segment import SegmentFile
-from ringcast.journal.node_journal import Recorder, holes
-from ringcast.journal.reader import Shelf
-from ringcast.journal.service import Ask, Records, Told, heard, token
+from ringcast.journal.node_journal import NodeJournal, holes
+from ringcast.journal.reader import JournalReader
+from ringcast.journal.service import Ask, Extent, Records, from_records, token
 from ringcast.journal.writer import Journal, segment_names
 from ringcast.runtime.config import NodeConfig
 
@@ -117,7 +117,7 @@ def test_away_for_longer_than_the_others_keep_it_leaves_a_gap(
     left = found[known:-1]
     assert found == [*([b"before"] if known else []), *sent[-len(left) :], b"after"]
     assert 0 < len(left) < len(sent)
-    (gap,) = Shelf(folder(tmp_path, 3)).gaps
+    (gap,) = JournalReader(folder(tmp_path, 3)).gaps
     kinds = [row["kind"] for row in rows(tmp_path, 3)]
     assert kinds.count("gap") == 1
     for command, words in (
@@ -138,8 +138,8 @@ def forgotten(tmp_path: Path, id: int, body: bytes) -> bool:
         return False
 
 
-def told_of(begin: int, end: int) -> Told:
-    return Told(token(), Position(0, 8, 1, end, 0), Position(0, 8, 1, begin, 0))
+def told_of(begin: int, end: int) -> Extent:
+    return Extent(token(), Position(0, 8, 1, end, 0), Position(0, 8, 1, begin, 0))
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,9 @@ def test_what_only_one_had_on_disk_is_in_all_journals_after_all_died(tmp_path: P
         await groups[0].send_many([b"%d" % n for n in range(100)], "safe", durable=True)
         await groups[1].send(b"acknowledged by 2", durable=True)
         for node in nodes:  # as by SIGKILL: nobody says goodbye
-            assert node._host is not None and node._recorder is not None
+            assert node._host is not None and node._journal is not None
             node._host.close("killed")
-            await node._recorder.close()
+            await node._journal.close()
 
     run(before)
     for id in (1, 3):  # and these had not synced the end
@@ -258,7 +258,7 @@ def test_durable_needs_a_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["ringcast.journal.group_commit.sheet", "ringcast.journal.node_journal.heard"]
+    "where", ["ringcast.journal.group_commit.sheet", "ringcast.journal.node_journal.from_records"]
 )
 def test_an_unforeseen_error_stops_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -296,7 +296,7 @@ def test_a_full_disk_stops_the_node_and_loses_nothing_acknowledged(
         if len(took) < len(data):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ringcast.journal.format.disk.Disk.write", write)
+    monkeypatch.setattr("ringcast.files.disk.Disk.write", write)
     acknowledged: list[bytes] = []
 
     async def story() -> None:
@@ -319,21 +319,21 @@ def message(seq: int) -> Entry:
                  (b"%d" % seq,), seq)  # fmt: skip
 
 
-async def told(recorder: Recorder, upto: Position, waiting: bool) -> list[bytes]:
+async def told(node_journal: NodeJournal, upto: Position, waiting: bool) -> list[bytes]:
     """What a node answers to somebody who asks for all it has up to a place."""
     found: list[bytes] = []
-    async for answer in recorder._serve(Ask(token(), START, upto, waiting)):
+    async for answer in node_journal._serve(Ask(token(), START, upto, waiting)):
         if isinstance(answer, Records):
-            found += records(heard(answer)).column("body").to_pylist()
+            found += records(from_records(answer)).column("body").to_pylist()
     return found
 
 
 @contextlib.asynccontextmanager
-async def recording(tmp_path: Path) -> AsyncIterator[Recorder]:
-    """A recorder without a node."""
+async def recording(tmp_path: Path) -> AsyncIterator[NodeJournal]:
+    """A node_journal without a node."""
     (settings,) = with_journals(tmp_path, 1)
     config = msgspec.convert(settings, NodeConfig)
-    recorder = Recorder(
+    node_journal = NodeJournal(
         config.id,
         Path(config.journal),
         config.journal_limits,
@@ -343,8 +343,8 @@ async def recording(tmp_path: Path) -> AsyncIterator[Recorder]:
         lambda why: None,
         lambda *what: asyncio.sleep(0),  # type: ignore[arg-type]
     )
-    yield recorder
-    await recorder.close()
+    yield node_journal
+    await node_journal.close()
 
 
 def test_who_is_asked_tells_what_it_is_just_putting_into_its_journal(
@@ -353,38 +353,40 @@ def test_who_is_asked_tells_what_it_is_just_putting_into_its_journal(
     """Two nodes catch up at the same time, and one has what the other lacks."""
 
     async def story() -> None:
-        async with recording(tmp_path) as recorder:
-            keeper, end = recorder._keeper, Position(0, 8, 1, 5, 0)
+        async with recording(tmp_path) as node_journal:
+            commits, end = node_journal._commits, Position(0, 8, 1, 5, 0)
             for seq in range(1, 6):
-                keeper.add(message(seq))
-            await keeper.until(end)
-            refresh = Shelf.refresh
+                commits.add(message(seq))
+            await commits.until(end)
+            refresh = JournalReader.refresh
 
-            def meanwhile(shelf: Shelf) -> None:
+            def meanwhile(journal: JournalReader) -> None:
                 """It is put there when nothing but the first place has been looked at."""
-                refresh(shelf)
-                monkeypatch.setattr(Shelf, "refresh", refresh)
-                keeper._merge([], START, ())
+                refresh(journal)
+                monkeypatch.setattr(JournalReader, "refresh", refresh)
+                commits._merge([], START, ())
 
             def half(folder: Path, **_: object) -> None:
                 for path in segment_names(folder) if folder.is_dir() else ():
                     path.unlink()
 
             monkeypatch.setattr("ringcast.journal.group_commit.shutil.rmtree", half)
-            monkeypatch.setattr(Shelf, "refresh", meanwhile)
-            assert await told(recorder, end, waiting=True) == [b"%d" % n for n in range(1, 6)]
+            monkeypatch.setattr(JournalReader, "refresh", meanwhile)
+            assert await told(node_journal, end, waiting=True) == [b"%d" % n for n in range(1, 6)]
 
     run(story)
 
 
 def test_who_is_asked_waits_until_it_has_delivered_and_written_it(tmp_path: Path) -> None:
     async def story() -> None:
-        async with recording(tmp_path) as recorder:
-            recorder._keeper.add(message(1))
-            answer = asyncio.ensure_future(told(recorder, Position(0, 8, 1, 3, 0), waiting=True))
+        async with recording(tmp_path) as node_journal:
+            node_journal._commits.add(message(1))
+            answer = asyncio.ensure_future(
+                told(node_journal, Position(0, 8, 1, 3, 0), waiting=True)
+            )
             await asyncio.sleep(0.1)
-            recorder._keeper.add(message(2))
-            recorder._keeper.add(message(3))
+            node_journal._commits.add(message(2))
+            node_journal._commits.add(message(3))
             assert await answer == [b"1", b"2", b"3"]
 
     run(story)
@@ -396,11 +398,11 @@ def test_a_reader_is_not_told_what_is_behind_a_gap(
     monkeypatch.setattr("ringcast.journal.node_journal.ANSWER_S", 0.1)
 
     async def story() -> None:
-        async with recording(tmp_path) as recorder:
-            recorder._keeper.add(message(3))
-            await recorder._keeper.until(Position(0, 8, 1, 3, 0))
-            assert await told(recorder, START, waiting=False) == []
+        async with recording(tmp_path) as node_journal:
+            node_journal._commits.add(message(3))
+            await node_journal._commits.until(Position(0, 8, 1, 3, 0))
+            assert await told(node_journal, START, waiting=False) == []
             with pytest.raises(JournalError, match="may still be catching up"):
-                await told(recorder, Position(0, 8, 1, 3, 0), waiting=False)
+                await told(node_journal, Position(0, 8, 1, 3, 0), waiting=False)
 
     run(story)

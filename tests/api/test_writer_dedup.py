@@ -15,7 +15,7 @@ from loopback import collect, eventually, joined, messages, ring, run
 from ringcast.api.events import Message
 from ringcast.api.group import MessageTooLarge
 from ringcast.api.node import Node
-from ringcast.api.writer_dedup import MOST, Streams
+from ringcast.api.writer_dedup import MOST, WriterDedup
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.journal.format.envelope import Known, Once
@@ -33,7 +33,7 @@ def test_each_row_is_taken_once_however_a_writer_repeats_itself(
     failures: list[list[int]], step: int
 ) -> None:
     """A writer fails after so many rows of a batch, and begins it again."""
-    streams, taken = Streams(), []
+    streams, taken = WriterDedup(), []
     sizes = [5, 3, 4, 6]
     for batch, (size, stops) in enumerate(zip(sizes, failures, strict=True)):
         for stop in [*stops, size]:
@@ -46,7 +46,7 @@ def test_each_row_is_taken_once_however_a_writer_repeats_itself(
 
 
 def test_what_is_remembered_is_bounded_and_the_furthest_counts() -> None:
-    streams = Streams()
+    streams = WriterDedup()
     streams.learn([Known("g", "s", 4, 2), Known("g", "s", 3, 9)])
     assert streams.known() == (Known("g", "s", 4, 2),)
     assert streams.fresh(rows(4, 0, 3)) == 2
@@ -154,8 +154,8 @@ def test_it_is_remembered_when_catching_up_fills_segments(tmp_path: Path) -> Non
                 await groups[0].send(b"%d" % n * 400, durable=True)
             async with opened(settings[1:]) as (second,):
                 await eventually(lambda: caught_up([second]))
-                assert second._recorder is not None
-                assert Known("g", "s", 5, 2) in second._recorder.known()
+                assert second._journal is not None
+                assert Known("g", "s", 5, 2) in second._journal.known()
 
     run(story)
 
@@ -173,9 +173,9 @@ def test_rows_that_only_a_dead_node_had_are_taken_when_they_are_repeated(tmp_pat
             lost = dumb_from(first, b"only here")
             publishing = asyncio.ensure_future(first.publish("g", "s", 0, 0, (b"only here",)))
             await lost.wait()
-            assert first._host is not None and first._recorder is not None
+            assert first._host is not None and first._journal is not None
             first._host.close("killed")
-            await first._recorder.close()
+            await first._journal.close()
             await asyncio.gather(publishing, return_exceptions=True)
             async with opened(settings[:1]) as again:
                 await eventually(lambda: caught_up(again))

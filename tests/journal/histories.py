@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ringcast.core.ids import START, Level, Position, ViewId
 from ringcast.journal.format import layout
-from ringcast.journal.format.frame import Leaf, leaf
-from ringcast.journal.format.frame_writer import Sheet, sheet
+from ringcast.journal.format.frame import Frame, read_frame
+from ringcast.journal.format.frame_writer import FrameContent, frame_content
 from ringcast.journal.format.layout import Entry, view_entry
 from ringcast.journal.writer import Journal, Limits
 
@@ -24,16 +24,16 @@ def entries(upto: int) -> list[Entry]:
     return [start, *(entry(seq, b"a%d" % seq, b"b" * seq) for seq in range(1, upto + 1))]
 
 
-def written(some: list[Entry]) -> Sheet:
+def written(some: list[Entry]) -> FrameContent:
     """Records on their way into a frame."""
-    return sheet(some)
+    return frame_content(some)
 
 
-def kept(some: list[Entry]) -> Leaf:
+def kept(some: list[Entry]) -> Frame:
     """Entries as a journal keeps them."""
     ready = written(some)
     data = memoryview(b"".join(ready.pieces))
-    return leaf(memoryview(ready.section), len(some), ready.rows, data)
+    return read_frame(memoryview(ready.section), len(some), ready.rows, data)
 
 
 SMALL = Limits(segment_bytes=2000)

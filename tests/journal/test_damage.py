@@ -13,8 +13,8 @@ from histories import HISTORY, SMALL, write
 from ringcast.journal.check import examine
 from ringcast.journal.format.layout import JournalError
 from ringcast.journal.format.segment import INDEX
-from ringcast.journal.merged_reader import Shelves, Span, whole
-from ringcast.journal.reader import Shelf
+from ringcast.journal.merged_reader import MergedReader, Span, whole
+from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import DURABLE, Journal, segment_names
 
 
@@ -29,19 +29,19 @@ def everything(folder: Path) -> Iterator[Any]:
 
 
 def in_parts(folder: Path) -> Iterator[Any]:
-    shelves = Shelves([folder])
-    for span in shelves.split(Span(shelves.begins, shelves.ends), 300):
-        yield from shelves.batches(span)
+    reader = MergedReader([folder])
+    for span in reader.split(Span(reader.begins, reader.ends), 300):
+        yield from reader.batches(span)
 
 
 def in_steps(folder: Path) -> Iterator[Any]:
     """As a query does it, a few rows at a time."""
-    shelves = Shelves([folder])
-    at = shelves.begins
-    while at != shelves.ends:
-        to = shelves.after_rows(Span(at, shelves.ends), 3)
-        assert to > at and shelves.shelves[0].digest(to[0])
-        yield from shelves.batches(Span(at, to))
+    reader = MergedReader([folder])
+    at = reader.begins
+    while at != reader.ends:
+        to = reader.after_rows(Span(at, reader.ends), 3)
+        assert to > at and reader.journals[0].digest(to[0])
+        yield from reader.batches(Span(at, to))
         at = to
 
 
@@ -90,7 +90,7 @@ def test_damage_of_a_segment_without_an_index_is_not_read_past(folder: Path, cop
         path.with_suffix(INDEX).unlink(missing_ok=True)
         path.write_bytes(b"R__" + good[3:])
         with pytest.raises(JournalError, match=path.name):
-            Shelf(folder)
+            JournalReader(folder)
         path.write_bytes(good)
 
 
@@ -99,7 +99,7 @@ def test_readers_notice_that_a_segment_is_missing(tmp_path: Path) -> None:
     first, second, third, *_ = segment_names(tmp_path)
     second.unlink()
     with pytest.raises(JournalError, match=f"{third.name}: begins with record .* is missing"):
-        Shelf(tmp_path)
+        JournalReader(tmp_path)
     shutil.copy(first, second)  # whatever it is, it is not what was there
     with pytest.raises(JournalError, match=second.name):
         rows(everything(tmp_path))

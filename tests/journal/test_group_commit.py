@@ -13,9 +13,9 @@ import pytest
 from histories import entries, entry
 
 from ringcast.core.ids import START, Position, ViewId
-from ringcast.journal.format.disk import Disk
+from ringcast.files.disk import Disk
 from ringcast.journal.format.layout import JournalError, view_entry
-from ringcast.journal.group_commit import PENDING, Keeper
+from ringcast.journal.group_commit import PENDING, GroupCommit
 from ringcast.journal.merged_reader import whole
 from ringcast.journal.writer import LIMITS
 
@@ -52,20 +52,20 @@ def test_what_fails_while_the_node_ends_is_not_acknowledged(
     disk, said = Failing(what), list[str]()
 
     async def story() -> None:
-        keeper = Keeper(tmp_path, LIMITS, said.append)
-        assert keeper._pending is not None
-        keeper._pending._disk = disk
-        keeper.add(entries(0)[0])
-        await keeper.until(keeper.added)
+        commits = GroupCommit(tmp_path, LIMITS, said.append)
+        assert commits._pending is not None
+        commits._pending._disk = disk
+        commits.add(entries(0)[0])
+        await commits.until(commits.added)
         disk.armed = True
-        keeper.add(entry(1, b"x"))
-        waiting = asyncio.create_task(keeper.until(Position(0, 8, 1, 1, 0)))
+        commits.add(entry(1, b"x"))
+        waiting = asyncio.create_task(commits.until(Position(0, 8, 1, 1, 0)))
         while not disk.begun.is_set():
             await asyncio.sleep(0.001)
         if more:
-            keeper.add(entry(2, b"y"))
+            commits.add(entry(2, b"y"))
         disk.go_on.set()
-        keeper.close()
+        commits.close()
         with pytest.raises(JournalError, match="ended"):
             await waiting
 
@@ -78,25 +78,25 @@ def test_what_fails_while_the_node_ends_is_not_acknowledged(
 
 def test_a_busy_node_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is always something to be written, and always something that waits."""
-    count, reached = 0, Keeper._reached
+    count, reached = 0, GroupCommit._reached
 
-    def load(keeper: Keeper, place: Position) -> None:
+    def load(commits: GroupCommit, place: Position) -> None:
         nonlocal count
         count += 1
-        keeper.add(entry(count, b"x"))
-        reached(keeper, place)
+        commits.add(entry(count, b"x"))
+        reached(commits, place)
 
-    monkeypatch.setattr(Keeper, "_reached", load)
+    monkeypatch.setattr(GroupCommit, "_reached", load)
 
     async def story() -> None:
-        keeper = Keeper(tmp_path, LIMITS, lambda why: None)
-        keeper.add(entries(0)[0])
-        await keeper.until(keeper.added)
+        commits = GroupCommit(tmp_path, LIMITS, lambda why: None)
+        commits.add(entries(0)[0])
+        await commits.until(commits.added)
         async with asyncio.timeout(30):
-            await keeper.settle([], Position(0, 8, 1, -1, 0), (1,))
-            await keeper.until(keeper.added)
-        assert keeper.caught_up
-        keeper.close()
+            await commits.settle([], Position(0, 8, 1, -1, 0), (1,))
+            await commits.until(commits.added)
+        assert commits.caught_up
+        commits.close()
 
     asyncio.run(story())
     numbers = [row["position"]["seq"] for batch in whole([tmp_path]) for row in batch.to_pylist()]
@@ -108,23 +108,23 @@ def test_who_was_away_takes_both_sides_of_a_partition(tmp_path: Path, was_there:
     """Their transitional configurations follow one and the same number."""
     ring, merged = entries(2), ViewId(12, 1)
 
-    def side(keeper: Keeper, rep: int) -> None:
+    def side(commits: GroupCommit, rep: int) -> None:
         view = view_entry(ViewId(10, rep), (rep,), True, ring[-1].last, 0)
         alone = view_entry(ViewId(10, rep), (rep,), False, START, 0)
-        scratch = keeper.scratch(rep)
+        scratch = commits.scratch(rep)
         scratch.append([*ring, view, alone])
         scratch.close()
 
     async def story() -> None:
-        keeper = Keeper(tmp_path, LIMITS, lambda why: None)
+        commits = GroupCommit(tmp_path, LIMITS, lambda why: None)
         if was_there:
-            keeper.journal.append(ring)
+            commits.journal.append(ring)
         for rep in (1, 2):
-            side(keeper, rep)
-        keeper.add(view_entry(merged, (1, 2, 3), False, START, 0))
-        await keeper.settle([1, 2], Position.at(merged, -1), (1, 2, 3))
-        assert not keeper.error and keeper.caught_up
-        keeper.close()
+            side(commits, rep)
+        commits.add(view_entry(merged, (1, 2, 3), False, START, 0))
+        await commits.settle([1, 2], Position.at(merged, -1), (1, 2, 3))
+        assert not commits.error and commits.caught_up
+        commits.close()
 
     asyncio.run(story())
     found = [row for batch in whole([tmp_path]) for row in batch.to_pylist()]

@@ -20,8 +20,8 @@ from ringcast.journal.format.frame import KINDS, Names, Range, row_type
 from ringcast.journal.format.layout import GAP, MESSAGE, VIEW, Entry, JournalError
 from ringcast.journal.format.message import digest, message, room
 from ringcast.journal.format.records import cut, records
-from ringcast.journal.merged_reader import Shelves, whole
-from ringcast.journal.service import Records, heard, told
+from ringcast.journal.merged_reader import MergedReader, whole
+from ringcast.journal.service import Records, from_records, to_records
 from ringcast.journal.writer import Limits
 
 SIZES = st.sampled_from([0, 1, 2, 31, 32, 255, 256, 257, 65_535, 65_536, 70_000])
@@ -77,10 +77,10 @@ def test_many_bodies_have_a_longer_head() -> None:
 def test_a_message_that_is_written_longer_is_kept_as_all_others(data: bytes) -> None:
     word = envelope.decode(data)
     assert isinstance(word, Data) and word.bodies == (b"ab", b"c")
-    leaf = kept([came("g", word.bodies, data), entry(2, b"next")])
-    assert records(leaf).column("body").to_pylist() == [b"ab", b"c", b"next"]
-    assert leaf.whole
-    assert leaf.values() == kept([came("g", word.bodies, message("g", word.bodies)),
+    frame = kept([came("g", word.bodies, data), entry(2, b"next")])
+    assert records(frame).column("body").to_pylist() == [b"ab", b"c", b"next"]
+    assert frame.whole
+    assert frame.values() == kept([came("g", word.bodies, message("g", word.bodies)),
                                   entry(2, b"next")]).values()  # fmt: skip
 
 
@@ -97,25 +97,25 @@ def test_journals_of_two_groups_are_not_merged(tmp_path: Path) -> None:
 
 
 def answer() -> Records:
-    return told(7, kept(HISTORY[:6]))
+    return to_records(7, kept(HISTORY[:6]))
 
 
 def test_entries_are_told_and_heard() -> None:
-    leaf = kept(HISTORY[:6])
-    assert heard(answer()).values() == leaf.values()
+    frame = kept(HISTORY[:6])
+    assert from_records(answer()).values() == frame.values()
     for start in range(6):
         for end in range(start + 1, 7):
-            part = heard(told(7, leaf.part(start, end)))
-            assert part.values() == leaf.values()[start:end]
+            part = from_records(to_records(7, frame.part(start, end)))
+            assert part.values() == frame.values()[start:end]
             assert (part.first, part.last) == (HISTORY[start].first, HISTORY[end - 1].last)
 
 
 @given(st.lists(SIZES, min_size=1, max_size=30), SIZES)
 def test_parts_are_as_small_as_messages_allow(sizes: list[int], most: int) -> None:
     """Also where the large ones lie together: a frame that is too long would be refused."""
-    leaf = kept([entry(seq, bytes(size)) for seq, size in enumerate(sizes, 1)])
-    parts = list(leaf.parts(most))
-    assert [place for part in parts for place in part.firsts] == leaf.firsts
+    frame = kept([entry(seq, bytes(size)) for seq, size in enumerate(sizes, 1)])
+    parts = list(frame.parts(most))
+    assert [place for part in parts for place in part.firsts] == frame.firsts
     assert all(part.size <= most or len(part) == 1 for part in parts)
 
 
@@ -125,7 +125,7 @@ def test_of_altered_entries_none_is_taken_for_another_one(at: int, flip: int, pa
     data = bytearray(getattr(told_, part))
     data[at % len(data)] ^= flip
     try:
-        found = heard(msgspec.structs.replace(told_, **{part: bytes(data)}))
+        found = from_records(msgspec.structs.replace(told_, **{part: bytes(data)}))
     except JournalError:
         return
     records(found)  # what it says may differ, but not where it lies
@@ -147,9 +147,9 @@ def test_of_altered_entries_none_is_taken_for_another_one(at: int, flip: int, pa
         {"data": answer().data + b"x"},
     ],
 )
-def test_what_is_no_leaf_is_refused(change: dict[str, object]) -> None:
+def test_what_is_no_frame_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(JournalError, match="not records of a journal"):
-        heard(msgspec.structs.replace(answer(), **change))
+        from_records(msgspec.structs.replace(answer(), **change))
 
 
 ONE = message("g", (b"a", b"b"))
@@ -170,7 +170,7 @@ def made_up(rows: list[dict[str, int]], lengths: list[int], data: bytes, *source
 
 def test_what_is_made_up_may_be_right() -> None:
     rows = [ROW, {**ROW, "index": 2, "note": 1}]
-    assert len(heard(made_up(rows, [1] * 4, ONE * 2, ("s", 1, 2)))) == 2
+    assert len(from_records(made_up(rows, [1] * 4, ONE * 2, ("s", 1, 2)))) == 2
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_is_made_up_may_be_right() -> None:
 )
 def test_entries_that_cannot_be_are_refused(rows: list[dict[str, int]]) -> None:
     with pytest.raises(JournalError, match="not records of a journal"):
-        heard(made_up(rows, [1, 1] * len(rows), ONE * len(rows)))
+        from_records(made_up(rows, [1, 1] * len(rows), ONE * len(rows)))
 
 
 def test_lengths_do_not_reach_beyond_what_there_is() -> None:
@@ -201,14 +201,14 @@ def test_lengths_do_not_reach_beyond_what_there_is() -> None:
         {**ROW, "seq": 2, "count": many, "size": len(data) - less, "digest": digest(data)},
     ]
     with pytest.raises(JournalError, match="not records of a journal"):
-        heard(made_up(rows, [most, *lengths], data))
+        from_records(made_up(rows, [most, *lengths], data))
 
 
 @pytest.mark.parametrize("source", [("s", 2**63, 0), ("s", 0, 2**63 - 1), ("s", -1, 0)])
 def test_rows_are_numbered_as_columns_can_hold(source: tuple[str, int, int]) -> None:
     """Else a writer could make a journal that nobody can read."""
     with pytest.raises(JournalError, match="not records of a journal"):
-        heard(made_up([{**ROW, "note": 1}], [1, 1], ONE, source))
+        from_records(made_up([{**ROW, "note": 1}], [1, 1], ONE, source))
     stream, batch, first = source
     with pytest.raises(msgspec.ValidationError):
         envelope.decode(envelope.encode(Once(RING, "g", stream, batch, first, (b"a",))))
@@ -216,8 +216,8 @@ def test_rows_are_numbered_as_columns_can_hold(source: tuple[str, int, int]) -> 
 
 def test_names_are_few() -> None:
     """A frame of one group names it once, however many messages it has."""
-    leaf = kept([entry(seq, b"x") for seq in range(1, 50)])
-    assert leaf.names == Names(["orders"], [], [])
+    frame = kept([entry(seq, b"x") for seq in range(1, 50)])
+    assert frame.names == Names(["orders"], [], [])
 
 
 def test_small_frames_are_bound_and_nothing_else_is(tmp_path: Path) -> None:
@@ -229,17 +229,17 @@ def test_small_frames_are_bound_and_nothing_else_is(tmp_path: Path) -> None:
     assert [batch.num_rows for batch in found] == [59 * 3, 4]
     rows = [row for batch in found for row in batch.to_pylist()]
     assert rows == [row for each in [*some, *other] for row in records(kept([each])).to_pylist()]
-    shelves = Shelves([tmp_path])
+    reader = MergedReader([tmp_path])
     span = Range(Position(0, 8, 1, 7, 1), Position(0, 8, 1, 30, 0))
-    (batch,) = shelves.within(span)
+    (batch,) = reader.within(span)
     wanted = [row for row in rows if span.after < Position(**row["position"]) <= span.upto]
     assert batch.to_pylist() == wanted
 
 
 def test_a_range_may_begin_and_end_within_a_message(tmp_path: Path) -> None:
     write(tmp_path, HISTORY, [4])
-    shelves = Shelves([tmp_path])
+    reader = MergedReader([tmp_path])
     first = next(each.first for each in HISTORY if len(each.lengths) == 3)
     span = Range(first, first._replace(index=1))
-    (batch,) = shelves.within(span)
+    (batch,) = reader.within(span)
     assert [row["index"] for row in batch.column("position").to_pylist()] == [1]

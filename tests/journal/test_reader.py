@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ringcast.core.ids import START, Position, ViewId
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import JournalError, gap_entry, view_entry
-from ringcast.journal.merged_reader import Shelves, Span, whole
-from ringcast.journal.reader import Shelf
+from ringcast.journal.merged_reader import MergedReader, Span, whole
+from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import Journal, Limits, commit
 
 
@@ -41,21 +41,21 @@ def test_replicas_are_merged_each_place_once(
         assert places(whole(folders)) == sorted(union)
         after, upto = (data.draw(st.sampled_from(PLACES)) for _ in range(2))
         span = Range(after, upto)
-        found = places(Shelves(folders).within(span))
+        found = places(MergedReader(folders).within(span))
         assert found == sorted(p for p in union if after < p <= upto)
-        shelf = Shelf(folders[0])
-        mine_only = places(Shelves(folders[:1]).within(span))
-        assert len(mine_only) == (shelf.count(span) if after < upto else 0)
-        shelves = Shelves(folders)
-        new = Span(shelves.marks(after), shelves.marks(max(after, upto)))
-        assert places(shelves.batches(new)) == found
+        journal = JournalReader(folders[0])
+        mine_only = places(MergedReader(folders[:1]).within(span))
+        assert len(mine_only) == (journal.count(span) if after < upto else 0)
+        reader = MergedReader(folders)
+        new = Span(reader.marks(after), reader.marks(max(after, upto)))
+        assert places(reader.batches(new)) == found
         rows = data.draw(st.integers(1, 20))
-        some = places(shelves.batches(Span(new.start, shelves.after_rows(new, rows))))
+        some = places(reader.batches(Span(new.start, reader.after_rows(new, rows))))
         assert some == found[: len(some)]
         assert some or not found, "there is always progress"
         assert len(some) <= rows or len(folders) > 1, "exact, but for what only another has"
-        parts = shelves.split(new, data.draw(st.integers(1, 5000)))
-        assert [place for part in parts for place in places(shelves.batches(part))] == found
+        parts = reader.split(new, data.draw(st.integers(1, 5000)))
+        assert [place for part in parts for place in places(reader.batches(part))] == found
 
 
 @settings(deadline=None, max_examples=60)
@@ -72,22 +72,22 @@ def test_however_journals_grow_each_record_is_read_once(
         ]
         for path in folders:
             write(path, [], [])
-        shelves, found = Shelves(folders), []
-        marks = shelves.ends
+        reader, found = MergedReader(folders), []
+        marks = reader.ends
         while any(histories):
             for path, history in zip(folders, histories, strict=True):
                 some = data.draw(st.integers(0, 12))
                 write(path, history[:some], [some // 2])
                 del history[:some]
-            shelves.refresh()
-            span = Span(marks, shelves.ends)
+            reader.refresh()
+            span = Span(marks, reader.ends)
             rows = data.draw(st.integers(1, 30))
-            marks = shelves.after_rows(span, rows)
-            batch = places(shelves.batches(Span(span.start, marks)))
-            parts = shelves.split(Span(span.start, marks), data.draw(st.integers(1, 3000)))
-            assert [p for part in parts for p in places(shelves.batches(part))] == batch
+            marks = reader.after_rows(span, rows)
+            batch = places(reader.batches(Span(span.start, marks)))
+            parts = reader.split(Span(span.start, marks), data.draw(st.integers(1, 3000)))
+            assert [p for part in parts for p in places(reader.batches(part))] == batch
             found += batch
-        found += places(shelves.batches(Span(marks, shelves.ends)))
+        found += places(reader.batches(Span(marks, reader.ends)))
         assert len(found) == len(set(found)), "each once"
         assert sorted(found) == places(whole(folders)), "and none left out"
 
@@ -121,10 +121,10 @@ def test_the_end_of_a_ring_is_merged_from_both_sides(tmp_path: Path) -> None:
     ends = [(row["kind"], row["view"]["rep"], row["body"]) for row in rows[-5:]]
     assert ends[:2] == [("transitional", 1, b""), ("transitional", 2, b"")]
     assert [body for _, _, body in ends[2:]] == [b"1", b"2", b"3"]
-    shelves = Shelves([tmp_path / "1", tmp_path / "2"])
-    middle = (shelves.ends[0], START)
-    first = places(shelves.batches(Span(shelves.begins, middle)))
-    then = [row for b in shelves.batches(Span(middle, shelves.ends)) for row in b.to_pylist()]
+    reader = MergedReader([tmp_path / "1", tmp_path / "2"])
+    middle = (reader.ends[0], START)
+    first = places(reader.batches(Span(reader.begins, middle)))
+    then = [row for b in reader.batches(Span(middle, reader.ends)) for row in b.to_pylist()]
     assert [(row["kind"], row["body"]) for row in then] == [
         ("transitional", b""),
         ("message", b"3"),
@@ -144,19 +144,19 @@ def test_trimmed_records_that_another_had_are_not_read_again_or_missed(tmp_path:
     one, two = Journal(folders[0], SMALL), Journal(folders[1], SMALL)
     one.append(HISTORY[:13])
     one.sync()
-    shelves = Shelves(folders)
-    marks = shelves.ends
+    reader = MergedReader(folders)
+    marks = reader.ends
     kept_by(folders[0], one)
     two.append(HISTORY[:13])  # it was away, and has been told by somebody else
     two.append([each for each in HISTORY[13:] if each.first.ring == ViewId(12, 2)])
     two.sync()
-    shelves.refresh()
-    span = Span(marks, shelves.ends)
-    shelves.check(span.start)
-    assert places(shelves.batches(span)) == [p for p in PLACES if p.ring == ViewId(12, 2)]
+    reader.refresh()
+    span = Span(marks, reader.ends)
+    reader.check(span.start)
+    assert places(reader.batches(span)) == [p for p in PLACES if p.ring == ViewId(12, 2)]
     kept_by(folders[1], two)
     with pytest.raises(JournalError, match="are gone"):  # only this one had the end of it
-        Shelves(folders).check(span.start)
+        MergedReader(folders).check(span.start)
     one.close()
     two.close()
 
@@ -165,17 +165,17 @@ def test_what_one_trimmed_unread_another_must_have_in_the_same_configuration(
     tmp_path: Path,
 ) -> None:
     one, two = part_ways(tmp_path)
-    marks = Shelves([tmp_path / "1", tmp_path / "2"]).begins
-    Shelves([tmp_path / "1", tmp_path / "2"]).check(marks)
+    marks = MergedReader([tmp_path / "1", tmp_path / "2"]).begins
+    MergedReader([tmp_path / "1", tmp_path / "2"]).check(marks)
     kept_by(tmp_path / "1", one)
     with pytest.raises(JournalError, match="/1: the records after"):
-        Shelves([tmp_path / "1", tmp_path / "2"]).check(marks)
+        MergedReader([tmp_path / "1", tmp_path / "2"]).check(marks)
     three = Journal(tmp_path / "3", SMALL)
-    for each in Shelf(tmp_path / "2").leaves(Range(START, PLACES[-1])):
+    for each in JournalReader(tmp_path / "2").frames(Range(START, PLACES[-1])):
         three.take(each)
     three.sync()
     kept_by(tmp_path / "3", three)
-    Shelves([tmp_path / "2", tmp_path / "3"]).check(marks)
+    MergedReader([tmp_path / "2", tmp_path / "3"]).check(marks)
     for journal in (one, two, three):
         journal.close()
 
@@ -184,10 +184,10 @@ def test_it_is_said_when_nobody_knows_whether_a_record_was_read(tmp_path: Path) 
     one, two = part_ways(tmp_path)
     one.append([HISTORY[14]])
     one.sync()
-    shelves = Shelves([tmp_path / "1"])
-    read = shelves.ends
+    reader = MergedReader([tmp_path / "1"])
+    read = reader.ends
     kept_by(tmp_path / "1", one)
-    both = Shelves([tmp_path / "1", tmp_path / "2"])
+    both = MergedReader([tmp_path / "1", tmp_path / "2"])
     with pytest.raises(JournalError, match="may have been read before"):
         list(both.batches(Span((*read, START), both.ends)))
     one.close()
@@ -217,22 +217,24 @@ def test_a_gap_is_seen_and_filled_from_another(tmp_path: Path) -> None:
     gap = gap_entry(HISTORY[20].first, "nobody knows", 0)
     away.take(kept([gap, *HISTORY[20:]]))
     away.sync()
-    shelf = Shelf(tmp_path / "1")
-    assert shelf.gaps == [Range(HISTORY[5].last, gap.first)] and shelf.trimmed == gap.first
-    alone = Shelves([tmp_path / "1"])
+    journal = JournalReader(tmp_path / "1")
+    assert journal.gaps == [Range(HISTORY[5].last, gap.first)] and journal.trimmed == gap.first
+    alone = MergedReader([tmp_path / "1"])
     with pytest.raises(JournalError, match="are gone"):
         alone.check((HISTORY[3].last,))
     assert [row["kind"] for b in alone.within(Range(START, alone.last)) for row in b.to_pylist()
             ].count("gap") == 1  # fmt: skip
-    both = Shelves([tmp_path / "1", tmp_path / "2"])
+    both = MergedReader([tmp_path / "1", tmp_path / "2"])
     both.check(both.marks(START))
     assert places(whole([tmp_path / "1", tmp_path / "2"])) == PLACES
     assert places(both.batches(Span(both.marks(START), both.ends))) == PLACES
     late = Journal(tmp_path / "3", SMALL)
-    for each in alone.leaves(Range(START, alone.last)):
+    for each in alone.frames(Range(START, alone.last)):
         late.take(each)
     late.close()
-    assert Shelf(tmp_path / "3").gaps == shelf.gaps, "what is told of a gap is a gap again"
+    assert JournalReader(tmp_path / "3").gaps == journal.gaps, (
+        "what is told of a gap is a gap again"
+    )
     assert late.chain == away.chain
     away.close()
     other.close()
@@ -240,27 +242,27 @@ def test_a_gap_is_seen_and_filled_from_another(tmp_path: Path) -> None:
 
 def test_so_many_records_further(tmp_path: Path) -> None:
     write(tmp_path, HISTORY, [3, 9, 20])
-    shelf = Shelf(tmp_path)
+    journal = JournalReader(tmp_path)
     for start in (-1, 0, 7, 30, len(PLACES) - 1):
         after = PLACES[start] if start >= 0 else START
         for rows in (1, 2, 10, 1000):
-            assert shelf.after_rows(after, rows) == PLACES[min(start + rows, len(PLACES) - 1)]
+            assert journal.after_rows(after, rows) == PLACES[min(start + rows, len(PLACES) - 1)]
 
 
-def test_a_shelf_sees_what_is_written_later(tmp_path: Path) -> None:
+def test_a_reader_sees_what_is_written_later(tmp_path: Path) -> None:
     journal = Journal(tmp_path, SMALL)
     journal.append(HISTORY[:3])
-    assert Shelf(tmp_path).first is None, "only what is on disk is seen"
+    assert JournalReader(tmp_path).first is None, "only what is on disk is seen"
     journal.sync()
-    shelf = Shelf(tmp_path)
-    before = shelf.last
+    reader = JournalReader(tmp_path)
+    before = reader.last
     for each in HISTORY[3:]:
         journal.append([each])
     journal.sync()
-    assert shelf.last == before
-    shelf.refresh()
-    assert shelf.last == PLACES[-1]
-    assert places(Shelves([shelf.folder]).within(Range(START, shelf.last))) == PLACES
+    assert reader.last == before
+    reader.refresh()
+    assert reader.last == PLACES[-1]
+    assert places(MergedReader([reader.folder]).within(Range(START, reader.last))) == PLACES
     journal.close()
 
 
@@ -271,18 +273,18 @@ def test_what_was_trimmed_is_said_and_never_skipped(tmp_path: Path) -> None:
     journal.sync()
     commit(tmp_path, "reader", PLACES[10])
     assert journal.trim()
-    shelves = Shelves([tmp_path])
+    reader = MergedReader([tmp_path])
     with pytest.raises(JournalError, match="were trimmed"):
-        shelves.check((START,))
-    shelves.check(shelves.begins)
-    assert places(shelves.batches(Span(shelves.begins, shelves.ends))) == [
-        place for place in PLACES if place > shelves.trimmed
+        reader.check((START,))
+    reader.check(reader.begins)
+    assert places(reader.batches(Span(reader.begins, reader.ends))) == [
+        place for place in PLACES if place > reader.trimmed
     ]
     journal.close()
 
 
 def test_no_journal_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="not a journal"):
-        Shelf(tmp_path / "nowhere")
+        JournalReader(tmp_path / "nowhere")
     with pytest.raises(JournalError, match="no journal is named"):
-        Shelves([])
+        MergedReader([])

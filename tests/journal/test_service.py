@@ -1,4 +1,4 @@
-"""Journals over TCP: who is heard, who is not, and what a stranger costs."""
+"""Journals over TCP: who is from_records, who is not, and what a stranger costs."""
 
 from __future__ import annotations
 

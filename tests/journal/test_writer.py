@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringcast.core.ids import LAST_INDEX, START, Level, Position, ViewId
+from ringcast.files.disk import Disk
 from ringcast.journal.format import layout, message
-from ringcast.journal.format.disk import Disk
 from ringcast.journal.format.frame_writer import link
 from ringcast.journal.format.layout import NO_CHAIN, JournalError, view_entry
 from ringcast.journal.format.records import records
 from ringcast.journal.format.segment import HEAD_BYTES, SegmentFile, read_index
-from ringcast.journal.reader import Shelf
+from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import Journal, Limits, commit, segment_names
 
 
@@ -166,7 +166,7 @@ def test_a_journal_of_another_version_is_refused_and_left_alone(tmp_path: Path) 
     with pytest.raises(JournalError, match=rf"{path.name}: written by another version"):
         Journal(tmp_path)
     with pytest.raises(JournalError, match=rf"{path.name}: written by another version"):
-        Shelf(tmp_path)
+        JournalReader(tmp_path)
     assert path.read_bytes() == before
 
 
@@ -363,5 +363,5 @@ def test_a_gap_in_the_midst_of_a_number_can_be_noted_half_way(tmp_path: Path) ->
     journal.append([entry(1, b"second half", index=2)])
     journal.close()
     assert list(map(str, places(tmp_path))) == ["(8,1):1.0", "(8,1):1.2.gap", "(8,1):1.2"]
-    (gap,) = Shelf(tmp_path).gaps
+    (gap,) = JournalReader(tmp_path).gaps
     assert (gap.after, gap.upto.before.index) == (Position.at(RING, 1), 2)

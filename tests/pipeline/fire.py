@@ -109,7 +109,6 @@ class Battle:
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
-                env={**os.environ, "RINGCAST_FIRE": str(self.folder / "fire")},
                 preexec_fn=partial(begin, os.getpid(), NICE if name == "driver" else 0),
             )
 

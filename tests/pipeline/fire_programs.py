@@ -18,10 +18,10 @@ from typing import Any
 
 from ringcast.api.node import Node
 from ringcast.core.errors import DeliveryUncertain
+from ringcast.files.disk import Disk
 from ringcast.journal import group_commit as keeping
 from ringcast.journal import writer as log
 from ringcast.journal.format import segment
-from ringcast.journal.format.disk import Disk
 
 NODES = (1, 2, 3)
 ROWS, PAUSE_S, SIZE = 40, 0.1, 80
@@ -39,7 +39,7 @@ def arm(folder: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     write, index, open_, cut = keeping.write, log.write_index, Disk.open, Disk.write
-    replace, merge, take = Disk.replace, keeping.Keeper._merge, log.Journal.take
+    replace, merge, take = Disk.replace, keeping.GroupCommit._merge, log.Journal.take
 
     def synced(journal: Any, entries: Any, final: bool) -> None:
         write(journal, entries, final)
@@ -52,9 +52,9 @@ def arm(folder: Path) -> None:
             die_at("half a frame")
         cut(self, file, pieces)
 
-    def indexed(path: Path, heads: list[segment.Head]) -> None:
+    def indexed(path: Path, heads: list[segment.Head], disk: Disk) -> None:
         die_at("indexing")
-        index(path, heads)
+        index(path, heads, disk)
         die_at("indexed")
 
     def begun(self: Disk, path: Path) -> int:
@@ -70,7 +70,7 @@ def arm(folder: Path) -> None:
             die_at("noting")
         replace(self, path, data)
 
-    def merging(self: keeping.Keeper, *told: Any) -> None:
+    def merging(self: keeping.GroupCommit, *told: Any) -> None:
         def taking(journal: log.Journal, records: Any) -> None:
             take(journal, records)
             die_at("merging")
@@ -83,7 +83,7 @@ def arm(folder: Path) -> None:
 
     keeping.write, log.write_index = synced, indexed
     Disk.write, Disk.open, Disk.replace = half, begun, noting  # type: ignore[method-assign]
-    keeping.Keeper._merge = merging  # type: ignore[method-assign]
+    keeping.GroupCommit._merge = merging  # type: ignore[method-assign]
 
 
 def forget_unsynced() -> None:
@@ -158,9 +158,12 @@ def drive(folder: Path, address: str) -> None:
     size 5 of collection, expected 6"), and then none can be begun in that JVM any more: who
     watches over a query begins a new one.
     """
+    import dying_sink
+
     from ringcast.pipeline.spark.session import Where, open_session
 
     with open_session(Where(cores=2)) as spark:
+        dying_sink.register(spark, folder / "fire")
         rows = (
             spark.readStream.format("ringcast")
             .option("path", ",".join(str(folder / f"journal-{id}") for id in NODES))
@@ -171,7 +174,7 @@ def drive(folder: Path, address: str) -> None:
         back = rows.option("reader", "back").load().select("body")
         writers = {
             "table": table.writeStream.format("parquet").option("path", str(folder / "rows")),
-            "back": back.writeStream.format("ringcast")
+            "back": back.writeStream.format(dying_sink.NAME)
             .option("connect", address)
             .option("group", "out")
             .option("stream", "back")

@@ -15,8 +15,8 @@ from pyspark.sql import types as T
 
 from ringcast.core.ids import START, Level, Position, ViewId
 from ringcast.journal.format import layout
-from ringcast.journal.format.frame import leaf
-from ringcast.journal.format.frame_writer import sheet
+from ringcast.journal.format.frame import read_frame
+from ringcast.journal.format.frame_writer import frame_content
 from ringcast.journal.format.layout import view_entry
 from ringcast.journal.format.records import records as records_of
 from ringcast.pipeline.errors import PipelineError
@@ -55,9 +55,9 @@ def records(found: list[bytes]) -> Any:
         entries.append(
             layout.entry(place, RING, layout.MESSAGE, 2, Level.AGREED, "g", (), (body,), seq)
         )
-    ready = sheet(entries)
+    ready = frame_content(entries)
     data = memoryview(b"".join(ready.pieces))
-    found = leaf(memoryview(ready.section), len(entries), ready.rows, data)
+    found = read_frame(memoryview(ready.section), len(entries), ready.rows, data)
     return records_of(found).drop_columns([HIDDEN])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -152,12 +151,16 @@ def test_rows_of_a_stream_reach_the_group_once_each(spark: SparkSession, tmp_pat
 
 FORWARD = """
 import sys
+from pathlib import Path
 from ringcast.pipeline.spark.session import Where, open_session
-source, node, out = sys.argv[1:]
+source, node, out, tests = sys.argv[1:]
+sys.path.append(tests)
+import dying_sink
 with open_session(Where(cores=1)) as spark:
+    dying_sink.register(spark, Path(out) / "fire")
     query = (spark.readStream.format("ringcast").option("path", source)
         .option("maxRowsPerBatch", 1200)
-        .option("reader", "copy").load().select("body").writeStream.format("ringcast")
+        .option("reader", "copy").load().select("body").writeStream.format(dying_sink.NAME)
         .option("connect", node).option("group", "g").option("stream", "copy")
         .option("staging", out + "/staging").option("checkpointLocation", out + "/checkpoint")
         .trigger(availableNow=True).start())
@@ -172,13 +175,12 @@ def test_killed_inside_commit_of_the_sink(first_session: None, tmp_path: Path) -
     fire.mkdir()
     with group(tmp_path) as settings:
         command = [sys.executable, "-c", FORWARD, str(tmp_path / "in"), settings[0]["bind"],
-                   str(tmp_path)]  # fmt: skip
-        environment = {**os.environ, "RINGCAST_FIRE": str(fire)}
+                   str(tmp_path), str(Path(__file__).parent)]  # fmt: skip
         for point in ("decided", "half", "published"):
             (fire / point).touch()
-            done = subprocess.run(command, env=environment, capture_output=True, timeout=170)
+            done = subprocess.run(command, capture_output=True, timeout=170)
             assert not (fire / point).exists(), done.stderr.decode()[-2000:]
-        done = subprocess.run(command, env=environment, capture_output=True, timeout=170)
+        done = subprocess.run(command, capture_output=True, timeout=170)
         assert done.returncode == 0, done.stderr.decode()[-2000:]
         for each in settings:
             assert arrived(each["journal"], 1450)[50:] == wanted(1, 700)

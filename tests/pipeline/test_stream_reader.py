@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from ringcast.core.ids import START, Level, Position
-from ringcast.journal import node_journal as recorder
+from ringcast.journal import node_journal as node_journal
 from ringcast.journal.format import layout
 from ringcast.journal.format.layout import MESSAGE, JournalError
 from ringcast.journal.merged_reader import Span
@@ -29,7 +29,7 @@ from ringcast.journal.service import Commit, Publish, token
 from ringcast.journal.writer import Journal, Limits, readers
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.options import to_read, to_write
-from ringcast.pipeline.stream.places import Files, Peer
+from ringcast.pipeline.stream.origins import Files, Peer
 from ringcast.pipeline.stream.source import RingcastSource, RingcastStreamReader
 from ringcast.wire import keys
 
@@ -206,7 +206,7 @@ def test_through_a_node_it_is_the_same(tmp_path: Path) -> None:
 
 
 def test_a_node_says_what_it_has_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "TRIM_S", 0.02)
+    monkeypatch.setattr(node_journal, "TRIM_S", 0.02)
     little = {"segment_bytes": 1, "keep_bytes": 1}
     with group(tmp_path, 1, journal_limits=little) as (member,):
         peer = Peer(to_read({"connect": member["bind"]}))

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from ringcast.api.events import Batch, View
-from ringcast.api.writer_dedup import Streams
+from ringcast.api.writer_dedup import WriterDedup
 from ringcast.core.effects import InstallView
 from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit, Groups, Known
@@ -51,7 +51,7 @@ class Directory:
         self._members: tuple[NodeId, ...] = ()
         self._open = False
         self._known: dict[NodeId, tuple[Known, ...]] = {}
-        self.streams = Streams()
+        self.streams = WriterDedup()
         self._waiting: list[tuple[NodeId, Level, Position, Envelope]] = []
 
     def members(self, group: str) -> tuple[NodeId, ...]:

@@ -16,7 +16,7 @@ from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.journal.format import envelope
 from ringcast.journal.format.envelope import Data, Enter, Exit, Once
 from ringcast.journal.format.layout import MOST_ROWS, JournalError, Source
-from ringcast.journal.node_journal import Recorder
+from ringcast.journal.node_journal import NodeJournal
 from ringcast.runtime.config import ENVELOPE_ROOM, NodeConfig, from_settings, load
 from ringcast.runtime.host import Host
 from ringcast.wire.codec import UNREADABLE
@@ -36,7 +36,7 @@ class Node:
         self._directory = Directory(config.id, config.sheet.fixed)
         self._groups: dict[str, Group] = {}
         self._host: Host | None = None
-        self._recorder: Recorder | None = None
+        self._journal: NodeJournal | None = None
         self._ring: InstallView | None = None
         self._changed = asyncio.Event()
         self.outgoing: Outgoing
@@ -77,7 +77,7 @@ class Node:
         self.max_message = settings.max_message - ENVELOPE_ROOM
         try:
             if self.config.journal:
-                self._recorder = Recorder(
+                self._journal = NodeJournal(
                     self.config.id,
                     Path(self.config.journal),
                     self.config.journal_limits,
@@ -87,13 +87,13 @@ class Node:
                     host.fail,
                     self.publish,
                 )
-                self._directory.remember(self._recorder.known())
-                await self._recorder.start(host.address)
+                self._directory.remember(self._journal.known())
+                await self._journal.start(host.address)
             await host.start()
         except BaseException as error:
             host.close("it could not start")
-            if self._recorder:
-                await self._recorder.close()
+            if self._journal:
+                await self._journal.close()
             if isinstance(error, JournalError):
                 raise StorageError(str(error)) from None
             raise
@@ -111,8 +111,8 @@ class Node:
                     await asyncio.sleep(0.002)
             finally:
                 self._host.leave()
-                if self._recorder:
-                    await self._recorder.close()
+                if self._journal:
+                    await self._journal.close()
 
     def join(self, name: str, soft: int = SOFT, hard: int = HARD) -> Group:
         """The group called ``name``, to be used with ``async with``.
@@ -156,7 +156,7 @@ class Node:
     def metrics(self) -> dict[str, object]:
         """Counters and state, for people and monitors."""
         found = self._host.metrics() if self._host else {}
-        return found | {"journal": self._recorder.metrics()} if self._recorder else found
+        return found | {"journal": self._journal.metrics()} if self._journal else found
 
     # --- for groups ------------------------------------------------------------------------
 
@@ -207,20 +207,20 @@ class Node:
             self.outgoing.put(Item(group, Level.SAFE, (), done, word))
             position = await done
             if position.ring == ring:  # otherwise the ring changed, and nobody took them
-                if self._recorder:
+                if self._journal:
                     await self.durable(position)
                 return position
 
     def check_durable(self) -> None:
         """Raise if nothing can be made durable here."""
-        if self._recorder is None:
+        if self._journal is None:
             raise ConfigError("durable = True needs a journal: name a folder in the configuration")
 
     async def durable(self, position: Position) -> None:
         """Wait until the journal holds everything up to ``position``, on disk."""
-        assert self._recorder is not None
+        assert self._journal is not None
         try:
-            await self._recorder.durable(position)
+            await self._journal.durable(position)
         except JournalError as error:
             raise NodeStopped(str(error)) from None
 
@@ -251,8 +251,8 @@ class Node:
             if mine:  # who waits for it goes on before who reads it, which may take a while
                 self.outgoing.delivered(number, position)
             if type(word) is not Data or word.bodies:
-                if self._recorder and type(word) is Data:
-                    self._recorder.on_messages(
+                if self._journal and type(word) is Data:
+                    self._journal.on_messages(
                         view,
                         position,
                         batch.sender,
@@ -267,8 +267,8 @@ class Node:
 
     def on_view(self, change: InstallView) -> None:
         """The ring changed."""
-        if self._recorder:
-            self._recorder.on_view(change)
+        if self._journal:
+            self._journal.on_view(change)
         self._directory.on_view(change)
         if not change.transitional:
             self._ring = change
@@ -282,7 +282,7 @@ class Node:
     def on_quiet(self) -> None:
         """All that arrived has been handled: give the machine more, slow down if need be."""
         self.outgoing.flush()
-        slow = self._recorder is not None and self._recorder.crowded
+        slow = self._journal is not None and self._journal.crowded
         for group in self._groups.values():
             slow = slow or group.crowded
         if self._host is not None:

@@ -16,7 +16,7 @@ MOST = 256
 """Writers remembered; whoever has been silent longest is forgotten first."""
 
 
-class Streams:
+class WriterDedup:
     """How far each writer has come."""
 
     def __init__(self) -> None:

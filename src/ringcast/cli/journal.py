@@ -20,8 +20,8 @@ from ringcast.journal.check import Report, compare, examine, identical
 from ringcast.journal.export import export
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import GAP, MESSAGE, JournalError
-from ringcast.journal.merged_reader import Shelves, Span
-from ringcast.journal.reader import Shelf
+from ringcast.journal.merged_reader import MergedReader, Span
+from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import read_trimmed, readers, segment_names
 from ringcast.pipeline.spark.progress import Bar
 
@@ -61,11 +61,11 @@ def place(text: str, option: str) -> Position:
 def ls(folder: Folder, json: Json = False) -> None:
     """What a journal holds: segments, positions, readers."""
     with plain_errors():
-        shelf = Shelf(folder)
+        journal = JournalReader(folder)
         trimmed = read_trimmed(folder)
         known = readers(folder)
     files: dict[Path, list[Any]] = {}
-    for path, head in shelf.frames():
+    for path, head in journal.heads_after():
         files.setdefault(path, []).append(head)
     pending = (folder / "pending").is_dir()
     segments: list[dict[str, Any]] = [
@@ -82,11 +82,11 @@ def ls(folder: Folder, json: Json = False) -> None:
     found: dict[str, Any] = {
         "folder": str(folder),
         "records": sum(each["records"] for each in segments),
-        "first": str(shelf.first) if shelf.first else None,
-        "last": str(shelf.last) if shelf.first else None,
+        "first": str(journal.first) if journal.first else None,
+        "last": str(journal.last) if journal.first else None,
         "trimmed": {"upto": str(trimmed.place), "records": trimmed.number},
         "readers": {name: str(at) for name, at in known.items()},
-        "gaps": [{"after": str(gap.after), "upto": str(gap.upto)} for gap in shelf.gaps],
+        "gaps": [{"after": str(gap.after), "upto": str(gap.upto)} for gap in journal.gaps],
         "catching_up": pending,
         "segments": segments,
     }
@@ -123,13 +123,13 @@ def cat(
     """Print records in their order; several journals are merged."""
     last = place(end, "--to") if end else None
     with plain_errors():
-        shelves = Shelves(folders)
+        reader = MergedReader(folders)
         after = START
         if start:
             first = place(start, "--from")
             after = max(START, first.before)
-            shelves.check(shelves.marks(after))
-        batches, seen = shelves.within(Range(after, last or shelves.last)), shelves.ends
+            reader.check(reader.marks(after))
+        batches, seen = reader.within(Range(after, last or reader.last)), reader.ends
         while True:
             for batch in batches:
                 for row in batch.to_pylist():
@@ -141,9 +141,9 @@ def cat(
             if not follow or (last and max(seen) >= last):
                 return
             time.sleep(LOOK_S)
-            shelves.refresh()
-            span = Span(seen, tuple(map(max, seen, shelves.ends)))
-            batches = shelves.batches(span.part(Range(after, last or max(span.end))))
+            reader.refresh()
+            span = Span(seen, tuple(map(max, seen, reader.ends)))
+            batches = reader.batches(span.part(Range(after, last or max(span.end))))
             seen = span.end
 
 

@@ -12,7 +12,7 @@ from ringcast.core.ids import GAP_BRANCH, START, Position
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.frame_writer import link
 from ringcast.journal.format.segment import Head, SegmentFile, read_index
-from ringcast.journal.reader import Shelf
+from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import read_trimmed, segment_names, torn
 
 
@@ -66,10 +66,10 @@ def examine(folder: Path) -> Iterator[Report]:
                 _add(report, path, head.first, "the checksum does not match")
                 chain, last = head.chain, head.last
                 continue
-            leaf = file.read(head, check=False)
-            if (place := leaf.disorder(last)) is not None:
+            frame = file.read(head, check=False)
+            if (place := frame.disorder(last)) is not None:
                 _add(report, path, place, f"does not come after {last}")
-            if link(chain, leaf.values()) != head.chain:
+            if link(chain, frame.values()) != head.chain:
                 _add(report, path, head.first, "the chain does not match")
             if head.first.branch == GAP_BRANCH:
                 report.gaps = [*report.gaps, f"{last} .. {head.first}"]
@@ -95,9 +95,9 @@ def _add(report: Report, path: Path, place: Position, what: str) -> None:
 def compare(folders: Sequence[Path]) -> Iterator[Finding]:
     """Where journals of one group have different records at one position, the first of each pair:
     no reader could read them as one, and no node could catch up from them."""
-    for one, other in combinations([Shelf(folder) for folder in folders], 2):
+    for one, other in combinations([JournalReader(folder) for folder in folders], 2):
         upto = min(one.last, other.last)
-        for path, head in one.frames():
+        for path, head in one.heads_after():
             if head.first > upto:
                 break
             span = Range(head.first.before, min(head.last, upto))
@@ -108,23 +108,23 @@ def compare(folders: Sequence[Path]) -> Iterator[Finding]:
                 break
 
 
-def _difference(one: Shelf, other: Shelf, span: Range) -> Position | None:
-    mine, its = (_contents(shelf, span) for shelf in (one, other))
+def _difference(one: JournalReader, other: JournalReader, span: Range) -> Position | None:
+    mine, its = (_contents(journal, span) for journal in (one, other))
     if mine == its:
         return None
     known = dict(its)
     return next((place for place, value in mine if known.get(place, value) != value), None)
 
 
-def _contents(shelf: Shelf, span: Range) -> list[tuple[Position, int]]:
+def _contents(journal: JournalReader, span: Range) -> list[tuple[Position, int]]:
     """Each entry's position, and a number made of what is the same at all members."""
     found: list[tuple[Position, int]] = []
-    for leaf in shelf.leaves(span):
-        found.extend(zip(leaf.firsts, leaf.contents(), strict=True))
+    for frame in journal.frames(span):
+        found.extend(zip(frame.firsts, frame.contents(), strict=True))
     return found
 
 
 def identical(folders: Sequence[Path]) -> bool:
     """Whether journals hold the same records, by the chain at their ends."""
-    ends = [Shelf(folder).end for folder in folders]
+    ends = [JournalReader(folder).end for folder in folders]
     return len({end and (end.last, end.chain) for end in ends}) == 1

@@ -10,7 +10,7 @@ from typing import Any
 from ringcast.core.ids import START
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import JournalError, schema
-from ringcast.journal.merged_reader import Shelves
+from ringcast.journal.merged_reader import MergedReader
 
 FILE_BYTES = 128 * 2**20
 """About as much goes into one file."""
@@ -25,14 +25,14 @@ def export(folders: Sequence[Path], out: Path) -> int:
 
     if out.exists():
         raise JournalError(f"{out} exists; name a folder that does not")
-    shelves = Shelves(folders)
+    reader = MergedReader(folders)
     beside = out.with_name(out.name + ".part")
     shutil.rmtree(beside, ignore_errors=True)
     written, size = 0, 0
     writer: Any = None
     try:
         beside.mkdir(parents=True)
-        for group in _groups(shelves.within(Range(START, shelves.last))):
+        for group in _groups(reader.within(Range(START, reader.last))):
             if writer is None:
                 name = beside / f"{written:020}.parquet"
                 writer = pq.ParquetWriter(name, schema(), compression="zstd")

@@ -20,12 +20,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from ringcast.core.ids import NodeId, Position
-from ringcast.journal.format.frame import Leaf, Range
-from ringcast.journal.format.frame_writer import sheet
+from ringcast.journal.format.frame import Frame, Range
+from ringcast.journal.format.frame_writer import frame_content
 from ringcast.journal.format.layout import VIEW, Entry, JournalError
 from ringcast.journal.format.segment import SegmentFile
-from ringcast.journal.merged_reader import Shelves
-from ringcast.journal.reader import Shelf
+from ringcast.journal.merged_reader import MergedReader
+from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import Journal, Limits, read_small, segment_names
 
 MOST_WAITING = 64 * 2**20
@@ -45,7 +45,7 @@ Sources = dict[tuple[str, str], tuple[int, int]]
 """By group and writer: the last batch, and how many of its rows came."""
 
 
-class Keeper:
+class GroupCommit:
     """Writes the journal of one node. Everything here is called from the node's loop."""
 
     def __init__(self, folder: Path, limits: Limits, failed: Callable[[str], None]) -> None:
@@ -222,19 +222,19 @@ class Keeper:
         assert self._pending is not None
         self._pending.sync()
         own = self.folder / PENDING
-        told = Shelves([own, *(folder for folder in folders if folder.is_dir())])
+        told = MergedReader([own, *(folder for folder in folders if folder.is_dir())])
         sources = self.sources()  # also of what is in the journal: its last segment may be left
         spans = pairwise([self.journal.last, *(hole.upto for hole in holes), upto])
-        parts = [told.leaves(Range(*span)) for span in spans]
-        parts.append(Shelf(own).leaves(Range(upto, self._pending.last)))
+        parts = [told.frames(Range(*span)) for span in spans]
+        parts.append(JournalReader(own).frames(Range(upto, self._pending.last)))
         missing = False
         for number, part in enumerate(parts):
-            for leaf in part:
+            for frame in part:
                 if missing:
-                    self.journal.skip(leaf.first, NOBODY)
+                    self.journal.skip(frame.first, NOBODY)
                     missing = False
-                self.journal.take(leaf)
-                add_sources(sources, leaf)
+                self.journal.take(frame)
+                add_sources(sources, frame)
             missing = missing or number < len(holes)
         self.journal.sync()
         note_sources(self.journal, sources)
@@ -279,7 +279,7 @@ def write(journal: Journal, entries: list[Entry], final: bool) -> None:
     if views and final:
         note_companions(journal, views[-1].members)
     before = len(journal.segments)
-    written = sheet(entries)
+    written = frame_content(entries)
     entries.clear()
     journal.put(written)
     del written  # while the disk is busy, the memory is of use for the messages that come
@@ -307,9 +307,9 @@ def note_sources(journal: Journal, more: Sources) -> None:
         journal.note(SOURCES, [(*key, *reached) for key, reached in found.items()])
 
 
-def add_sources(found: Sources, leaf: Leaf) -> None:
+def add_sources(found: Sources, frame: Frame) -> None:
     """Take over how far writers came in these entries."""
-    for group, (stream, batch, row), count in leaf.sources():
+    for group, (stream, batch, row), count in frame.sources():
         key = (group, stream)
         found[key] = max(found.get(key, (-1, 0)), (batch, row + count))
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from ringcast.core.ids import GAP_BRANCH, START, Position
 from ringcast.journal.format import records
-from ringcast.journal.format.frame import Keys, Leaf, Range
+from ringcast.journal.format.frame import Frame, Keys, Range
 from ringcast.journal.format.layout import JournalError
-from ringcast.journal.reader import Shelf
+from ringcast.journal.reader import JournalReader
 
 Marks = tuple[Position, ...]
 """How far each of the journals was read."""
@@ -43,32 +43,32 @@ class Section(NamedTuple):
     """A range of places in which each journal is new, or was read before, or is left alone."""
 
     span: Range
-    new: list[Shelf]
-    old: list[Shelf]
+    new: list[JournalReader]
+    old: list[JournalReader]
 
 
-class Shelves:
+class MergedReader:
     """Journals of one group."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         if not folders:
             raise JournalError("no journal is named")
-        self.shelves = [Shelf(folder) for folder in folders]
+        self.journals = [JournalReader(folder) for folder in folders]
 
     def refresh(self) -> None:
         """See what was written or trimmed since."""
-        for shelf in self.shelves:
-            shelf.refresh()
+        for journal in self.journals:
+            journal.refresh()
 
     @property
     def begins(self) -> Marks:
         """Behind these everything is there, in each of them."""
-        return tuple(shelf.trimmed for shelf in self.shelves)
+        return tuple(journal.trimmed for journal in self.journals)
 
     @property
     def ends(self) -> Marks:
         """The last record of each."""
-        return tuple(shelf.last for shelf in self.shelves)
+        return tuple(journal.last for journal in self.journals)
 
     @property
     def trimmed(self) -> Position:
@@ -82,42 +82,43 @@ class Shelves:
 
     def marks(self, place: Position) -> Marks:
         """The same place in all of them."""
-        return (place,) * len(self.shelves)
+        return (place,) * len(self.journals)
 
     # --- what is gone ----------------------------------------------------------------------
 
     def check(self, start: Marks) -> None:
         """Raise if records behind the marks are gone, and no other journal has them or was read
         so far."""
-        for mark, shelf in zip(start, self.shelves, strict=True):
-            if mark < shelf.trimmed and not self._others_have(start, mark, shelf):
+        for mark, journal in zip(start, self.journals, strict=True):
+            if mark < journal.trimmed and not self._others_have(start, mark, journal):
                 raise JournalError(
-                    f"{shelf.folder}: the records after {mark} are gone, up to {shelf.trimmed}: "
-                    "they were trimmed, or the node was away for longer than others keep them; "
+                    f"{journal.folder}: the records after {mark} are gone, up to "
+                    f"{journal.trimmed}: they were trimmed, or the node was away for longer than "
+                    "others keep them; "
                     "start the reader anew, or name another member's journal that has them"
                 )
 
-    def _others_have(self, start: Marks, mark: Position, shelf: Shelf) -> bool:
+    def _others_have(self, start: Marks, mark: Position, journal: JournalReader) -> bool:
         """Whether what one of them lost behind a mark is known from others.
 
         Of a gap its node lived through nothing: another one that has none there is enough. Of what
         it trimmed, another one must have been in the same configurations.
         """
-        others = [(its, s) for its, s in zip(start, self.shelves, strict=True) if s is not shelf]
-        for gap in shelf.gaps:
+        others = [(its, s) for its, s in zip(start, self.journals, strict=True) if s is not journal]
+        for gap in journal.gaps:
             low, high = max(gap.after, mark), gap.upto
             if low < high and not any(
                 min(other.trimmed, high) <= max(its, low) for its, other in others
             ):
                 return False
-        if mark < shelf.gone.unknown:
+        if mark < journal.gone.unknown:
             return False
         return all(
             any(
                 other.holds(view, last) or (last <= its and other.gone.had(view, last))
                 for its, other in others
             )
-            for view, last in shelf.gone.past
+            for view, last in journal.gone.past
             if last > mark
         )
 
@@ -125,21 +126,23 @@ class Shelves:
 
     def sections(self, span: Span) -> Iterator[Section]:
         """What is new, cut where some journal begins or ends to be so."""
-        from_here = [max(mark, s.trimmed) for mark, s in zip(span.start, self.shelves, strict=True)]
+        from_here = [
+            max(mark, s.trimmed) for mark, s in zip(span.start, self.journals, strict=True)
+        ]
         for low, high in pairwise(sorted({*span.start, *from_here, *span.end})):
-            ends = zip(self.shelves, from_here, span.end, strict=True)
-            new = [shelf for shelf, a, b in ends if a <= low and high <= b]
-            old = [s for s, mark in zip(self.shelves, span.start, strict=True) if high <= mark]
+            ends = zip(self.journals, from_here, span.end, strict=True)
+            new = [journal for journal, a, b in ends if a <= low and high <= b]
+            old = [s for s, mark in zip(self.journals, span.start, strict=True) if high <= mark]
             if new:
                 yield Section(Range(low, high), new, old)
 
-    def leaves(self, span: Range) -> Iterator[Leaf]:
+    def frames(self, span: Range) -> Iterator[Frame]:
         """All entries that have records in a range of places, each once, in order."""
-        return (leaf for _, leaf in gathered(span, self.shelves))
+        return (frame for _, frame in gathered(span, self.journals))
 
     def within(self, span: Range) -> Iterator[Any]:
         """All records of a range of places, each once, in order."""
-        yield from records.batches(gathered(span, self.shelves))
+        yield from records.batches(gathered(span, self.journals))
 
     def batches(self, span: Span) -> Iterator[Any]:
         """All new records, each once, in the order of their places."""
@@ -152,14 +155,14 @@ class Shelves:
         What the journal at hand lacks there and another has comes on top.
         """
         for section in self.sections(span):
-            for shelf, piece in pieces(*section):
+            for journal, piece in pieces(*section):
                 if section.old:
                     found = records.batches(gathered(piece, *section[1:]))
                     count = sum(batch.num_rows for batch in found)
                 else:
-                    count = shelf.count(piece)
+                    count = journal.count(piece)
                 if count >= rows:
-                    upto = piece.upto if section.old else shelf.after_rows(piece.after, rows)
+                    upto = piece.upto if section.old else journal.after_rows(piece.after, rows)
                     return span.part(Range(START, upto)).end
                 rows -= count
         return span.end
@@ -169,8 +172,8 @@ class Shelves:
         the end would keep a task waiting, or a core idle."""
         ends: list[tuple[Position, int]] = []
         for section in self.sections(span):
-            for shelf, piece in pieces(*section):
-                for _, head in shelf.frames(piece.after):
+            for journal, piece in pieces(*section):
+                for _, head in journal.heads_after(piece.after):
                     if head.first > piece.upto:
                         break
                     ends.append((min(head.last, piece.upto), head.length))
@@ -187,8 +190,8 @@ class Shelves:
 
 
 def pieces(
-    span: Range, new: Sequence[Shelf], old: Sequence[Shelf] = ()
-) -> Iterator[tuple[Shelf, Range]]:
+    span: Range, new: Sequence[JournalReader], old: Sequence[JournalReader] = ()
+) -> Iterator[tuple[JournalReader, Range]]:
     """The range cut into pieces, each with the new journal that has the next record, up to the end
     of its frame: there another one may have records in between. One by itself needs no cuts."""
     if len(new) == 1 and not old:
@@ -200,54 +203,54 @@ def pieces(
         found = [(at, s) for at, s in found if at <= span.upto]
         if not found:
             return
-        _, shelf = min(found, key=lambda each: each[0])
-        _, head = next(shelf.frames(place))
+        _, journal = min(found, key=lambda each: each[0])
+        _, head = next(journal.heads_after(place))
         end = min(head.last, span.upto)
-        yield shelf, Range(place, end)
+        yield journal, Range(place, end)
         place = end
 
 
 def gathered(
-    span: Range, new: Sequence[Shelf], old: Sequence[Shelf] = ()
-) -> Iterator[tuple[Range, Leaf]]:
+    span: Range, new: Sequence[JournalReader], old: Sequence[JournalReader] = ()
+) -> Iterator[tuple[Range, Frame]]:
     """The entries of a range that any of the new journals has and none of the old, each once, with
     the piece of the range whose records are meant."""
     if len(new) == 1 and not old:
-        yield from ((span, leaf) for leaf in new[0].leaves(span))
+        yield from ((span, frame) for frame in new[0].frames(span))
         return
-    filled = {gap.upto for shelf in new for gap in shelf.gaps if any(s.has(gap) for s in new)}
-    for shelf, piece in pieces(span, new, old):
-        (own, *_), known = keys(shelf, piece), [keys(s, piece) for s in old]
-        others = [other for s in new if s is not shelf for other in keys(s, piece)]
+    filled = {gap.upto for journal in new for gap in journal.gaps if any(s.has(gap) for s in new)}
+    for journal, piece in pieces(span, new, old):
+        (own, *_), known = keys(journal, piece), [keys(s, piece) for s in old]
+        others = [other for s in new if s is not journal for other in keys(s, piece)]
         alike = all(same(own, each) for each in others)
         if alike and not old and not filled:
-            yield from ((piece, leaf) for leaf in shelf.leaves(piece))
+            yield from ((piece, frame) for frame in journal.frames(piece))
         elif not (alike and any(same(own, each) for some in known for each in some)):
-            yield from ((piece, leaf) for leaf in merged(piece, new, old, filled))
+            yield from ((piece, frame) for frame in merged(piece, new, old, filled))
 
 
-def keys(shelf: Shelf, span: Range) -> list[Keys]:
+def keys(journal: JournalReader, span: Range) -> list[Keys]:
     """What tells the entries of a range apart: one, or none if there are no entries."""
     import numpy as np
 
-    found = [leaf.keys for leaf in shelf.leaves(span, check=False)]
+    found = [frame.keys for frame in journal.frames(span, check=False)]
     columns = zip(*(each.places for each in found), strict=True)
     join = np.concatenate
     return [Keys(list(map(join, columns)), join([k.digests for k in found]))] if found else []
 
 
 def merged(
-    span: Range, new: Sequence[Shelf], old: Sequence[Shelf], filled: set[Position]
-) -> Iterator[Leaf]:
+    span: Range, new: Sequence[JournalReader], old: Sequence[JournalReader], filled: set[Position]
+) -> Iterator[Frame]:
     """The same for a range in which they differ, without gaps that another one fills: entries in
     runs that lie one behind the other in a journal."""
     import numpy as np
 
-    leaves = [leaf for shelf in new for leaf in shelf.leaves(span)]
-    columns = list(map(np.concatenate, zip(*(leaf.keys.places for leaf in leaves), strict=True)))
-    digests = np.concatenate([leaf.keys.digests for leaf in leaves])
-    home = np.repeat(np.arange(len(leaves)), list(map(len, leaves)))
-    number = np.concatenate([np.arange(len(leaf)) for leaf in leaves])
+    frames = [frame for journal in new for frame in journal.frames(span)]
+    columns = list(map(np.concatenate, zip(*(frame.keys.places for frame in frames), strict=True)))
+    digests = np.concatenate([frame.keys.digests for frame in frames])
+    home = np.repeat(np.arange(len(frames)), list(map(len, frames)))
+    number = np.concatenate([np.arange(len(frame)) for frame in frames])
     order = np.lexsort(columns[::-1])
     ordered = [column[order] for column in columns]
     fresh = np.ones(len(order), bool)
@@ -255,10 +258,10 @@ def merged(
     places = list(map(Position._make, zip(*(each.tolist() for each in ordered), strict=True)))
     for at in np.flatnonzero(~fresh[1:] & (digests[order][1:] != digests[order][:-1])):
         raise JournalError(
-            f"{', '.join(str(shelf.folder) for shelf in new)}: at {places[at]} they have different "
-            "records; name journals of one group"
+            f"{', '.join(str(journal.folder) for journal in new)}: at {places[at]} they have "
+            "different records; name journals of one group"
         )
-    for each in (each for shelf in old for each in keys(shelf, span)):
+    for each in (each for journal in old for each in keys(journal, span)):
         fresh &= ~np.isin(words(ordered), words(each.places))
     for at in np.flatnonzero(ordered[5] == GAP_BRANCH):
         fresh[at] &= places[at] not in filled
@@ -268,14 +271,14 @@ def merged(
     breaks = (np.diff(home[order]) != 0) | (np.diff(number[order]) != 1)
     for start, end in pairwise([0, *(np.flatnonzero(breaks) + 1).tolist(), len(order)]):
         first = int(number[order[start]])
-        run = leaves[home[order[start]]].part(first, first + end - start)
+        run = frames[home[order[start]]].part(first, first + end - start)
         yield from without(run, old) if any(span.after < s.gone.place for s in old) else (run,)
 
 
-def without(leaf: Leaf, old: Sequence[Shelf]) -> Iterator[Leaf]:
+def without(frame: Frame, old: Sequence[JournalReader]) -> Iterator[Frame]:
     """Entries that none of these journals had before it trimmed them."""
-    for at, (place, view) in enumerate(zip(leaf.firsts, leaf.views(), strict=True)):
-        had = [shelf.gone.had(view, place) for shelf in old if place <= shelf.gone.place]
+    for at, (place, view) in enumerate(zip(frame.firsts, frame.views(), strict=True)):
+        had = [journal.gone.had(view, place) for journal in old if place <= journal.gone.place]
         if None in had and True not in had:
             raise JournalError(
                 f"the record at {place} may have been read before: a journal that had it, perhaps, "
@@ -283,7 +286,7 @@ def without(leaf: Leaf, old: Sequence[Shelf]) -> Iterator[Leaf]:
                 "nothing is trimmed that it has not read"
             )
         if True not in had:
-            yield leaf.part(at, at + 1)
+            yield frame.part(at, at + 1)
 
 
 def words(columns: list[Any]) -> Any:
@@ -304,5 +307,5 @@ def same(one: Keys, other: Keys) -> bool:
 
 def whole(folders: Sequence[Path]) -> Iterator[Any]:
     """Everything that journals hold, each record once, in order."""
-    shelves = Shelves(folders)
-    yield from shelves.within(Range(START, shelves.last))
+    reader = MergedReader(folders)
+    yield from reader.within(Range(START, reader.last))

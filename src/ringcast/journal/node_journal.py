@@ -1,4 +1,4 @@
-"""Recorder: from what a node delivers to its journal, and from the others what it missed."""
+"""NodeJournal: from what a node delivers to its journal, and from the others what it missed."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from ringcast.journal.format.envelope import Known
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import Entry, JournalError, Source
 from ringcast.journal.format.message import digest
-from ringcast.journal.group_commit import PENDING, Keeper
-from ringcast.journal.merged_reader import Shelves, Span
+from ringcast.journal.group_commit import PENDING, GroupCommit
+from ringcast.journal.merged_reader import MergedReader, Span
 from ringcast.journal.service import (
     PART_BYTES,
     Answer,
     Ask,
     Commit,
     Done,
+    Extent,
     Look,
     Publish,
     Question,
     Records,
     Seek,
     Server,
-    Told,
     answers,
     call,
-    heard,
+    from_records,
+    to_records,
     token,
-    told,
 )
 from ringcast.journal.writer import Limits, commit
 from ringcast.wire.address import Address
@@ -52,7 +52,7 @@ RETRY_S = 0.5
 """After a member could not tell what it has, until it is asked again."""
 
 
-class Recorder:
+class NodeJournal:
     """The journal of one node, written, served and completed."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Recorder:
         self._me, self._keys, self._addresses = me, keys, addresses
         self._patience_s = patience_s
         self.folder = folder
-        self._keeper = Keeper(folder, limits, failed)
+        self._commits = GroupCommit(folder, limits, failed)
         self._server = Server(me, keys, self._serve)
         self._tasks: set[asyncio.Task[None]] = set()
         self._view: InstallView | None = None
@@ -101,7 +101,7 @@ class Recorder:
         content = (array("i", map(len, bodies)), data, digest(data))
         now_us = time.time_ns() // 1000
         kind = layout.MESSAGE
-        self._keeper.add(
+        self._commits.add(
             Entry(place, view, kind, sender, level, group, (), *content, now_us, source)
         )
 
@@ -109,7 +109,7 @@ class Recorder:
         """A configuration, at its place in the order."""
         after = Position.at(change.ring, change.seq)
         now_us = time.time_ns() // 1000
-        self._keeper.add(
+        self._commits.add(
             layout.view_entry(change.view, change.members, change.transitional, after, now_us)
         )
         if not change.transitional:
@@ -118,16 +118,16 @@ class Recorder:
 
     def known(self) -> list[Known]:
         """How far writers had come when this node ended, by its journal."""
-        return [Known(*key, *reached) for key, reached in self._keeper.sources().items()]
+        return [Known(*key, *reached) for key, reached in self._commits.sources().items()]
 
     @property
     def crowded(self) -> bool:
         """Whether the disk is behind."""
-        return self._keeper.crowded
+        return self._commits.crowded
 
     async def durable(self, place: Position) -> None:
         """Wait until everything up to ``place`` is on this node's disk."""
-        await self._keeper.until(place)
+        await self._commits.until(place)
 
     # --- what others ask -------------------------------------------------------------------
 
@@ -137,13 +137,13 @@ class Recorder:
                 async for answer in self._tell(question):
                     yield answer
             case Look(mark, place):
-                (journal,) = (await asyncio.to_thread(self._shelves, False)).shelves
-                last = min(journal.last, self._keeper.durable)
-                yield Told(mark, last, journal.trimmed, journal.digest(place))
+                (journal,) = (await asyncio.to_thread(self._reader, False)).journals
+                last = min(journal.last, self._commits.durable)
+                yield Extent(mark, last, journal.trimmed, journal.digest(place))
             case Seek(mark, after, upto, rows):
-                shelves = await asyncio.to_thread(self._shelves, False)
-                span = Span((after,), (min(upto, shelves.last, self._keeper.durable),))
-                (place,) = shelves.after_rows(span, rows)
+                reader = await asyncio.to_thread(self._reader, False)
+                span = Span((after,), (min(upto, reader.last, self._commits.durable),))
+                (place,) = reader.after_rows(span, rows)
                 yield Done(mark, place)
             case Commit(mark, reader, place):
                 await asyncio.to_thread(commit, self.folder, reader, place)
@@ -155,36 +155,36 @@ class Recorder:
         """The records asked for, in parts. A reader is not told what lies behind a gap, but a node
         that catches up has to take what there is, and to know where that begins."""
         await self._until(ask)
-        shelves = await asyncio.to_thread(self._shelves, ask.waiting)
-        journal, last = shelves.shelves[-1], min(shelves.last, self._keeper.durable)
+        reader = await asyncio.to_thread(self._reader, ask.waiting)
+        journal, last = reader.journals[-1], min(reader.last, self._commits.durable)
         if not ask.waiting:
-            shelves.check((ask.after,))
-        for leaf in shelves.leaves(Range(ask.after, min(ask.upto, last))):
-            for part in leaf.parts(PART_BYTES):
-                yield told(ask.token, part)
-        yield Told(ask.token, min(journal.last, last), journal.trimmed)
+            reader.check((ask.after,))
+        for frame in reader.frames(Range(ask.after, min(ask.upto, last))):
+            for part in frame.parts(PART_BYTES):
+                yield to_records(ask.token, part)
+        yield Extent(ask.token, min(journal.last, last), journal.trimmed)
 
     async def _until(self, ask: Ask) -> None:
         """Wait for what is asked for: delivered here, and on disk."""
-        keeper = self._keeper
+        commits = self._commits
         try:
             async with asyncio.timeout(ANSWER_S):
-                while (keeper.added if ask.waiting else keeper.journal.last) < ask.upto:
+                while (commits.added if ask.waiting else commits.journal.last) < ask.upto:
                     await asyncio.sleep(0.02)
-                await keeper.until(ask.upto)
+                await commits.until(ask.upto)
         except TimeoutError:
             raise JournalError(
-                f"node {self._me} has records up to {keeper.journal.last}, but they are "
+                f"node {self._me} has records up to {commits.journal.last}, but they are "
                 f"asked for up to {ask.upto}; it may still be catching up"
             ) from None
 
-    def _shelves(self, waiting: bool) -> Shelves:
+    def _reader(self, waiting: bool) -> MergedReader:
         """The journal, last, and what waits to be put into it. That comes first: if it is put
         there meanwhile, then the journal, looked at later, has it all."""
         if waiting:
             with contextlib.suppress(JournalError):
-                return Shelves([self.folder / PENDING, self.folder])
-        return Shelves([self.folder])
+                return MergedReader([self.folder / PENDING, self.folder])
+        return MergedReader([self.folder])
 
     # --- catching up -----------------------------------------------------------------------
 
@@ -199,8 +199,8 @@ class Recorder:
         """Ask everybody on the ring what was delivered while this node was away, once."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience_s
-        companions = set(self._keeper.companions)
-        while not self._keeper.caught_up:
+        companions = set(self._commits.companions)
+        while not self._commits.caught_up:
             self._changed.clear()
             view = self._view
             others = [] if view is None else [id for id in view.members if id != self._me]
@@ -213,14 +213,14 @@ class Recorder:
             upto = Position.at(view.view, -1)  # before the ring itself
             told = {peer: await self._fetch(peer, upto) for peer in others}
             if all(told.values()) or loop.time() > deadline:
-                known = [each for each in told.values() if isinstance(each, Told)]
+                known = [each for each in told.values() if isinstance(each, Extent)]
                 silent = [id for id in others if not told[id] and (id, upto) not in self._refusals]
-                missing = holes(self._keeper.journal.last, upto, known, bool(silent))
-                await self._keeper.settle(others, upto, view.members, missing)
+                missing = holes(self._commits.journal.last, upto, known, bool(silent))
+                await self._commits.settle(others, upto, view.members, missing)
             else:
                 await asyncio.sleep(RETRY_S)
 
-    async def _fetch(self, peer: NodeId, upto: Position) -> Told | bool:
+    async def _fetch(self, peer: NodeId, upto: Position) -> Extent | bool:
         """Whether a member has told all it has; one without a journal has nothing to tell.
 
         So it seems of a member that has just died, too: it must refuse twice on one ring.
@@ -236,13 +236,13 @@ class Recorder:
             return again
         except (RingcastError, OSError, TimeoutError):
             return False
-        scratch = self._keeper.scratch(peer)
+        scratch = self._commits.scratch(peer)
         try:
-            ask = Ask(token(), self._keeper.journal.last, upto, waiting=True)
+            ask = Ask(token(), self._commits.journal.last, upto, waiting=True)
             async for answer in answers(line, ask):
                 if isinstance(answer, Records):
-                    await asyncio.to_thread(scratch.take, heard(answer))
-            assert isinstance(answer, Told), "the answer to this question"
+                    await asyncio.to_thread(scratch.take, from_records(answer))
+            assert isinstance(answer, Extent), "the answer to this question"
             return answer
         except (JournalError, RingcastError, OSError):
             return False
@@ -255,7 +255,7 @@ class Recorder:
         try:
             while True:
                 await asyncio.sleep(TRIM_S)
-                await self._keeper.trim()
+                await self._commits.trim()
         except Exception as error:
             self._failed(str(error) or repr(error))
 
@@ -268,23 +268,23 @@ class Recorder:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.close()
-        self._keeper.close()
+        self._commits.close()
 
     def metrics(self) -> dict[str, object]:
         """For the operator."""
-        keeper = self._keeper
+        commits = self._commits
         return {
-            "last": str(keeper.last),
-            "durable": str(keeper.durable),
-            "caught_up": keeper.caught_up,
-            "records": keeper.journal.number,
-            "cut_bytes": keeper.journal.cut_bytes,
-            "error": keeper.error,
+            "last": str(commits.last),
+            "durable": str(commits.durable),
+            "caught_up": commits.caught_up,
+            "records": commits.journal.number,
+            "cut_bytes": commits.journal.cut_bytes,
+            "error": commits.error,
             "conversations_refused": self._server.refused,
         }
 
 
-def holes(after: Position, upto: Position, told: Iterable[Told], silent: bool) -> list[Range]:
+def holes(after: Position, upto: Position, told: Iterable[Extent], silent: bool) -> list[Range]:
     """What nobody told of the records between two places, though it has been there.
 
     Who keeps less than others tells where its journal begins. If somebody was ``silent``, all that

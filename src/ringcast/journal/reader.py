@@ -8,13 +8,13 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 
 from ringcast.core.ids import GAP_BRANCH, START, Position, ViewId
-from ringcast.journal.format.frame import Leaf, Range
+from ringcast.journal.format.frame import Frame, Range
 from ringcast.journal.format.layout import JournalError
 from ringcast.journal.format.segment import INDEX, Head, SegmentFile, read_index
 from ringcast.journal.writer import durable_bytes, read_trimmed, segment_names, torn
 
 
-class Volume:
+class SegmentReader:
     """One segment of a journal. Sealed or growing, its frames are found without reading them."""
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class Volume:
                 "journal"
             )
 
-    def read(self, head: Head, check: bool = True) -> Leaf:
+    def read(self, head: Head, check: bool = True) -> Frame:
         """The entries of a frame."""
         if self._file is None:
             self._file = SegmentFile(self.path)
@@ -62,35 +62,35 @@ def last_of(head: Head) -> Position:
     return head.last
 
 
-class Shelf:
+class JournalReader:
     """One journal, as its files are when it is opened or refreshed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: dict[Path, Volume] = {}
+        self._known: dict[Path, SegmentReader] = {}
         self.refresh()
 
     def refresh(self) -> None:
         """See what was written or trimmed since."""
         known = {}
         for path in segment_names(self.folder):
-            volume = self._known.get(path) or Volume(path)
+            segment = self._known.get(path) or SegmentReader(path)
             try:
-                volume.refresh()
+                segment.refresh()
             except JournalError:
                 if path.exists():
                     raise
                 continue  # it has just been trimmed
-            known[path] = volume
+            known[path] = segment
         self._known = known
         self.gone = read_trimmed(self.folder)
         """What was trimmed."""
-        self._volumes = [
-            volume
-            for volume in known.values()
-            if volume.heads and volume.heads[-1].after > self.gone.number
+        self._segments = [
+            segment
+            for segment in known.values()
+            if segment.heads and segment.heads[-1].after > self.gone.number
         ]
-        for one, other in pairwise(self._volumes):
+        for one, other in pairwise(self._segments):
             if other.number != one.heads[-1].after:
                 raise JournalError(
                     f"{other.path}: begins with record {other.number}, but "
@@ -100,8 +100,8 @@ class Shelf:
         """Everything behind this place is here, up to the last record."""
         self.gaps: list[Range] = []
         """Where records are missing, because their node was away and nobody had them any more."""
-        for volume in self._volumes:
-            first, last = volume.heads[0].first, volume.heads[-1].last
+        for segment in self._segments:
+            first, last = segment.heads[0].first, segment.heads[-1].last
             if first.branch == GAP_BRANCH:
                 self.gaps.append(Range(before, first))
                 self.trimmed = first
@@ -110,7 +110,7 @@ class Shelf:
     @property
     def end(self) -> Head | None:
         """The last frame."""
-        return self._volumes[-1].heads[-1] if self._volumes else None
+        return self._segments[-1].heads[-1] if self._segments else None
 
     @property
     def last(self) -> Position:
@@ -120,28 +120,30 @@ class Shelf:
     @property
     def first(self) -> Position | None:
         """The place of the first record that is left."""
-        return self._volumes[0].heads[0].first if self._volumes else None
+        return self._segments[0].heads[0].first if self._segments else None
 
-    def frames(self, after: Position = START) -> Iterator[tuple[Path, Head]]:
+    def heads_after(self, after: Position = START) -> Iterator[tuple[Path, Head]]:
         """All frames from the one with the first record after ``after`` on."""
-        return ((volume.path, head) for volume, head in self._from(after))
+        return ((segment.path, head) for segment, head in self._from(after))
 
-    def _from(self, after: Position) -> Iterator[tuple[Volume, Head]]:
-        start = bisect_right(self._volumes, after, key=lambda each: each.heads[-1].last)
-        for volume in self._volumes[start:]:
-            at = bisect_right(volume.heads, after, key=last_of)
-            for number in range(at, len(volume.heads)):
-                yield volume, volume.heads[number]
+    def _from(self, after: Position) -> Iterator[tuple[SegmentReader, Head]]:
+        start = bisect_right(self._segments, after, key=lambda each: each.heads[-1].last)
+        for segment in self._segments[start:]:
+            at = bisect_right(segment.heads, after, key=last_of)
+            for number in range(at, len(segment.heads)):
+                yield segment, segment.heads[number]
 
     def holds(self, view: ViewId, place: Position) -> bool:
         """Whether a record of this configuration lies at the place."""
         just = Range(place.before, place)
-        return any(view in leaf.views() for leaf in self.leaves(just, check=False))
+        return any(view in frame.views() for frame in self.frames(just, check=False))
 
     def digest(self, place: Position) -> int | None:
         """Of the entry with the record at a place; None if there is none."""
         just = Range(place.before, place)
-        return next((int(leaf.table[0]["digest"]) for leaf in self.leaves(just, check=False)), None)
+        return next(
+            (int(frame.table[0]["digest"]) for frame in self.frames(just, check=False)), None
+        )
 
     def has(self, span: Range) -> bool:
         """Whether any record lies in the range, its end not counted."""
@@ -150,11 +152,11 @@ class Shelf:
 
     def next_after(self, place: Position) -> Position | None:
         """The first record after ``place``; None if there is none yet."""
-        for volume, head in self._from(place):
+        for segment, head in self._from(place):
             if head.first > place:
                 return head.first
-            leaf = volume.read(head, check=False)
-            return leaf.place(leaf.upto(place))
+            frame = segment.read(head, check=False)
+            return frame.place(frame.upto(place))
         return None
 
     def count(self, span: Range) -> int:
@@ -163,30 +165,30 @@ class Shelf:
 
     def _number(self, place: Position) -> int:
         """How many records came up to ``place``, with those that were trimmed."""
-        for volume, head in self._from(place):
-            before = volume.read(head, False).upto(place) if head.first <= place else 0
+        for segment, head in self._from(place):
+            before = segment.read(head, False).upto(place) if head.first <= place else 0
             return head.number + before
         return self.end.after if self.end else 0
 
     def after_rows(self, after: Position, rows: int) -> Position:
         """The place so many records after ``after``, or the last one."""
         number = self._number(after) + rows
-        at = bisect_left(self._volumes, number, key=lambda each: each.heads[-1].after)
-        if at == len(self._volumes):
+        at = bisect_left(self._segments, number, key=lambda each: each.heads[-1].after)
+        if at == len(self._segments):
             return self.last
-        volume = self._volumes[at]
-        head = volume.heads[bisect_left(volume.heads, number, key=lambda each: each.after)]
+        segment = self._segments[at]
+        head = segment.heads[bisect_left(segment.heads, number, key=lambda each: each.after)]
         if head.after == number:
             return head.last
-        return volume.read(head, check=False).place(number - head.number - 1)
+        return segment.read(head, check=False).place(number - head.number - 1)
 
-    def leaves(self, span: Range, check: bool = True) -> Iterator[Leaf]:
+    def frames(self, span: Range, check: bool = True) -> Iterator[Frame]:
         """The entries that have records in a range, as they lie in the files."""
-        for volume, head in self._from(span.after):
+        for segment, head in self._from(span.after):
             if head.first > span.upto:
                 return
-            leaf = volume.read(head, check)
+            frame = segment.read(head, check)
             if head.first <= span.after or head.last > span.upto:
-                leaf = leaf.within(span)
-            if len(leaf):
-                yield leaf
+                frame = frame.within(span)
+            if len(frame):
+                yield frame

@@ -19,7 +19,7 @@ import msgspec
 
 from ringcast.core.errors import RingcastError, TransportError
 from ringcast.core.ids import NodeId, Position
-from ringcast.journal.format.frame import Leaf, leaf
+from ringcast.journal.format.frame import Frame, read_frame
 from ringcast.journal.format.layout import NAME, JournalError, RowNumber
 from ringcast.wire.address import Address
 from ringcast.wire.codec import Codec, Lane
@@ -58,7 +58,7 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Records(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The entries that have some of them, as in a frame of a journal (``Leaf``)."""
+    """The entries that have some of them, as in a frame of a journal (``Frame``)."""
 
     token: int
     entries: int
@@ -67,15 +67,15 @@ class Records(msgspec.Struct, frozen=True, array_like=True, tag=2):
     data: bytes
 
 
-def told(token: int, leaf: Leaf) -> Records:
-    """Entries, to be told to somebody."""
-    return Records(token, len(leaf), len(leaf.lengths), leaf.section(), bytes(leaf.messages))
+def to_records(token: int, frame: Frame) -> Records:
+    """The entries of a frame as an answer."""
+    return Records(token, len(frame), len(frame.lengths), frame.section(), bytes(frame.messages))
 
 
-def heard(answer: Records) -> Leaf:
-    """The same, by who has heard it; JournalError if these are none."""
+def from_records(answer: Records) -> Frame:
+    """The frame of such an answer; JournalError if it holds none."""
     try:
-        found = leaf(
+        found = read_frame(
             memoryview(answer.section), answer.entries, answer.rows, memoryview(answer.data)
         )
     except (ValueError, msgspec.MsgspecError) as error:
@@ -83,7 +83,7 @@ def heard(answer: Records) -> Leaf:
     return found.check()
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class Extent(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """That was all. The journal has everything after ``trimmed``, up to ``last``."""
 
     token: int
@@ -153,8 +153,8 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 Question = Ask | Look | Seek | Commit | Publish
-Answer = Records | Told | Done | Refused
-MESSAGES = (Ask, Records, Told, Commit, Publish, Done, Refused, Greeting, Seek, Look)
+Answer = Records | Extent | Done | Refused
+MESSAGES = (Ask, Records, Extent, Commit, Publish, Done, Refused, Greeting, Seek, Look)
 
 
 class Line:

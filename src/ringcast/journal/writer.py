@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from ringcast.core.ids import START, Position, ViewId
-from ringcast.journal.format.disk import DISK, Disk
-from ringcast.journal.format.frame import Leaf
-from ringcast.journal.format.frame_writer import Sheet, sheet, sheet_of
+from ringcast.files.disk import DISK, Disk
+from ringcast.journal.format.frame import Frame
+from ringcast.journal.format.frame_writer import FrameContent, content_of, frame_content
 from ringcast.journal.format.layout import NAME, NO_CHAIN, Entry, JournalError, gap_entry
 from ringcast.journal.format.segment import (
     INDEX,
@@ -192,21 +192,21 @@ class Journal:
             self.cut_bytes = file.size - end
             self._disk.cut(path, end)
         if not last:
-            write_index(path, heads)
+            write_index(path, heads, self._disk)
         return heads
 
     # --- writing ---------------------------------------------------------------------------
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Write records after all others. They are durable after ``sync``."""
-        self.put(sheet(entries))
+        self.put(frame_content(entries))
 
-    def take(self, leaf: Leaf) -> None:
+    def take(self, frame: Frame) -> None:
         """The same for entries of another journal."""
-        for part, gap in leaf.cut_at_gaps():
+        for part, gap in frame.cut_at_gaps():
             if gap:
                 self.rotate()
-            self.put(sheet_of(part))
+            self.put(content_of(part))
 
     def skip(self, following: Position, why: str) -> None:
         """What comes before ``following`` is missing. A gap begins a segment, so that whoever
@@ -214,7 +214,7 @@ class Journal:
         self.rotate()
         self.append([gap_entry(following, why, time.time_ns() // 1000)])
 
-    def put(self, written: Sheet) -> None:
+    def put(self, written: FrameContent) -> None:
         """The same for records that are ready to be written."""
         if self._full():
             self.rotate()
@@ -287,8 +287,7 @@ class Journal:
             return
         self.sync()
         segment = self.segments[-1]
-        write_index(segment.path, segment.heads)
-        self._disk.sync_folder(self.folder)
+        write_index(segment.path, segment.heads, self._disk)
         os.close(self._file)
         self._file = None
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ringcast.core.ids import NodeId
+from ringcast.files.disk import DISK
 from ringcast.members.words import Status, Stopped, Viewed, Word
 from ringcast.runtime.fault_injection import Faults
 from ringcast.sim.batch import end_with
@@ -126,10 +127,7 @@ class Member:
 
     def faults(self, faults: Faults) -> None:
         """Let it lose frames from now on (within a twentieth of a second)."""
-        path = self.folder / f"{self.id}.faults"
-        beside = path.with_suffix(".new")
-        beside.write_bytes(msgspec.json.encode(faults))
-        beside.replace(path)
+        DISK.replace(self.folder / f"{self.id}.faults", msgspec.json.encode(faults))
 
 
 class Band:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ringcast.core.errors import StorageError
+from ringcast.files.disk import DISK
 
 
 class Store:
@@ -17,7 +18,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self._path = directory / "stable.json"
         try:
-            make(directory)
+            DISK.make_folder(directory)
             self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StorageError(f"cannot use the state directory {directory}: {error}") from None
@@ -46,14 +47,8 @@ class Store:
     def persist(self, key: str, value: int) -> None:
         """Durable when this returns; StorageError, and nothing changed, if it cannot be."""
         values = {**self.values, key: value}
-        beside = self._path.with_suffix(".new")
         try:
-            with beside.open("wb") as file:
-                file.write(msgspec.json.encode(values))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self._path)
-            sync(self._path.parent)
+            DISK.replace(self._path, msgspec.json.encode(values))
         except OSError as error:
             raise StorageError(f"cannot write {self._path}: {error}") from None
         self.values = values
@@ -61,20 +56,3 @@ class Store:
     def close(self) -> None:
         """Let another process use the directory."""
         os.close(self._lock)
-
-
-def make(directory: Path) -> None:
-    """A directory that is there after a crash, too: its entry is on disk."""
-    missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
-    for each in missing:
-        sync(each.parent)
-
-
-def sync(directory: Path) -> None:
-    """The entries of a directory are on disk when this returns."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

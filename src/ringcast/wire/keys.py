@@ -11,12 +11,12 @@ and its boot number, so a plain counter is a nonce that never repeats.
 from __future__ import annotations
 
 import base64
-import os
 import secrets
 from pathlib import Path
 from typing import TypeAlias
 
 from ringcast.core.errors import KeyFileError
+from ringcast.files.disk import DISK
 
 try:
     from cryptography.exceptions import InvalidTag
@@ -106,14 +106,7 @@ def write(path: Path, keys: dict[int, bytes]) -> None:
     """Replace a key file in one step, readable by its owner only."""
     lines = ["# ringcast group keys: all are accepted, the first one seals"]
     lines += [f"{key_id} {base64.b64encode(key).decode()}" for key_id, key in keys.items()]
-    beside = path.with_name(path.name + ".new")
-    beside.unlink(missing_ok=True)  # others may hold what is there open, or be allowed to read it
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write("\n".join(lines) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    DISK.replace(path, ("\n".join(lines) + "\n").encode(), 0o600)
 
 
 def add(keys: dict[int, bytes]) -> dict[int, bytes]:

@@ -1,7 +1,7 @@
-"""A leaf: entries as they lie in a frame, to be read.
+"""A frame as it is read: some entries, as they lie in a file.
 
 It is a table of numbers, the lengths of all bodies, the names that the table refers to, and the
-messages themselves. Nothing of it is copied when a leaf is read or divided.
+messages themselves. Nothing of it is copied when a frame is read or divided.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Keys(NamedTuple):
     """What is in them, which is the same at the same place."""
 
 
-class Leaf:
+class Frame:
     """Some entries, in their order."""
 
     def __init__(
@@ -135,18 +135,18 @@ class Leaf:
         """The index of the last record of each entry."""
         return self.table["index"].astype("int64") + self.counts - 1
 
-    def part(self, start: int, end: int) -> Leaf:
+    def part(self, start: int, end: int) -> Frame:
         """Some of the entries."""
         before = int(self.counts[:start].sum())
         lengths = self.lengths[before : before + int(self.counts[start:end].sum())]
         some = slice(start, end)
-        return Leaf(self.table[some], lengths, self.names, self.data, self.begins[some])
+        return Frame(self.table[some], lengths, self.names, self.data, self.begins[some])
 
-    def goes_on(self, other: Leaf) -> bool:
+    def goes_on(self, other: Frame) -> bool:
         """Whether another one may be bound to this one: it lies behind it in the same file."""
         return self.data is other.data and self.names == other.names
 
-    def parts(self, size: int) -> Iterator[Leaf]:
+    def parts(self, size: int) -> Iterator[Frame]:
         """The same in parts of at most so many bytes, or of one message that has more."""
         start = held = 0
         for at, each in enumerate(self.table["size"].tolist()):
@@ -176,7 +176,7 @@ class Leaf:
             index=self.firsts[at].index + number - (upto[at - 1] if at else 0)
         )
 
-    def within(self, span: Range) -> Leaf:
+    def within(self, span: Range) -> Frame:
         """The entries that have records in a range."""
         start = bisect_right(self.firsts, span.after)
         if self.upto(span.after) < self.counts[:start].sum():
@@ -201,7 +201,7 @@ class Leaf:
                 found[view] = first._replace(index=first.index + count - 1)
         return list(found.items())
 
-    def cut_at_gaps(self) -> list[tuple[Leaf, bool]]:
+    def cut_at_gaps(self) -> list[tuple[Frame, bool]]:
         """The same in parts, and whether a part begins with a gap, as each gap does."""
         gaps = (self.table["branch"] == GAP_BRANCH).nonzero()[0].tolist()
         edges = sorted({0, *gaps, len(self)})
@@ -268,17 +268,17 @@ class Leaf:
 
     @property
     def messages(self) -> memoryview:
-        """All of them, of a leaf that is not bound to another."""
+        """All of them, of a frame that is not bound to another."""
         return self.data[self.begins[0] : self.ends[-1]]
 
     def section(self) -> bytes:
-        """The leaf without its messages, as it is written."""
+        """The frame without its messages, as it is written."""
         return b"".join(
             [self.table.tobytes(), self.lengths.tobytes(), msgspec.msgpack.encode(self.names)]
         )
 
-    def check(self) -> Leaf:
-        """The leaf itself; JournalError if it is not one. For what came from elsewhere."""
+    def check(self) -> Frame:
+        """The frame itself; JournalError if it is not one. For what came from elsewhere."""
         table, names = self.table, self.names
         notes = [len(names.members) if kind else len(names.sources) for kind in table["kind"]]
         if not (
@@ -297,7 +297,9 @@ class Leaf:
         return self
 
 
-def leaf(section: memoryview, entries: int, rows: int, data: memoryview, start: int = 0) -> Leaf:
+def read_frame(
+    section: memoryview, entries: int, rows: int, data: memoryview, start: int = 0
+) -> Frame:
     """Out of what a frame holds, its messages from ``start`` on; ValueError if it does not."""
     import numpy as np
 
@@ -306,20 +308,20 @@ def leaf(section: memoryview, entries: int, rows: int, data: memoryview, start: 
     rest = section[entries * ROW_BYTES + rows * lengths.itemsize :]
     names = msgspec.msgpack.decode(rest, type=Names)
     begins = start + np.cumsum(table["size"]) - table["size"]
-    return Leaf(table, lengths, names, data, begins)
+    return Frame(table, lengths, names, data, begins)
 
 
-def bound(leaves: list[Leaf]) -> Leaf:
+def joined_frames(frames: list[Frame]) -> Frame:
     """Leaves that go on each other, as one."""
     import numpy as np
 
-    if len(leaves) == 1:
-        return leaves[0]
+    if len(frames) == 1:
+        return frames[0]
     table, lengths, begins = (
         np.concatenate(parts)
-        for parts in zip(*((each.table, each.lengths, each.begins) for each in leaves), strict=True)
+        for parts in zip(*((each.table, each.lengths, each.begins) for each in frames), strict=True)
     )
-    return Leaf(table, lengths, leaves[0].names, leaves[0].data, begins)
+    return Frame(table, lengths, frames[0].names, frames[0].data, begins)
 
 
 def value(shared: bytes | memoryview, members: tuple[NodeId, ...]) -> int:

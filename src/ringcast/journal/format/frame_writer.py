@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from ringcast.core.ids import NodeId, Position
-from ringcast.journal.format.frame import KINDS, OWN, SHARED, Leaf, Names, value
+from ringcast.journal.format.frame import KINDS, OWN, SHARED, Frame, Names, value
 from ringcast.journal.format.layout import Entry, Source
 from ringcast.journal.format.message import digest, room, shortest
 
@@ -22,7 +22,7 @@ MANY_PIECES = 256
 """More of them are joined before they are written: then a copy costs less than each for itself."""
 
 
-class Sheet(NamedTuple):
+class FrameContent(NamedTuple):
     """What a frame is made of."""
 
     section: bytes
@@ -37,7 +37,7 @@ class Sheet(NamedTuple):
     last: Position
 
 
-def sheet(entries: Sequence[Entry]) -> Sheet:
+def frame_content(entries: Sequence[Entry]) -> FrameContent:
     """What a node has delivered."""
     groups: dict[str, int] = {}
     members: list[tuple[NodeId, ...]] = []
@@ -66,7 +66,7 @@ def sheet(entries: Sequence[Entry]) -> Sheet:
     if len(pieces) > MANY_PIECES:
         pieces = [b"".join(pieces)]
     rows = sum(len(each.lengths) for each in entries)
-    return Sheet(section, pieces, values, rows, entries[0].first, entries[-1].last)
+    return FrameContent(section, pieces, values, rows, entries[0].first, entries[-1].last)
 
 
 def as_short_as_can_be(entries: Sequence[Entry]) -> Sequence[Entry]:
@@ -85,10 +85,12 @@ def as_short_as_can_be(entries: Sequence[Entry]) -> Sequence[Entry]:
     return entries
 
 
-def sheet_of(leaf: Leaf) -> Sheet:
+def content_of(frame: Frame) -> FrameContent:
     """The same for entries of another journal."""
-    rows = len(leaf.lengths)
-    return Sheet(leaf.section(), [leaf.messages], leaf.values(), rows, leaf.first, leaf.last)
+    rows = len(frame.lengths)
+    return FrameContent(
+        frame.section(), [frame.messages], frame.values(), rows, frame.first, frame.last
+    )
 
 
 # --- the chain -----------------------------------------------------------------------------

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from ringcast.core.ids import Level
-from ringcast.journal.format.frame import KINDS, Leaf, Range, bound
+from ringcast.journal.format.frame import KINDS, Frame, Range, joined_frames
 from ringcast.journal.format.layout import LEVELS, schema
 from ringcast.journal.format.message import bodies
 
 
-def records(leaf: Leaf) -> Any:
+def records(frame: Frame) -> Any:
     """Every record of some entries, as an Arrow batch.
 
     What all entries have in common, mostly all but numbers, is not written out for each record.
@@ -20,7 +20,7 @@ def records(leaf: Leaf) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    table, counts, total = leaf.table, leaf.counts, len(leaf.lengths)
+    table, counts, total = frame.table, frame.counts, len(frame.lengths)
 
     def numbers(name: str) -> Any:
         return np.repeat(table[name], counts)
@@ -53,9 +53,9 @@ def records(leaf: Leaf) -> Any:
     members, source = common("members", (), total), common("source", None, total)
     noted = table["note"] > 0
     if (noted & (table["kind"] > 0)).any():
-        members = spread("members", [leaf.members(at) for at in range(len(leaf))])
+        members = spread("members", [frame.members(at) for at in range(len(frame))])
     if (noted & (table["kind"] == 0)).any():
-        source = spread("source", [named(leaf.source(at)) for at in range(len(leaf))])
+        source = spread("source", [named(frame.source(at)) for at in range(len(frame))])
         stream, batch, row = source.flatten()
         parts = [stream, batch, pa.array(row.fill_null(0).to_numpy() + within)]
         kind = list(kind_of("source"))
@@ -66,11 +66,11 @@ def records(leaf: Leaf) -> Any:
             ring,
             pair("view", "view_seq", "view_rep"),
             words("kind", KINDS),
-            words("group", leaf.names.groups),
+            words("group", frame.names.groups),
             pa.array(numbers("sender")),
             words("level", [LEVELS[level] for level in Level]),
             members,
-            bodies(leaf.data, leaf.ends, counts, leaf.lengths),
+            bodies(frame.data, frame.ends, counts, frame.lengths),
             pa.array(numbers("time"), kind_of("time")),
             source,
         ],
@@ -83,13 +83,13 @@ def named(source: Any) -> Any:
     return source and dict(zip(("stream", "batch", "row"), source, strict=True))
 
 
-def cut(span: Range, leaf: Leaf) -> Any:
+def cut(span: Range, frame: Frame) -> Any:
     """The records of some entries that lie in a range."""
-    found = records(leaf)
-    if span.after < leaf.first and leaf.last <= span.upto:
+    found = records(frame)
+    if span.after < frame.first and frame.last <= span.upto:
         return found
-    start = leaf.upto(span.after)
-    return found.slice(start, leaf.upto(span.upto) - start)
+    start = frame.upto(span.after)
+    return found.slice(start, frame.upto(span.upto) - start)
 
 
 ENOUGH_ROWS, ENOUGH_BYTES = 2**14, 2**21
@@ -100,26 +100,26 @@ FARTHEST = 2**30
 """Bytes of a file between the first and the last message of a batch."""
 
 
-def batches(found: Iterable[tuple[Range, Leaf]]) -> Iterator[Any]:
-    """The records of leaves, of each those in its range, in batches that are worth it."""
-    held: list[Leaf] = []
+def batches(found: Iterable[tuple[Range, Frame]]) -> Iterator[Any]:
+    """The records of frames, of each those in its range, in batches that are worth it."""
+    held: list[Frame] = []
     span: Range | None = None
     rows = size = 0
-    for each, leaf in found:
+    for each, frame in found:
         if span is not None and (
             each != span
-            or rows + len(leaf.lengths) > ENOUGH_ROWS
-            or size + leaf.size > ENOUGH_BYTES
-            or not held[-1].goes_on(leaf)
-            or leaf.ends[-1] - held[0].begins[0] > FARTHEST
+            or rows + len(frame.lengths) > ENOUGH_ROWS
+            or size + frame.size > ENOUGH_BYTES
+            or not held[-1].goes_on(frame)
+            or frame.ends[-1] - held[0].begins[0] > FARTHEST
         ):
-            yield cut(span, bound(held))
+            yield cut(span, joined_frames(held))
             held, rows, size = [], 0, 0
         span = each
-        held.append(leaf)
-        rows, size = rows + len(leaf.lengths), size + leaf.size
+        held.append(frame)
+        rows, size = rows + len(frame.lengths), size + frame.size
     if span is not None:
-        yield cut(span, bound(held))
+        yield cut(span, joined_frames(held))
 
 
 # --- columns of one value ------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """A segment: one append-only file of frames, each some entries with a checksum.
 
-A frame is a head of fixed size, then what is known of each entry, then their messages (``leaf``).
+A frame is a head of fixed size, then what is known of each entry, then their messages (``frame``).
 The head says how long both are, which records they hold and what the chain is after them; the
 checksum covers the rest of the head and what is known, and a digest of each message is part of
 that. Heads alone are the index of positions: a sealed segment has a copy of them beside it, with a
@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import NamedTuple, overload
 
 from ringcast.core.ids import Position
-from ringcast.journal.format.frame import Leaf, leaf
-from ringcast.journal.format.frame_writer import Piece, Sheet, link
+from ringcast.files.disk import Disk
+from ringcast.journal.format.frame import Frame, read_frame
+from ringcast.journal.format.frame_writer import FrameContent, Piece, link
 from ringcast.journal.format.layout import JournalError
 
 MAGIC = b"RcJ4"
@@ -95,7 +96,9 @@ def checksum(head: Head, section: Piece) -> int:
     return found.intdigest()
 
 
-def encode(written: Sheet, number: int, before: bytes, offset: int) -> tuple[Head, list[Piece]]:
+def encode(
+    written: FrameContent, number: int, before: bytes, offset: int
+) -> tuple[Head, list[Piece]]:
     """A frame with these records, for this place in its file, in pieces that are not copied."""
     section = written.section
     gap = bytes(padded(len(section)) - len(section))
@@ -163,12 +166,12 @@ class SegmentFile:
 
     def sound(self, head: Head) -> bool:
         """Whether the whole frame is."""
-        return self.known(head) and self._leaf(head).whole
+        return self.known(head) and self._frame(head).whole
 
-    def read(self, head: Head, check: bool = True) -> Leaf:
+    def read(self, head: Head, check: bool = True) -> Frame:
         """The entries of a frame, as they lie in the file. Without ``check`` their messages are
         not looked at: for who wants to know of them, not to have them."""
-        found = self._leaf(head) if self.known(head) else None
+        found = self._frame(head) if self.known(head) else None
         if found is None or (check and not found.whole):
             raise JournalError(
                 f"{self.path}: the records from {head.first} on are damaged; restore the file, or "
@@ -176,24 +179,19 @@ class SegmentFile:
             )
         return found
 
-    def _leaf(self, head: Head) -> Leaf:
+    def _frame(self, head: Head) -> Frame:
         start = head.offset + HEAD_BYTES
         section = self.data[start : start + head.section]
         messages = start + padded(head.section)
-        return leaf(section, head.entries, head.rows, self.data, messages)
+        return read_frame(section, head.entries, head.rows, self.data, messages)
 
 
-def write_index(path: Path, heads: Sequence[Head]) -> None:
+def write_index(path: Path, heads: Sequence[Head], disk: Disk) -> None:
     """Seal a segment: its heads beside it, whole or not at all."""
     from xxhash import xxh3_64_digest
 
     packed = b"".join(head.pack(head.checksum) for head in heads)
-    beside = path.with_suffix(".new")
-    with beside.open("wb") as file:
-        file.write(MAGIC + xxh3_64_digest(packed) + packed)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path.with_suffix(INDEX))
+    disk.replace(path.with_suffix(INDEX), MAGIC + xxh3_64_digest(packed) + packed)
 
 
 class Heads(Sequence[Head]):

@@ -25,12 +25,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 from xxhash import xxh3_64_intdigest
 
-from ringcast.journal.format.disk import DISK
+from ringcast.files.disk import DISK
 from ringcast.journal.service import Publish, token
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import WriteOptions
-from ringcast.pipeline.stream.places import Peer
+from ringcast.pipeline.stream.origins import Peer
 
 MOST_ROWS, MOST_BYTES = 512, 2**20
 """Rows published at a time, at most."""
@@ -94,20 +94,17 @@ class Writing:
         if manifest.exists() or done.exists():
             self._remove([each.name for each in staged])  # it was decided before
         else:
-            beside = manifest.with_suffix(".new")
-            with beside.open("wb") as file:
-                file.write(msgspec.json.encode([each.name for each in staged if each.rows]))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(manifest)
-        pause("decided")
+            self._decide(manifest, [each.name for each in staged if each.rows])
         if not done.exists():
             names = msgspec.json.decode(manifest.read_bytes(), type=list[str])
             self._publish(names, batch)
-            pause("published")
             manifest.replace(done)
             self._remove(names)
         self._forget(batch)
+
+    def _decide(self, manifest: Path, names: list[str]) -> None:
+        """From here on these files are the batch."""
+        DISK.replace(manifest, msgspec.json.encode(names))
 
     def _publish(self, names: list[str], batch: int) -> None:
         peer = Peer(self.options)
@@ -117,7 +114,6 @@ class Writing:
             size += len(body)
             if len(some) >= MOST_ROWS or size >= MOST_BYTES:
                 self._ask(peer, batch, first, some)
-                pause("half")
                 first, some, size = first + len(some), [], 0
         if some:
             self._ask(peer, batch, first, some)
@@ -184,12 +180,3 @@ class RingcastWriter(Writing, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task or the commit failed."""
         self.give_up(messages, 0)
-
-
-def pause(point: str) -> None:
-    """For tests: end here as by SIGKILL, once, if a file of this name says so."""
-    folder = os.environ.get("RINGCAST_FIRE")
-    if folder:
-        with contextlib.suppress(FileNotFoundError):
-            (Path(folder) / point).unlink()
-            os.kill(os.getpid(), 9)

@@ -33,7 +33,7 @@ from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.columns import body_columns
 from ringcast.pipeline.stream.options import ReadOptions, starting, to_read, to_write
-from ringcast.pipeline.stream.places import origin_of
+from ringcast.pipeline.stream.origins import origin_of
 from ringcast.pipeline.stream.sink import RingcastStreamWriter, RingcastWriter
 
 HIDDEN = "source"

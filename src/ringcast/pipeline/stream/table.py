@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringcast.journal.format.disk import DISK
+from ringcast.files.disk import DISK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,4 +1,4 @@
-"""The few things a journal does to a disk, in one place so that a test can lose power."""
+"""What is done to a disk, in one place so that a test can lose power."""
 
 from __future__ import annotations
 
@@ -45,10 +45,18 @@ class Disk:
         finally:
             os.close(file)
 
-    def replace(self, path: Path, data: bytes) -> None:
-        """A small file, whole or as it was before."""
+    def make_folder(self, folder: Path) -> None:
+        """A folder that is there after a loss of power too: its name is on disk."""
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            self.sync_folder(each.parent)
+
+    def replace(self, path: Path, data: bytes, mode: int = 0o644) -> None:
+        """Write a small file, whole or not at all; it is durable when this returns."""
         beside = path.with_name(path.name + ".new")
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        beside.unlink(missing_ok=True)  # others may hold it open, or be allowed to read it
+        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             self.write(file, [data])
             os.fsync(file)

@@ -12,22 +12,22 @@ from ringcast.core.ids import START, Position
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import JournalError
 from ringcast.journal.format.records import cut
-from ringcast.journal.merged_reader import Marks, Shelves, Span
+from ringcast.journal.merged_reader import Marks, MergedReader, Span
 from ringcast.journal.service import (
     GUEST,
     Answer,
     Ask,
     Commit,
     Done,
+    Extent,
     Line,
     Look,
     Question,
     Records,
     Seek,
-    Told,
     answers,
     call,
-    heard,
+    from_records,
     token,
 )
 from ringcast.journal.writer import commit
@@ -78,25 +78,25 @@ class Files:
         if len(set(self.names)) < len(self.names):
             raise PipelineError("path: a journal is named twice")
         self._folders = folders
-        self._shelves: Shelves | None = None
+        self._reader: MergedReader | None = None
 
-    def _open(self) -> Shelves:
+    def _open(self) -> MergedReader:
         """As the files are now."""
-        if self._shelves is None:
-            self._shelves = Shelves(self._folders)
+        if self._reader is None:
+            self._reader = MergedReader(self._folders)
         else:
-            self._shelves.refresh()
-        return self._shelves
+            self._reader.refresh()
+        return self._reader
 
     def ends(self) -> Span:
         """See ``Origin``."""
-        shelves = self._open()
-        return Span(shelves.begins, shelves.ends)
+        reader = self._open()
+        return Span(reader.begins, reader.ends)
 
     def digests(self, marks: Marks) -> list[int | None]:
         """See ``Origin``."""
-        pairs = zip(self._open().shelves, marks, strict=True)
-        return [shelf.digest(mark) for shelf, mark in pairs]
+        pairs = zip(self._open().journals, marks, strict=True)
+        return [journal.digest(mark) for journal, mark in pairs]
 
     def after_rows(self, span: Span, rows: int) -> Marks:
         """See ``Origin``."""
@@ -104,15 +104,15 @@ class Files:
 
     def parts(self, span: Span) -> list[Span]:
         """See ``Origin``."""
-        shelves = self._open()
-        shelves.check(span.start)
-        return shelves.split(span, PART_BYTES)
+        reader = self._open()
+        reader.check(span.start)
+        return reader.split(span, PART_BYTES)
 
     def batches(self, span: Span) -> Iterator[Any]:
         """See ``Origin``."""
-        shelves = self._open()
-        shelves.check(span.start)
-        yield from shelves.batches(span)
+        reader = self._open()
+        reader.check(span.start)
+        yield from reader.batches(span)
 
     def commit(self, reader: str, marks: Marks) -> None:
         """See ``Origin``."""
@@ -137,9 +137,9 @@ class Peer:
         """See ``Origin``."""
         return [self._look(mark).digest for mark in marks]
 
-    def _look(self, place: Position) -> Told:
+    def _look(self, place: Position) -> Extent:
         (told,) = self._talk(Look(token(), place))
-        assert isinstance(told, Told), "the answer to this question"
+        assert isinstance(told, Extent), "the answer to this question"
         return told
 
     def after_rows(self, span: Span, rows: int) -> Marks:
@@ -158,7 +158,7 @@ class Peer:
         (after,), (upto,) = span
         for answer in self._talk(Ask(token(), after, upto)):
             if isinstance(answer, Records):
-                yield cut(Range(after, upto), heard(answer))
+                yield cut(Range(after, upto), from_records(answer))
 
     def commit(self, reader: str, marks: Marks) -> None:
         """See ``Origin``."""
