@@ -10,7 +10,7 @@ from ringcast.api.directory import Directory
 from ringcast.api.events import Batch, View
 from ringcast.core.effects import InstallView
 from ringcast.core.ids import Level, Position, ViewId
-from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit, Groups, Known, Once
+from ringcast.wire.envelope import Data, Enter, Envelope, Exit, Groups, Known, Once
 
 R1, T1, R2, T2, R3 = (ViewId(seq, 1) for seq in (8, 10, 12, 14, 16))
 
@@ -36,7 +36,7 @@ class Member:
     """One node's directory, fed from a shared order."""
 
     def __init__(self, me: int, static: bool = False) -> None:
-        self.directory = Directory(me, static)
+        self.directory = Directory(me, lambda: None, static)
         self.log = Log()
 
     def view(self, ring: ViewId, *members: int) -> None:

@@ -258,7 +258,7 @@ def test_durable_needs_a_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["ringcast.journal.group_commit.sheet", "ringcast.journal.node_journal.from_records"]
+    "where", ["ringcast.journal.group_commit.frame_content", "ringcast.journal.node_journal.from_records"]
 )
 def test_an_unforeseen_error_stops_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -271,7 +271,7 @@ def test_an_unforeseen_error_stops_the_node(
             (group,) = await joined(nodes)
             await group.send(b"before", durable=True)
             monkeypatch.setattr(where, lambda _: 1 / 0)
-            async with opened(settings[1:] if "heard" in where else []) as late:
+            async with opened(settings[1:] if "from_records" in where else []) as late:
                 node = (late or nodes)[0]
                 if not late:
                     with pytest.raises(NodeStopped, match="division by zero"):

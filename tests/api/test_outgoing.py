@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ringcast.api.outgoing import ENVELOPE_BYTES, Item, Outgoing
 from ringcast.core.errors import DeliveryUncertain
 from ringcast.core.ids import Level, Position, ViewId
-from ringcast.journal.format import envelope
-from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit
+from ringcast.wire import envelope
+from ringcast.wire.envelope import Data, Enter, Envelope, Exit
 
 
 class Machine:

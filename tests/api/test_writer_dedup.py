@@ -18,7 +18,7 @@ from ringcast.api.node import Node
 from ringcast.api.writer_dedup import MOST, WriterDedup
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import NodeId, ViewId
-from ringcast.journal.format.envelope import Known, Once
+from ringcast.wire.envelope import Known, Once
 
 RING = ViewId(8, 1)
 

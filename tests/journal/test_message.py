@@ -14,8 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringcast.core.ids import LAST_INDEX, Level, Position
-from ringcast.journal.format import envelope
-from ringcast.journal.format.envelope import Data, Once
 from ringcast.journal.format.frame import KINDS, Names, Range, row_type
 from ringcast.journal.format.layout import GAP, MESSAGE, VIEW, Entry, JournalError
 from ringcast.journal.format.message import digest, message, room
@@ -23,6 +21,8 @@ from ringcast.journal.format.records import cut, records
 from ringcast.journal.merged_reader import MergedReader, whole
 from ringcast.journal.service import Records, from_records, to_records
 from ringcast.journal.writer import Limits
+from ringcast.wire import envelope
+from ringcast.wire.envelope import Data, Once
 
 SIZES = st.sampled_from([0, 1, 2, 31, 32, 255, 256, 257, 65_535, 65_536, 70_000])
 """On both sides of where a head becomes longer."""

@@ -15,14 +15,14 @@ from the place of their words on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ringcast.api.events import Batch, View
 from ringcast.api.writer_dedup import WriterDedup
 from ringcast.core.effects import InstallView
 from ringcast.core.ids import Level, NodeId, Position, ViewId
-from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit, Groups, Known
+from ringcast.wire.envelope import Data, Enter, Envelope, Exit, Groups, Known
 
 
 class Sink(Protocol):
@@ -38,8 +38,9 @@ class Sink(Protocol):
 class Directory:
     """The groups of all members of the ring, and the local groups' events."""
 
-    def __init__(self, me: NodeId, static: bool = False) -> None:
+    def __init__(self, me: NodeId, opened: Callable[[], None], static: bool = False) -> None:
         self._me = me
+        self._opened = opened
         self._static = static
         self._memory: tuple[Known, ...] = ()
         self._sinks: dict[str, Sink] = {}
@@ -114,6 +115,7 @@ class Directory:
         if self._open:
             return
         self._open = True
+        self._opened()
         self._tell_all(Position.at(self._ring, 0), False, self._ring)
         waiting, self._waiting = self._waiting, []
         for item in waiting:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ringcast.api.events import Batch, Event, EventsLost, Message, View
 from ringcast.api.inbox import Inbox
-from ringcast.api.outgoing import PREFIX, Item
+from ringcast.api.outgoing import Item
 from ringcast.core.errors import NodeStopped, RingcastError
 from ringcast.core.ids import Level, NodeId, Position
 from ringcast.core.ids import level as level_of
+from ringcast.wire.envelope import BODY_HEAD
 
 if TYPE_CHECKING:
     from ringcast.api.node import Node
@@ -248,11 +249,11 @@ def portions(bodies: tuple[bytes, ...], most: int) -> Iterator[tuple[bytes, ...]
     size = 0
     for body in bodies:
         check_size(len(body), most)
-        if some and size + len(body) + PREFIX > most:
+        if some and size + len(body) + BODY_HEAD > most:
             yield tuple(some)
             some, size = [], 0
         some.append(body)
-        size += len(body) + PREFIX
+        size += len(body) + BODY_HEAD
     yield tuple(some)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,13 +14,13 @@ from ringcast.api.outgoing import Item, Outgoing
 from ringcast.core.effects import Batch, InstallView
 from ringcast.core.errors import ConfigError, NodeStopped, RingcastError, StorageError
 from ringcast.core.ids import Level, NodeId, Position, ViewId
-from ringcast.journal.format import envelope
-from ringcast.journal.format.envelope import Data, Enter, Exit, Once
-from ringcast.journal.format.layout import MOST_ROWS, JournalError, Source
+from ringcast.journal.format.layout import JournalError, Source
 from ringcast.journal.node_journal import NodeJournal
-from ringcast.runtime.config import ENVELOPE_ROOM, NodeConfig, from_settings, load
+from ringcast.runtime.config import NodeConfig, from_settings, load
 from ringcast.runtime.host import Host
+from ringcast.wire import envelope
 from ringcast.wire.codec import UNREADABLE
+from ringcast.wire.envelope import MOST_ROWS, ROOM, Data, Enter, Exit, Once
 
 SOFT, HARD = 50_000, 500_000
 """Messages a reader may be behind before the ring slows down, and before events are lost."""
@@ -33,12 +34,13 @@ class Node:
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config.check()
-        self._directory = Directory(config.id, config.sheet.fixed)
+        self._changed = asyncio.Event()
+        """Another ring, or all have spoken on it, or the node has ended."""
+        self._directory = Directory(config.id, self._changed.set, config.sheet.fixed)
         self._groups: dict[str, Group] = {}
         self._host: Host | None = None
         self._journal: NodeJournal | None = None
         self._ring: InstallView | None = None
-        self._changed = asyncio.Event()
         self.outgoing: Outgoing
         """The queue of what is to be sent, shared by the groups."""
         self.max_message = 0
@@ -74,7 +76,7 @@ class Node:
         self._host = host = Host(self.config, self)
         settings = self.config.protocol_config
         self.outgoing = Outgoing(host, settings.frame_budget)
-        self.max_message = settings.max_message - ENVELOPE_ROOM
+        self.max_message = settings.max_message - ROOM
         try:
             if self.config.journal:
                 self._journal = NodeJournal(
@@ -103,12 +105,11 @@ class Node:
         for group in list(self._groups.values()):
             await group.leave()
         if self._host is not None:
-            loop = asyncio.get_running_loop()
-            deadline = loop.time() + DRAIN_S
             try:
                 # A ring that does not move must not keep the program from ending.
-                while self.running and not self.outgoing.idle and loop.time() < deadline:
-                    await asyncio.sleep(0.002)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(DRAIN_S if self.running else 0):
+                        await self.outgoing.drained()
             finally:
                 self._host.leave()
                 if self._journal:
@@ -200,7 +201,8 @@ class Node:
             await self.outgoing.room()
             while not self._directory.open or self._ring is None:
                 self.outgoing.check()
-                await asyncio.sleep(0.005)
+                self._changed.clear()
+                await self._changed.wait()
             ring = self._ring.view
             word = Once(ring, group, stream, batch, first, bodies)
             done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
@@ -227,43 +229,41 @@ class Node:
     # --- what the host tells ---------------------------------------------------------------
 
     def on_deliver(self, view: ViewId, batch: Batch) -> None:
-        """Messages of the ring."""
-        position = Position.at(batch.ring, batch.seq)
+        """Messages of the ring: each is decoded, freed of rows that came before, told to who waits
+        for it, recorded, and given to its group. Senders go first, for readers may take a while."""
+        ring_seq, ring_rep = batch.ring.seq, batch.ring.rep
         mine = batch.sender == self.config.id
         index = 0
-        for number, body in enumerate(batch.bodies, batch.first):
+        for number, data in enumerate(batch.bodies, batch.first):
             try:
-                word = envelope.decode(body)
+                came = word = envelope.decode(data)
             except UNREADABLE:
                 continue  # another program's message on this ring
-            if index:
-                position = Position.at(batch.ring, batch.seq, index)
-            length = len(word.bodies) if isinstance(word, Data | Once) else 1
+            position = Position(0, ring_seq, ring_rep, batch.seq, index)
             source: Source | None = None
-            if type(word) is Once:
-                known = length
-                if word.ring == batch.ring and self._directory.open:
-                    known = self._directory.streams.fresh(word)
-                source = (word.stream, word.batch, word.first + known)
-                word = Data(word.group, word.bodies[known:])
-                body = envelope.encode(word)
-                position = Position.at(batch.ring, batch.seq, index + known)
-            if mine:  # who waits for it goes on before who reads it, which may take a while
+            if type(came) is Once:
+                word, source = self._deduplicated(came, batch.ring)
+                data = envelope.encode(word)
+                position = position._replace(index=index + len(came.bodies) - len(word.bodies))
+            if mine:
                 self.outgoing.delivered(number, position)
-            if type(word) is not Data or word.bodies:
-                if self._journal and type(word) is Data:
-                    self._journal.on_messages(
-                        view,
-                        position,
-                        batch.sender,
-                        batch.level,
-                        word.group,
-                        word.bodies,
-                        body,
-                        source,
-                    )
+            if type(word) is not Data:
                 self._directory.on_envelope(batch.sender, batch.level, position, word)
-            index += length
+                index += 1
+                continue
+            if word.bodies:
+                if self._journal:
+                    self._journal.on_messages(view, position, batch, word, data, source)
+                self._directory.on_envelope(batch.sender, batch.level, position, word)
+            index += len(came.bodies)
+
+    def _deduplicated(self, word: Once, ring: ViewId) -> tuple[Data, Source]:
+        """The rows of a writer that did not come before, and the number of the first."""
+        known = len(word.bodies)
+        if word.ring == ring and self._directory.open:
+            known = self._directory.streams.fresh(word)
+        source = (word.stream, word.batch, word.first + known)
+        return Data(word.group, word.bodies[known:]), source
 
     def on_view(self, change: InstallView) -> None:
         """The ring changed."""

@@ -14,9 +14,9 @@ import msgspec
 
 from ringcast.core.errors import DeliveryUncertain, NodeStopped
 from ringcast.core.ids import Level, Position
-from ringcast.journal.format import envelope
-from ringcast.journal.format.envelope import Data, Enter, Envelope, Exit
 from ringcast.runtime.host import Host
+from ringcast.wire import envelope
+from ringcast.wire.envelope import BODY_HEAD, Data, Enter, Envelope, Exit
 
 MOST_MESSAGES = 20_000
 MOST_BYTES = 64 * 2**20
@@ -25,9 +25,6 @@ ENVELOPE_BYTES = 48 * 2**10
 """Bodies in one envelope, unless a frame takes more or one body is larger. Cut into frames it
 leaves one of them partly empty; an envelope a frame would leave room in all of them, and cost
 the receivers 3 us more a frame."""
-
-PREFIX = 5
-"""Bytes that MessagePack puts in front of a body, at most."""
 
 AT_ONCE = 16
 """Envelopes given to the machine in one step."""
@@ -64,6 +61,7 @@ class Outgoing:
         self._room = asyncio.Event()
         self._room.set()
         self._scheduled = False
+        self._drained: asyncio.Future[None] | None = None
 
     @property
     def full(self) -> bool:
@@ -144,7 +142,7 @@ class Outgoing:
                 break
             items.popleft()
             self._messages -= len(item.bodies)
-            largest = max(map(len, item.bodies)) + PREFIX
+            largest = max(map(len, item.bodies)) + BODY_HEAD
             at = 0
             while at < len(item.bodies):
                 # As many as fit whatever their sizes, so that no work is done body by body.
@@ -158,7 +156,7 @@ class Outgoing:
                 self._bytes -= size
                 bodies += some
                 at += len(some)
-                left -= size + len(some) * PREFIX
+                left -= size + len(some) * BODY_HEAD
             if item.done is not None:
                 waiting = self._waiters.setdefault(first + len(full), [])
                 waiting.append((len(bodies) - 1, item.done))
@@ -173,6 +171,8 @@ class Outgoing:
     def delivered(self, number: int, position: Position) -> None:
         """Our submission ``number`` was delivered, its first body at ``position``."""
         self._delivered = number
+        if self._drained is not None:
+            self._check_drained()
         if self._words:
             self._words.pop(number, None)
         for index, done in self._waiters.pop(number, ()):
@@ -194,6 +194,7 @@ class Outgoing:
                 again.append(Item("", Level.AGREED, (), word=word))
         for item in reversed(again):
             self.put_first(item)
+        self._check_drained()
 
     def fail(self, error: Exception) -> None:
         """The node has ended: nobody waits any longer."""
@@ -207,7 +208,19 @@ class Outgoing:
         self._waiters.clear()
         self._items.clear()
         self._messages = self._bytes = 0
+        self._delivered = self._submitted
         self._room.set()
+        self._check_drained()
+
+    async def drained(self) -> None:
+        """Wait until everything that was accepted is delivered here, or never will be."""
+        while not self.idle:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+
+    def _check_drained(self) -> None:
+        if self._drained is not None and self.idle and not self._drained.done():
+            self._drained.set_result(None)
 
     @property
     def idle(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ringcast.journal.format.envelope import Known, Once
+from ringcast.wire.envelope import Known, Once
 
 MOST = 256
 """Writers remembered; whoever has been silent longest is forgotten first."""

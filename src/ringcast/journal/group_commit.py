@@ -65,6 +65,7 @@ class GroupCommit:
         self._waiting: list[tuple[Position, asyncio.Future[None]]] = []
         self.durable = self._taken = self.last
         """Everything up to here is on disk, and everything up to there on its way."""
+        self._grown = asyncio.Event()
         self.error = ""
         self._closed = False
 
@@ -91,6 +92,8 @@ class GroupCommit:
             return
         self._queue.append(entry)
         self._queued_bytes += len(entry.data)
+        if not self._grown.is_set():
+            self._grown.set()
         self._work()
 
     @property
@@ -108,6 +111,11 @@ class GroupCommit:
             self._waiting.append((place, done))
             self._work()
             await done
+
+    async def grown(self) -> None:
+        """Wait until records have come or have got to their final place."""
+        self._grown.clear()
+        await self._grown.wait()
 
     def _work(self) -> None:
         """Let the thread take what has come, at once if somebody waits or there is much of it."""
@@ -144,6 +152,7 @@ class GroupCommit:
     def _reached(self, place: Position) -> None:
         """Everything up to ``place`` is on disk."""
         self.durable = place
+        self._grown.set()
         ready = [done for wanted, done in self._waiting if wanted <= place]
         self._waiting = [each for each in self._waiting if each[0] > place]
         for done in ready:
@@ -202,14 +211,15 @@ class GroupCommit:
         self._settling = True  # records that come now wait in the queue
         loop = asyncio.get_running_loop()
         try:
-            while self._working:
-                await asyncio.sleep(0.001)
+            while self._working and self._job:
+                await asyncio.wait([asyncio.wrap_future(self._job)])
             await loop.run_in_executor(self._thread, self._merge, folders, upto, members, holes)
         except JournalError as error:
             self._fail(str(error))
             return
         finally:
             self._settling = False
+        self._grown.set()
         self._work()
 
     def _merge(

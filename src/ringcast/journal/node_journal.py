@@ -9,11 +9,10 @@ from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 
-from ringcast.core.effects import InstallView
+from ringcast.core.effects import Batch, InstallView
 from ringcast.core.errors import RingcastError
-from ringcast.core.ids import Level, NodeId, Position, ViewId
+from ringcast.core.ids import NodeId, Position, ViewId
 from ringcast.journal.format import layout
-from ringcast.journal.format.envelope import Known
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import Entry, JournalError, Source
 from ringcast.journal.format.message import digest
@@ -40,6 +39,7 @@ from ringcast.journal.service import (
 )
 from ringcast.journal.writer import Limits, commit
 from ringcast.wire.address import Address
+from ringcast.wire.envelope import Data, Known
 from ringcast.wire.keys import KeyFile
 
 TRIM_S = 5.0
@@ -89,21 +89,17 @@ class NodeJournal:
     def on_messages(
         self,
         view: ViewId,
-        place: Position,
-        sender: NodeId,
-        level: Level,
-        group: str,
-        bodies: tuple[bytes, ...],
+        position: Position,
+        batch: Batch,
+        word: Data,
         data: bytes,
         source: Source | None,
     ) -> None:
         """Messages of a group, at their place in the order; ``data`` is how they came."""
-        content = (array("i", map(len, bodies)), data, digest(data))
+        content = (array("i", map(len, word.bodies)), data, digest(data))
+        sent = (batch.sender, batch.level, word.group, ())
         now_us = time.time_ns() // 1000
-        kind = layout.MESSAGE
-        self._commits.add(
-            Entry(place, view, kind, sender, level, group, (), *content, now_us, source)
-        )
+        self._commits.add(Entry(position, view, layout.MESSAGE, *sent, *content, now_us, source))
 
     def on_view(self, change: InstallView) -> None:
         """A configuration, at its place in the order."""
@@ -170,7 +166,7 @@ class NodeJournal:
         try:
             async with asyncio.timeout(ANSWER_S):
                 while (commits.added if ask.waiting else commits.journal.last) < ask.upto:
-                    await asyncio.sleep(0.02)
+                    await commits.grown()
                 await commits.until(ask.upto)
         except TimeoutError:
             raise JournalError(
@@ -206,9 +202,7 @@ class NodeJournal:
             others = [] if view is None else [id for id in view.members if id != self._me]
             some_missing = view is None or not others or not companions <= set(view.members)
             if view is None or (some_missing and loop.time() < deadline):
-                with contextlib.suppress(TimeoutError):  # wait_for may swallow the end, in 3.11
-                    async with asyncio.timeout(RETRY_S):
-                        await self._changed.wait()
+                await self._change_until(None if view is None else deadline)
                 continue
             upto = Position.at(view.view, -1)  # before the ring itself
             told = {peer: await self._fetch(peer, upto) for peer in others}
@@ -218,7 +212,13 @@ class NodeJournal:
                 missing = holes(self._commits.journal.last, upto, known, bool(silent))
                 await self._commits.settle(others, upto, view.members, missing)
             else:
-                await asyncio.sleep(RETRY_S)
+                await self._change_until(loop.time() + RETRY_S)
+
+    async def _change_until(self, deadline: float | None) -> None:
+        """Wait for another view, but not longer."""
+        with contextlib.suppress(TimeoutError):  # wait_for may swallow the end, in 3.11
+            async with asyncio.timeout_at(deadline):
+                await self._changed.wait()
 
     async def _fetch(self, peer: NodeId, upto: Position) -> Extent | bool:
         """Whether a member has told all it has; one without a journal has nothing to tell.

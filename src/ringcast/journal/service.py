@@ -20,9 +20,10 @@ import msgspec
 from ringcast.core.errors import RingcastError, TransportError
 from ringcast.core.ids import NodeId, Position
 from ringcast.journal.format.frame import Frame, read_frame
-from ringcast.journal.format.layout import NAME, JournalError, RowNumber
+from ringcast.journal.format.layout import NAME, JournalError
 from ringcast.wire.address import Address
 from ringcast.wire.codec import Codec, Lane
+from ringcast.wire.envelope import RowNumber
 from ringcast.wire.keys import KeyFile
 
 GUEST: NodeId = 2**32 - 1

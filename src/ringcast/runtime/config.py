@@ -14,14 +14,11 @@ from ringcast.core.registry import Sheet, protocol
 from ringcast.core.settings import GroupSettings
 from ringcast.journal.writer import LIMITS, Limits
 from ringcast.protocols import DEFAULT
-from ringcast.wire import address
+from ringcast.wire import address, envelope
 from ringcast.wire.address import Address
 from ringcast.wire.codec import OVERHEAD
 
 RECEIVE_BUFFER = 8 * 2**20
-
-ENVELOPE_ROOM = 2**16
-"""What a message of a group may take besides its body; small bodies share this much, too."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -148,10 +145,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             self._check_closed()
         settings = self.protocol_config
         most = settings.max_message
-        if most <= ENVELOPE_ROOM:
+        if most <= envelope.ROOM:
             raise ConfigError(
                 f"settings: max_message = {most} leaves no room for a group's messages; give "
-                f"more than {ENVELOPE_ROOM}"
+                f"more than {envelope.ROOM}"
             )
         packet = settings.max_packet
         if packet + OVERHEAD > 65507:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, NamedTuple
-
-import msgspec
+from typing import Any, NamedTuple
 
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import GAP_BRANCH, Level, NodeId, Position, ViewId
 from ringcast.journal.format.message import digest, message
+from ringcast.wire.envelope import RowNumber
 
 MESSAGE, VIEW, TRANSITIONAL = "message", "view", "transitional"
 """The kinds of a record: a message of a group, a regular and a transitional configuration."""
@@ -36,10 +35,6 @@ class JournalError(RingcastError):
 NO_CHAIN = bytes(16)
 """The chain before the first record."""
 
-
-MOST_ROWS = 2**62
-RowNumber = Annotated[int, msgspec.Meta(ge=0, le=MOST_ROWS)]
-"""Of batches and rows: what a column can hold, with rows to follow."""
 
 Source = tuple[str, RowNumber, RowNumber]
 """A writer that publishes each row once: its name, the number of its batch, and of the row."""

@@ -1,47 +1,31 @@
 """Where bodies lie in a message of the ring.
 
 A journal keeps messages as they came, for taking them apart and putting them together again would
-cost a busy node more than all the rest. A message is msgpack: ``[1, group, [body, …]]``, so bodies
-are the end of it, each behind a head of 2, 3 or 5 bytes. With their lengths known, every body is
-found without looking at the message.
+cost a busy node more than all the rest. A message is the envelope ``Data``: bodies are the end of
+it, each behind a head. With their lengths known, every body is found without looking at it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
-import msgspec
+from ringcast.wire.envelope import Data, body_heads, count_heads, decode, encode, opening
 
 try:
     from xxhash import xxh3_64_intdigest
-except ImportError:  # then no journal is opened, and ``log`` says why
+except ImportError:  # then no journal is opened, and ``writer`` says why
     xxh3_64_intdigest = None  # type: ignore[assignment]
-
-TAG = 1
-"""Bodies for a group, among what travels on a ring (``api/envelope``)."""
-
-
-class Bodies(msgspec.Struct, frozen=True, array_like=True, tag=TAG):
-    """A message. More than this behind it is of a later version, and left out."""
-
-    group: str
-    bodies: tuple[bytes, ...]
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Bodies).decode
 
 
 def message(group: str, bodies: Iterable[bytes]) -> bytes:
     """A message with these bodies, as short as it can be."""
-    return _encode((TAG, group, tuple(bodies)))
+    return encode(Data(group, tuple(bodies)))
 
 
 def shortest(data: bytes) -> bytes:
     """The same message as ``message`` writes it: msgpack may also be written longer."""
-    return _encode(_decode(data))
+    return encode(decode(data))
 
 
 def digest(data: bytes | memoryview, seed: int = 0) -> int:
@@ -56,20 +40,9 @@ def room(groups: Sequence[str], counts: Any, lengths: Any) -> Any:
     """
     import numpy as np
 
-    before = np.fromiter(map(_before, groups), np.int64, len(groups))
-    before += 1 + 2 * (counts > 0xF) + 2 * (counts > 0xFFFF)
-    return before + np.add.reduceat(lengths + heads(lengths), starts(counts))
-
-
-@lru_cache(256)
-def _before(group: str) -> int:
-    """Bytes before the number of bodies."""
-    return len(_encode((TAG, group)))
-
-
-def heads(lengths: Any) -> Any:
-    """How long the heads of bodies are."""
-    return 2 + (lengths > 0xFF).astype("int32") + 2 * (lengths > 0xFFFF).astype("int32")
+    before = np.fromiter(map(opening, groups), np.int64, len(groups))
+    before += count_heads(counts)
+    return before + np.add.reduceat(lengths + body_heads(lengths), starts(counts))
 
 
 def starts(counts: Any) -> Any:
@@ -84,7 +57,7 @@ def bodies(data: memoryview, ends: Any, counts: Any, lengths: Any) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    upto = np.cumsum(lengths + heads(lengths))  # bytes of bodies, with their heads
+    upto = np.cumsum(lengths + body_heads(lengths))  # bytes of bodies, with their heads
     upto += np.repeat(ends - upto[np.cumsum(counts) - 1], counts)  # and of all else
     start, end = int(upto[0] - lengths[0]), int(upto[-1])
     upto -= start

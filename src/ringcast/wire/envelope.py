@@ -1,0 +1,106 @@
+"""The envelope: what travels in the ring's messages, and where its bytes lie.
+
+A message of the ring is one of these, in MessagePack: bodies for a group, or a word about who is in
+which group. A journal keeps ``Data`` as it came and finds the bodies by their lengths alone, so
+what MessagePack puts in front of them is said here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from ringcast.core.ids import ViewId
+
+MOST_ROWS = 2**62
+RowNumber = Annotated[int, msgspec.Meta(ge=0, le=MOST_ROWS)]
+"""Of batches and rows: what a column can hold, with rows to follow."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+"""A group's name."""
+
+
+class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """Messages for the members of one group."""
+
+    group: Name
+    bodies: tuple[bytes, ...]
+
+
+class Once(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+    """Rows ``first`` .. of a writer's batch for a group; what came before is dropped.
+
+    They count only on ``ring``, the one they were sent on (``writer_dedup``).
+    """
+
+    ring: ViewId
+    group: Name
+    stream: Name
+    batch: RowNumber
+    first: RowNumber
+    bodies: tuple[bytes, ...]
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How far the writer ``stream`` has come in a group: so many rows of this batch."""
+
+    group: Name
+    stream: Name
+    batch: RowNumber
+    rows: int
+
+
+class Groups(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """All groups the sender is in when ``ring`` begins: its word on a new ring."""
+
+    ring: ViewId
+    names: tuple[Name, ...]
+    known: tuple[Known, ...] = ()
+    """And what it remembers of writers."""
+
+
+class Enter(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+    """The sender joins a group."""
+
+    group: Name
+
+
+class Exit(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+    """The sender leaves a group."""
+
+    group: Name
+
+
+Envelope: TypeAlias = Data | Groups | Enter | Exit | Once
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Envelope).decode
+
+# --- the bytes of Data: [1, group, [body, …]] --------------------------------------------------
+
+BODY_HEAD, COUNT_HEAD = 5, 5
+"""Bytes in front of a body, and of all bodies together, at most."""
+
+OVERHEAD = 5 + COUNT_HEAD
+"""Bytes besides the group's name and the bodies with their heads, at most."""
+
+ROOM = 2**16
+"""What a message of the ring has for an envelope beside the largest body; small bodies share it."""
+
+
+@lru_cache(256)
+def opening(group: str) -> int:
+    """Bytes before the number of bodies."""
+    return len(encode(Data(group, ()))) - 1
+
+
+def count_heads(counts: Any) -> Any:
+    """How long the numbers of bodies are, given as an array."""
+    return 1 + 2 * (counts > 0xF) + 2 * (counts > 0xFFFF)
+
+
+def body_heads(lengths: Any) -> Any:
+    """How long the heads of bodies of these lengths are, given as an array."""
+    return 2 + (lengths > 0xFF).astype("int32") + 2 * (lengths > 0xFFFF).astype("int32")
