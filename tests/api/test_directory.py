@@ -8,7 +8,7 @@ import pytest
 
 from ringcast.api.directory import Directory
 from ringcast.api.events import Batch, View
-from ringcast.core.effects import InstallView
+from ringcast.core.effects import Departure, InstallView, Reason
 from ringcast.core.ids import Level, Position, ViewId
 from ringcast.wire.envelope import Data, Enter, Envelope, Exit, Groups, Known, Once
 
@@ -20,12 +20,14 @@ class Log:
 
     def __init__(self) -> None:
         self.events: list[object] = []
+        self.views: list[View] = []
 
     def push(self, event: Batch | View) -> None:
         match event:
             case Batch(sender, bodies, position):
                 self.events.append((sender, *bodies, position.seq))
             case View(members, transitional, _, position):
+                self.views.append(event)
                 self.events.append((("T" if transitional else "V"), members, position))
 
     def lost(self, count: int) -> None:
@@ -238,7 +240,7 @@ def test_a_ring_that_ends_without_a_transitional_view_gives_out_what_waited() ->
     for member in members[:2]:
         assert member.log.events == []
         member.view(R3, 1, 2)
-        assert member.log.events == [("V", (1, 2), Position(R2, 0)), (1, b"x", 3)]
+        assert member.log.events == [("V", (1, 2), Position.at(R2, 0)), (1, b"x", 3)]
 
 
 def test_where_members_are_fixed_nobody_is_waited_for() -> None:
@@ -274,3 +276,38 @@ def test_where_members_are_fixed_what_they_remember_counts_from_its_place_on() -
         order(R1, seq, seq, word, *members)
     rows = Once(R1, "g", "w", 4, 0, (b"a", b"b", b"c"))
     assert [member.directory.streams.fresh(rows) for member in members] == [2, 2]
+
+
+def test_a_protocol_without_transitional_views() -> None:
+    """What waits for words that will not come is given out at the next regular view; who went,
+    and why, is in the first view of the group after it."""
+    member = Member(1)
+    silent = Departure(2, Reason.SILENT, "no heartbeat")
+    sets = (("core", (1, 2)),)
+    on_view, on_envelope = member.directory.on_view, member.directory.on_envelope
+
+    def ring(view: ViewId, members: tuple[int, ...], *gone: Departure) -> None:
+        on_view(InstallView(view, members, False, view, 0, None, gone, sets))
+
+    def say(ring: ViewId, seq: int, sender: int, word: Envelope) -> None:
+        on_envelope(sender, Level.AGREED, Position.at(ring, seq), word)
+
+    ring(R1, (1, 2))
+    for sender in (1, 2):
+        say(R1, sender, sender, Groups(R1, ()))
+    member.directory.enter("g", member.log)
+    for sender in (1, 2):
+        say(R1, 2 + sender, sender, Enter("g"))
+    ring(R2, (1, 2, 3))
+    say(R2, 1, 1, member.directory.word())
+    say(R2, 2, 2, Groups(R2, ("g",)))
+    say(R2, 3, 2, Data("g", (b"waits for 3",)))
+    assert (2, b"waits for 3", 3) not in member.log.events
+    ring(R3, (1, 3), silent)
+    assert (2, b"waits for 3", 3) in member.log.events
+    say(R3, 1, 1, member.directory.word())
+    say(R3, 2, 3, Groups(R3, ("g",)))
+    view = member.log.views[-1]
+    assert (view.members, view.departures) == ((1, 3), (silent,))
+    assert view.sets == (("core", (1,)),)
+    assert [each.departures for each in member.log.views[:-1]] == [()] * (len(member.log.views) - 1)

@@ -258,7 +258,8 @@ def test_durable_needs_a_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["ringcast.journal.group_commit.frame_content", "ringcast.journal.node_journal.from_records"]
+    "where",
+    ["ringcast.journal.group_commit.frame_content", "ringcast.journal.node_journal.from_records"],
 )
 def test_an_unforeseen_error_stops_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str

@@ -13,6 +13,7 @@ from ringcast.blocks.flush import Cut, Holding
 from ringcast.blocks.membership import Membership
 from ringcast.blocks.view_change import Changing
 from ringcast.blocks.view_messages import Install, View
+from ringcast.core.effects import Uncertain
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Received, TimerFired
@@ -388,3 +389,16 @@ def asks_again_at_every_tick(patch: MonkeyPatch) -> None:
 
     whole = repair.ask
     patch.setattr(repair, "ask", ask)
+
+
+@mutant("TL-30 Q7", "accounted")
+def uncertain_messages_are_dropped_in_silence(patch: MonkeyPatch) -> None:
+    """Gives messages up at a change and does not tell the application."""
+
+    def give_up(p: Processor, env: Env) -> None:
+        told = len(env.effects)
+        whole(p, env)
+        env.effects[told:] = [e for e in env.effects[told:] if not isinstance(e, Uncertain)]
+
+    whole = change.give_up
+    patch.setattr(change, "give_up", give_up)

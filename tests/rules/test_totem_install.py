@@ -5,7 +5,7 @@ from __future__ import annotations
 from driver import Bench, Phase, Timer, drops, entry, only, stops, upcalls
 from msgspec.structs import replace
 
-from ringcast.core.effects import Deliver, InstallView, Note
+from ringcast.core.effects import Deliver, InstallView, Note, Reason
 from ringcast.core.ids import Level, ViewId
 from ringcast.protocols.totem_single.messages import CommitToken, Token
 
@@ -82,7 +82,9 @@ def test_r72_the_transitional_configuration() -> None:
     bench = survivors(*both(1, 3), *both(2, 1, SAFE))
     for node in (1, 2):
         change = only(bench.log[node], InstallView)[-2]
-        assert change == InstallView(BETWEEN, (1, 2), True, OLD, 1, BETWEEN)
+        assert change == InstallView(BETWEEN, (1, 2), True, OLD, 1, BETWEEN, change.departures)
+        (gone,) = change.departures
+        assert (gone.member, gone.reason) == (3, Reason.SILENT)
 
 
 def test_r72_the_members_come_from_the_same_old_ring() -> None:

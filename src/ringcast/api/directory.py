@@ -20,7 +20,7 @@ from typing import Protocol
 
 from ringcast.api.events import Batch, View
 from ringcast.api.writer_dedup import WriterDedup
-from ringcast.core.effects import InstallView
+from ringcast.core.effects import Departure, InstallView, Reason
 from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.wire.envelope import Data, Enter, Envelope, Exit, Groups, Known
 
@@ -48,6 +48,9 @@ class Directory:
         self._entering: dict[str, deque[Sink]] = {}
         """Who waits for the node's own Enter to come back, oldest first."""
         self._spoken: dict[NodeId, set[str]] = {}
+        self._gone: dict[Departure, set[str]] = {}
+        """Who went, and of which groups it was a member, until views say so."""
+        self._sets: tuple[tuple[str, tuple[NodeId, ...]], ...] = ()
         self._ring = ViewId(0, me)
         self._members: tuple[NodeId, ...] = ()
         self._open = False
@@ -80,8 +83,12 @@ class Directory:
         return self._open
 
     def on_view(self, change: InstallView) -> None:
-        """The ring changes, with or without a transitional configuration before the next."""
+        """The ring changes. With the first word of that, be it a transitional view or, of a
+        protocol that has none, the next regular one, nobody else will speak on the old ring."""
         self._give_out()
+        if change.departures:
+            self._gone = {each: self._spoken.get(each.member, set()) for each in change.departures}
+        self._sets = change.sets
         if change.transitional:
             self._spoken = {q: g for q, g in self._spoken.items() if q in change.members}
             self._tell_all(change.position, True, change.view)
@@ -140,13 +147,27 @@ class Directory:
                 if sender == self._me:
                     self._sinks.pop(group, None)
                 self._spoken.get(sender, set()).discard(group)
-                self._tell(group, position, False, self._ring)
+                left = (Departure(sender, Reason.LEFT, "it left the group"),)
+                self._tell(group, position, False, self._ring, left)
 
     def _tell_all(self, position: Position, transitional: bool, ring: ViewId) -> None:
         for group in sorted(self._sinks):
-            self._tell(group, position, transitional, ring)
+            gone = tuple(each for each, groups in self._gone.items() if group in groups)
+            self._tell(group, position, transitional, ring, gone)
+        self._gone = {}
 
-    def _tell(self, group: str, position: Position, transitional: bool, ring: ViewId) -> None:
+    def _tell(
+        self,
+        group: str,
+        position: Position,
+        transitional: bool,
+        ring: ViewId,
+        gone: tuple[Departure, ...] = (),
+    ) -> None:
         sink = self._sinks.get(group)
         if sink is not None and group in self._spoken.get(self._me, ()):
-            sink.push(View(self.members(group), transitional, ring, position))
+            members = self.members(group)
+            sets = tuple(
+                (name, tuple(q for q in some if q in members)) for name, some in self._sets
+            )
+            sink.push(View(members, transitional, ring, position, gone, sets))

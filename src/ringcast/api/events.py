@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ringcast.core.effects import Departure
 from ringcast.core.ids import Level, NodeId, Position, ViewId
 
 
@@ -50,6 +51,11 @@ class View(msgspec.Struct, frozen=True, gc=False):
     """The configuration of the ring the view belongs to."""
     position: Position
     """The view's own place in the order: a fencing token for what is derived from a view."""
+    departures: tuple[Departure, ...] = ()
+    """Members of the view before that are gone: for each ``reason`` and what it was ``judged_by``,
+    as this member's protocol knows it. Others may know another reason."""
+    sets: tuple[tuple[str, tuple[NodeId, ...]], ...] = ()
+    """Further sets of members by name, of protocols that have some."""
 
 
 class EventsLost(msgspec.Struct, frozen=True, gc=False):

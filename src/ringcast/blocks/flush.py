@@ -27,6 +27,7 @@ from ringcast.blocks.detector import Heartbeat
 from ringcast.blocks.membership import Membership
 from ringcast.blocks.view_change import Settings
 from ringcast.blocks.view_messages import Announce, Leave, Propose, Proposed, View
+from ringcast.core.effects import Departure
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, Seq, ViewId
 from ringcast.core.inputs import Leaving, Message, Received, Started, Submitted, TimerFired
@@ -111,6 +112,7 @@ class Flushed(msgspec.Struct, frozen=True, gc=False):
     view: View
     together: tuple[NodeId, ...]
     cut: Cut | None
+    departures: tuple[Departure, ...] = ()
 
 
 class Flush(Machine):
@@ -178,7 +180,7 @@ class Flush(Machine):
             case views.Installed():
                 cut, self._cut = self._cut, None
                 self.phase = Phase.IDLE
-                env.up(Flushed(word.view, word.together, cut))
+                env.up(Flushed(word.view, word.together, cut, word.departures))
             case Arrived(src=src, payload=Report() as report):
                 self._on_report(env, src, report)
             case Arrived(src=src, payload=Cut() as cut):

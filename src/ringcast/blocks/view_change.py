@@ -9,7 +9,7 @@ Rules: G-1 to G-9, FL-4 to FL-6.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 import msgspec
@@ -31,6 +31,7 @@ from ringcast.blocks.view_messages import (
     Refuse,
     View,
 )
+from ringcast.core.effects import Departure, Reason
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Message, Received, TimerFired
@@ -89,6 +90,7 @@ class Changing(Machine):
         self.channel = Owned(Channel(me, settings.channel), self.hear_channel)
         self.highest = 0  # largest view number heard of
         self._gone: set[NodeId] = set()  # members of the view that will not come back to it
+        self._why: dict[NodeId, Departure] = {}
         self._agreed: set[NodeId] = set()  # to the proposal, if it is mine
         self._taken: tuple[View, ...] = ()  # other views that are part of it
         self._retry = False  # it is to be made again with a higher number
@@ -124,16 +126,19 @@ class Changing(Machine):
         word = heard.what  # type: ignore[union-attr]
         if type(word) is Suspects:
             for node in word.nodes:
+                self._why.setdefault(node, Departure(node, Reason.SILENT, "no heartbeat"))
                 env.note("G-5", "suspect", f"{node} is silent", members=(node,))
             self._miss(env, word.nodes)
         elif type(word) is Trusts:
+            self._why.pop(word.node, None)
             env.note("G-5", "trust", f"{word.node} is heard again", members=(word.node,))
 
-    def _lose(self, env: Env, nodes: Iterable[NodeId], why: str) -> None:
+    def _lose(self, env: Env, nodes: Iterable[NodeId], why: str, reason: Reason) -> None:
         """Members that will not come back to this view."""
         lost = [n for n in nodes if n in self.boots and n not in self._gone and n != self.me]
         for node in lost:
             self._gone.add(node)
+            self._why.setdefault(node, Departure(node, reason, f"it {why}"))
             env.note("G-5", "gone", f"{node} {why}", members=(node,))
         if lost:
             self._miss(env, lost)
@@ -169,7 +174,7 @@ class Changing(Machine):
             env.drop("G-5", "a complaint about another view")
             return
         strangers = [node for node in complaint.members if node not in self.boots]
-        self._lose(env, complaint.members, f"is missed by {src}")
+        self._lose(env, complaint.members, f"is missed by {src}", Reason.EXCLUDED)
         if leading and strangers:
             self._miss(env, strangers)
         elif self.proposal is None and not complaint.members:
@@ -181,7 +186,7 @@ class Changing(Machine):
         assert isinstance(leave, Leave)
         proposal = self.proposal
         if self.boots.get(event.src) == event.boot and leave.id >= self.view.id:
-            self._lose(env, (event.src,), "leaves")
+            self._lose(env, (event.src,), "leaves", Reason.LEFT)
         elif proposal and event.src not in self.boots and event.src in proposal.view.members:
             self._miss(env, (event.src,))
         else:
@@ -201,7 +206,7 @@ class Changing(Machine):
         proposal = self.proposal
         to_come = proposal is not None and view_id == proposal.view.id
         if view_id > self.view.id and not to_come:
-            self._lose(env, (node,), f"went on to {view_id}")
+            self._lose(env, (node,), f"went on to {view_id}", Reason.MOVED)
 
     # --- proposals ----------------------------------------------------------------------------
 
@@ -302,6 +307,7 @@ class Changing(Machine):
             self.others.keep_away(node, env.now_us)
         self._gone.update(node for node in nodes if node in self.boots)
         for node in nodes:
+            self._why.setdefault(node, Departure(node, Reason.SILENT, f"it {why}"))
             env.note("FL-4", "gone", f"{node} {why}", members=(node,))
         self.propose(env)
 
@@ -351,10 +357,12 @@ class Changing(Machine):
         for node in self.boots:
             if node not in view.members:
                 self.channel.call(env, self.channel.machine.reset, node)
+        departures = tuple(self._departures(view, together))
         self.view = view
         self.boots = dict(zip(view.members, view.boots, strict=True))
         self.proposal = None
         self._gone = set()
+        self._why = {}
         self.settled = set()
         self.done = self._complained = self._retry = False
         self._taken = ()
@@ -362,9 +370,20 @@ class Changing(Machine):
         self.phase = Phase.STEADY
         self._watch(env, self.boots)
         env.cancel_timer(Timer.CHANGE)
-        env.up(Installed(view, together))
+        env.up(Installed(view, together, departures))
         if self.missed:
             self._act(env)
+
+    def _departures(self, view: View, together: tuple[NodeId, ...]) -> Iterator[Departure]:
+        """Why each member of my view does not come along."""
+        for node in self.view.members:
+            if node in together:
+                continue
+            if node in view.members:
+                yield Departure(node, Reason.MOVED, "it comes from another view")
+            else:
+                others = Departure(node, Reason.EXCLUDED, f"{view.id.rep} proposed without it")
+                yield self._why.get(node, others)
 
     def on_change(self, env: Env, event: TimerFired) -> None:
         """FL-4, FL-5: what was waited for has not come."""
@@ -377,6 +396,8 @@ class Changing(Machine):
                 self._give_up(env, [m for m in silent if m != self.me], "does not get ready")
         elif proposal is not None or self.missed:
             if self._complained and self.coordinator != self.me:
+                late = Departure(self.coordinator, Reason.SILENT, "it does not act")
+                self._why.setdefault(self.coordinator, late)
                 env.note("FL-5", "gone", f"{self.coordinator} does not act")
                 self._gone.add(self.coordinator)
             self._act(env)

@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from ringcast.core.effects import Departure
 from ringcast.core.ids import NodeId, Seq, ViewId
 
 MAX_MEMBERS = 100
@@ -133,3 +134,5 @@ class Installed(msgspec.Struct, frozen=True, gc=False):
 
     view: View
     together: tuple[NodeId, ...]
+    departures: tuple[Departure, ...] = ()
+    """Why the others of that view did not."""

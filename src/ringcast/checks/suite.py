@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from ringcast.checks.accounted import Accounted
 from ringcast.checks.agreed import Agreed
 from ringcast.checks.agreement import Agreement
 from ringcast.checks.announce import Announce
@@ -48,6 +49,7 @@ from ringcast.core.trace import (
     Installed,
     Noted,
     Originated,
+    ReportedUncertain,
     Restarted,
     Submit,
     TraceEvent,
@@ -80,6 +82,7 @@ COMMON: dict[str, type[Property]] = {
         EvsGraph,
         GapRule,
         Validity,
+        Accounted,
         Agreement,
         UniformAgreement,
         Integrity,
@@ -122,6 +125,7 @@ METHODS = {
     Originated: "on_originated",
     Delivered: "on_delivered",
     Installed: "on_installed",
+    ReportedUncertain: "on_uncertain",
     Crashed: "on_crashed",
     Restarted: "on_restarted",
     Noted: "on_noted",

@@ -114,8 +114,8 @@ class Member:
                         self._delivered += len(bodies)
                         self._bytes += sum(map(len, bodies))
                     case View(members=members, transitional=transitional, ring=ring):
-                        me = self._node.config.id
-                        self._tell(Viewed(wall_us(), me, str(ring), members, transitional))
+                        me, gone = self._node.config.id, tuple(map(str, event.departures))
+                        self._tell(Viewed(wall_us(), me, str(ring), members, transitional, gone))
                     case EventsLost(count):
                         self._lost += count
             if self._delivered >= limit:

@@ -7,6 +7,7 @@ list, so neither can overtake the other.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
@@ -81,8 +82,43 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     batch: Batch
 
 
+class Reason(StrEnum):
+    """Why a member is not in a view any more, as far as its protocol knows."""
+
+    LEFT = "left"
+    SILENT = "silent"
+    FAILED_TO_RECEIVE = "failed to receive"
+    BAD_LINK = "bad link"
+    EXCLUDED = "excluded by another"
+    MOVED = "in another view"
+    SETTINGS = "wrong settings"
+    UNKNOWN = "unknown"
+
+
+class Departure(msgspec.Struct, frozen=True, gc=False):
+    """A member that went, why, and what it was judged by, for people."""
+
+    member: NodeId
+    reason: Reason
+    judged_by: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.member} {self.reason}" + (f" ({self.judged_by})" if self.judged_by else "")
+
+
 class InstallView(msgspec.Struct, frozen=True, gc=False):
     """Tell the application that the configuration is now ``view``.
+
+    What a protocol owes (ARCHITECTURE.md has the reasons):
+
+    - ``view`` names one configuration for ever, and is larger than those installed here before.
+    - A transitional view is optional. Where it exists it stands between two regular ones, its
+      members are those that go on together from the first, and its ``rep`` is one of them.
+    - A member that restarted may be another member to the protocol. Then it departs, though its
+      id is in the next view too.
+    - ``departures`` has each member of the regular view before that does not go on: in the
+      transitional view if there is one, else in the regular one.
+    - ``sets`` names further sets of members, such as a core.
 
     ``ring``, ``seq`` and ``view`` or ``conf_id`` place the change in the total order:
     a regular view is ``(view, 0, conf_id = the transitional one before it)``, a transitional one
@@ -95,6 +131,8 @@ class InstallView(msgspec.Struct, frozen=True, gc=False):
     ring: ViewId
     seq: int
     conf_id: ViewId | None
+    departures: tuple[Departure, ...] = ()
+    sets: tuple[tuple[str, tuple[NodeId, ...]], ...] = ()
 
     @property
     def position(self) -> Position:

@@ -42,9 +42,9 @@ class ViewId(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False)
 class Position(NamedTuple):
     """A place in the total order: larger is later, and all members give a record the same one.
 
-    The fields are the order, most significant first. It is the message identifier of Totem
-    (totem D12), and has room for that of the multiple-ring protocol, (timestamp, ring, type,
-    conf_id), whose type then is ``seq``. A position is also a fencing token: of two holders of a
+    The fields are the order, most significant first. With ``timestamp`` 0 it is the message
+    identifier of one ring; rings that gateways join order by (timestamp, ring, type, conf_id), the
+    type being ``seq`` then. A position is also a fencing token: of two holders of a
     lock, the later one has the larger.
     """
 

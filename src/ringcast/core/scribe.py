@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import UNSET
 
-from ringcast.core.effects import Deliver, InstallView, Note, Originate
+from ringcast.core.effects import Deliver, InstallView, Note, Originate, Uncertain
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.trace import (
     Crashed,
@@ -17,6 +17,7 @@ from ringcast.core.trace import (
     Installed,
     Noted,
     Originated,
+    ReportedUncertain,
     Restarted,
     Submit,
     TraceEvent,
@@ -124,6 +125,11 @@ class Scribe:
                 prev,
             )
         )
+
+    def uncertain(self, t_us: int, effect: Uncertain) -> None:
+        """The application was told that some of its messages are uncertain."""
+        self._n += 1
+        self._emit(ReportedUncertain(self.node, self._n, t_us, effect.first, effect.count))
 
     def noted(self, t_us: int, effect: Note) -> None:
         """A rule acted."""

@@ -16,7 +16,7 @@ import msgspec
 from ringcast.core.ids import Level, NodeId, ViewId
 
 SCHEMA_VERSION = 2
-"""1: notes had no ``data``."""
+"""1: notes had no ``data``, and what was uncertain was not told."""
 
 
 class Submit(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -87,6 +87,17 @@ class Installed(msgspec.Struct, frozen=True, gc=False, tag=True):
     prev: ViewId | None
 
 
+class ReportedUncertain(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """``node`` told its application that its messages ``first .. first + count - 1`` will not be
+    delivered here, and that whether anybody else delivers them is unknown."""
+
+    node: NodeId
+    n: int
+    t_us: int
+    first: int
+    count: int
+
+
 class Crashed(msgspec.Struct, frozen=True, gc=False, tag=True):
     """``node`` lost all but its stable storage. ``reason`` is empty for an injected crash."""
 
@@ -146,7 +157,16 @@ class Ended(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 TraceEvent: TypeAlias = (
-    Submit | Originated | Delivered | Installed | Crashed | Restarted | Noted | Faulted | Ended
+    Submit
+    | Originated
+    | Delivered
+    | Installed
+    | ReportedUncertain
+    | Crashed
+    | Restarted
+    | Noted
+    | Faulted
+    | Ended
 )
 
 

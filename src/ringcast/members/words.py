@@ -50,6 +50,8 @@ class Viewed(msgspec.Struct, tag_field="event", tag="view"):
     ring: str
     members: tuple[NodeId, ...]
     transitional: bool
+    gone: tuple[str, ...] = ()
+    """Who went, each with the reason."""
 
 
 class Stopped(msgspec.Struct, tag_field="event", tag="stopped"):
@@ -95,9 +97,10 @@ def stranger(status: Status) -> str:
 def text(word: Word) -> str:
     """A line for people."""
     match word:
-        case Viewed(ring=ring, members=members, transitional=transitional):
+        case Viewed(ring=ring, members=members, transitional=transitional, gone=gone):
             kind = "transitional view" if transitional else "view"
-            return f"{clock(word)} {kind} {ring} members {ids(members)}"
+            went = f"; gone: {', '.join(gone)}" if gone else ""
+            return f"{clock(word)} {kind} {ring} members {ids(members)}{went}"
         case Stopped(reason=reason):
             return f"{clock(word)} stopped: {reason}"
     return (

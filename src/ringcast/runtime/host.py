@@ -60,8 +60,7 @@ EARLY_US = 1_000
 time, only to be asked for a fraction of one more. An idle ring takes a third less this way."""
 
 STALL_SHARE = 0.5
-"""How much of the patience with a silent member all members together may stall for readers that
-are behind."""
+"""How much of the patience with a silent member all may stall together for slow readers."""
 
 
 class Listener(Protocol):
@@ -410,11 +409,11 @@ class Host:
         self.stopped = effect.reason
 
     def _uncertain(self, effect: Uncertain) -> None:
+        if self._scribe:
+            self._scribe.uncertain(self._wall_us(), effect)
         self._listener.on_uncertain(effect.first, effect.count)
 
-    def _up(self, effect: Up) -> None:
-        """Words to an owner of the machine; it has none here."""
-
+    def _up(self, effect: Up) -> None: ...
     def _note(self, effect: Note) -> None:
         if self._scribe:
             self._scribe.noted(self._wall_us(), effect)

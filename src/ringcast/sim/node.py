@@ -119,7 +119,7 @@ class SimNode:
             InstallView: self._install_view,
             Stop: self._stop,
             Note: self._note,
-            Uncertain: self._ignore,
+            Uncertain: self._uncertain,
             Up: self._ignore,
         }
 
@@ -430,8 +430,12 @@ class SimNode:
         else:
             self.crash(effect.reason)
 
-    def _ignore(self, effect: Uncertain | Up) -> None:
-        """There is neither an application here nor an owner of the machine."""
+    def _uncertain(self, effect: Uncertain) -> None:
+        if self._recorder.observers:
+            self._scribe.uncertain(self._at_us, effect)
+
+    def _ignore(self, effect: Up) -> None:
+        """The machine has no owner here."""
 
     def _note(self, effect: Note) -> None:
         if self._recorder.observers:

@@ -25,6 +25,7 @@ from ringcast.core.trace import (
     Installed,
     Noted,
     Originated,
+    ReportedUncertain,
     Restarted,
     Submit,
     TraceEvent,
@@ -35,7 +36,7 @@ TABLES: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "originate": (Originated,),
     "deliver": (Delivered,),
     "view": (Installed,),
-    "fault": (Crashed, Restarted, Faulted, Ended),
+    "fault": (Crashed, Restarted, ReportedUncertain, Faulted, Ended),
     "note": (Noted,),
 }
 """Which events go where. A table of several kinds has a column ``event`` with the kind."""
@@ -146,7 +147,7 @@ def rows(event: TraceEvent, run: int) -> list[dict[str, Any]]:
         elif value is not msgspec.UNSET:
             base[name] = value
     if not per_message:
-        return [base]
+        return [base | {"sequence": base.pop("first")} if "first" in base else base]
     known = {column: values for column, values in per_message.items() if values}
     if not known:
         raise ValueError(f"an event without messages cannot be written: {event}")

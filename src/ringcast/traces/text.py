@@ -16,6 +16,7 @@ install their first ring, all agree, and each goes through its transitional conf
 ``sub3``  ``sub1s``   submits three messages, one safe message
 ``d5``  ``d5-8``      delivers number 5 (5 to 8) of its ring; ``@(4,1)``: of that ring, ``/(6,1)``:
                       says it is in that configuration, ``~``: with other contents
+``unc3``  ``unc3-5``  tells its application that its messages 3 (3 to 5) are uncertain
 ``down``  ``up``      crashes; restarts, ``up!`` without its stable storage
 ``commit(8,1){1,2}``  notes that it forwards the Commit token
 ``memb(10,1){1,2}``   notes whose messages it must deliver
@@ -39,6 +40,7 @@ from ringcast.core.trace import (
     Installed,
     Noted,
     Originated,
+    ReportedUncertain,
     Restarted,
     Submit,
     TraceEvent,
@@ -52,6 +54,7 @@ ORIGINATE = re.compile(
 )
 DELIVER = re.compile(r"d(\d+)(?:-(\d+))?(?:@" + VIEW + ")?(?:/" + VIEW + ")?(~)?")
 NOTE = re.compile(r"([a-z_]+)\(((?:[a-z_]+=)?-?\d+(?:,(?:[a-z_]+=)?-?\d+)*)\)")
+UNCERTAIN = re.compile(r"unc(\d+)(?:-(\d+))?")
 SUBMIT = re.compile(r"sub(\d+)(s)?")
 END = re.compile(r"end(?:\{([\d,]+)\})?")
 
@@ -150,6 +153,8 @@ class _Story:
             yield Noted(*self.at(node), "story", match[1], data=data)
         elif match := SUBMIT.fullmatch(word):
             yield self.submit(node, actor, int(match[1]), Level.SAFE if match[2] else Level.AGREED)
+        elif match := UNCERTAIN.fullmatch(word):
+            yield ReportedUncertain(*self.at(node), int(match[1]), len(_range(match)))
         elif word == "down":
             yield Crashed(*self.at(node))
             self.actors[node] = fresh = _Actor()

@@ -58,8 +58,9 @@ PREFIX = (
     "fifo",
     "causal",
     OneSequencer.tag,
+    "accounted",
 )
-"""What every mode promises (Q1 to Q4, Q8 to Q10)."""
+"""What every mode promises (Q1 to Q4, Q8 to Q10, and of Q7 what holds in all of them)."""
 
 FLUSHED = ("M7", "D6")
 """What the flush adds (Q5, Q6). M7 is among it, since a change tells the last number delivered

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ringcast.blocks.channel import Arrived
 from ringcast.blocks.flush import Block, Cut, Flushed, Holding, Supply
 from ringcast.blocks.view_messages import Installed, Proposed, View
-from ringcast.core.effects import InstallView
+from ringcast.core.effects import Departure, InstallView
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.owned import Heard
@@ -31,15 +31,15 @@ def hear(p: Processor, env: Env, heard: Heard) -> None:
             block(p, env, id)
         case Supply(cut):
             supply(p, env, cut)
-        case Flushed(view, together, cut):
-            install(p, env, view, together, cut)
+        case Flushed(view, together, cut, departures):
+            install(p, env, view, together, cut, departures)
         case Arrived(payload=Bcast() as bcast):
             fill(p, env, bcast)
         case Proposed(proposal):  # no flush: prefix mode
             p.proposed = proposal.view.id
             p.below.call(env, p.group.agree, p.proposed)
-        case Installed(view, together):
-            install(p, env, view, together, None)
+        case Installed(view, together, departures):
+            install(p, env, view, together, None, departures)
         case _:
             env.drop("total TL-16", "a word of another protocol")
 
@@ -116,6 +116,7 @@ def install(
     view: View,
     together: tuple[NodeId, ...],
     cut: Cut | None,
+    departures: tuple[Departure, ...],
 ) -> None:
     """TL-2: the old view ends, the new one begins; no frame and no timer comes in between.
     TL-2 ext: a transitional configuration of those who come along stands between them."""
@@ -128,7 +129,7 @@ def install(
         conf_id = ViewId(view.id.seq - 2, min(together))
         members = tuple(sorted(together))
         env.note("total FL-3", "deliver_memb", view=conf_id, members=members)
-        env.install_view(InstallView(conf_id, members, True, p.view, told, conf_id))
+        env.install_view(InstallView(conf_id, members, True, p.view, told, conf_id, departures))
         # G-5 ext: of a part that is not primary nobody else may ever have these.
         if cut is not None and cut.first and len(view.members) >= p.config.quorum:
             for seq in range(last + 1, cut.cut + 1):

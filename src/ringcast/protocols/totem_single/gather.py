@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ringcast.core.effects import Reason
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received, TimerFired
@@ -132,6 +133,7 @@ def merge(p: Processor, env: Env, join: Join) -> bool:
         mine.my_fail_set |= fail_set - frozenset(p.my_memb)  # an outsider cannot break my ring
     for x in sorted(mine.my_fail_set - before[1]):
         why = "it excludes me" if x == q else f"{q} excludes it"
+        p.blame(x, Reason.EXCLUDED, why)
         env.note("totem R40", "exclude", f"{x}: {why}", members=(x,))
     return before != (mine.my_proc_set, mine.my_fail_set)
 
@@ -235,6 +237,7 @@ def drop_slowest(p: Processor, env: Env) -> None:
         mine.my_fail_set = mine.my_proc_set - {p.me}
         commit.start(p, env)  # R8
     else:
+        p.blame(victim, Reason.SILENT, "it saw the fewest tokens of the last attempt")
         mine.my_fail_set |= {victim}
         p.enter_gather(env, Cause.REPEATED)
 
@@ -258,6 +261,7 @@ def on_consensus_timer(p: Processor, env: Env, event: TimerFired) -> None:
     if not failed:
         failed = frozenset(q for q in mine.candidates if not agrees(p, q))
         for q in sorted(failed):
+            p.blame(q, Reason.SILENT, "the Consensus timeout: it did not agree in time")
             env.note("totem R43", "exclude", f"{q}: did not agree in time", members=(q,))
     for q in sorted(failed.difference(p.my_memb)):
         shun(p, env, q)
@@ -279,6 +283,7 @@ def exclude(p: Processor, env: Env) -> frozenset[NodeId]:
         for q in group if group is not mine else ():
             own = [link for link in links if q in link]
             why = hearing.reason(own or links) if q in rows else "nothing was heard from it"
+            p.blame(q, Reason.BAD_LINK if q in rows else Reason.SILENT, why)
             env.note("totem R43", "exclude", f"{q}: {why}", members=(q,))
     return frozenset(p.gather.candidates).difference(mine)
 

@@ -32,6 +32,7 @@ def install(p: Processor, env: Env, cause: str) -> bool:
             old.ring_id,
             old.my_high_delivered,  # G25: last number *delivered* there
             transitional,
+            p.departed(),
         )
     )
     deliver_transitional(p, env, transitional, rest)  # R73

@@ -6,6 +6,7 @@ its fail_set at once, and the others agree without waiting. If it is lost, they 
 
 from __future__ import annotations
 
+from ringcast.core.effects import Reason
 from ringcast.core.env import Env
 from ringcast.core.inputs import Leaving, Received
 from ringcast.protocols.totem_single import commit
@@ -34,6 +35,7 @@ def on_leave(p: Processor, env: Env, event: Received) -> None:
         env.drop("totem R26", ANOTHER_LIFE)
         return
     env.note("totem R26", "leave", f"{event.src} leaves", members=(event.src,))
+    p.blame(event.src, Reason.LEFT, "its Leave")
     p.gather.my_fail_set |= {event.src}
     p.enter_gather(env, Cause.LEFT)
     if p.gather.candidates == (p.me,):

@@ -11,6 +11,7 @@ from collections import deque
 from enum import StrEnum
 
 from ringcast.blocks.packing import Assembler, Outbox
+from ringcast.core.effects import Departure, Reason
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.machine import Machine
@@ -77,6 +78,7 @@ class GatherState:
     """Membership, R33-R46: candidates and failed grow only, until the next install (R77)."""
 
     __slots__ = (
+        "departures",
         "ears",
         "given_up",
         "max_ring_seq",
@@ -91,6 +93,7 @@ class GatherState:
     def __init__(self, me: NodeId) -> None:
         self.my_proc_set: frozenset[NodeId] = frozenset((me,))
         self.my_fail_set: frozenset[NodeId] = frozenset()
+        self.departures: dict[NodeId, Departure] = {}  # why each was put into my_fail_set
         self.my_last: dict[NodeId, Join] = {}
         self.max_ring_seq = 0
         self.tried: set[Sets] = set()
@@ -113,6 +116,7 @@ class GatherState:
         """R77: a ring is installed; the only place where the sets shrink."""
         self.my_proc_set = frozenset(memb)
         self.my_fail_set = frozenset()
+        self.departures.clear()
         self.my_last.clear()
         self.tried.clear()
         self.given_up.clear()
@@ -268,6 +272,21 @@ class Processor(Machine):
     def successor(self, memb: tuple[NodeId, ...]) -> NodeId:
         """R20: the next processor on the ring: ascending ids, wrapping."""
         return memb[(memb.index(self.me) + 1) % len(memb)]
+
+    def blame(self, q: NodeId, reason: Reason, judged_by: str) -> None:
+        """Why q will not be in the next view; what was judged first counts."""
+        self.gather.departures.setdefault(q, Departure(q, reason, judged_by))
+
+    def departed(self) -> tuple[Departure, ...]:
+        """Those of the old ring that do not come along."""
+        gone = [q for q in self.old.memb if q not in self.recovery.my_trans_memb]
+        moved = {
+            q: Departure(q, Reason.MOVED, "it comes from another ring")
+            for q in gone
+            if q in self.my_new_memb
+        }
+        known = moved | self.gather.departures
+        return tuple(known.get(q, Departure(q, Reason.UNKNOWN)) for q in gone)
 
     def change_phase(self, env: Env, phase: Phase, rule: str, cause: str) -> None:
         """The one place where the phase changes, and says why."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from ringcast.core.effects import Reason
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received, TimerFired
@@ -92,6 +93,7 @@ def visit(p: Processor, env: Env, ring: Ring, token: Token, send_new: SendNew) -
     if failed_to_receive(p, aru, aru_id):  # R17
         assert aru_id is not None
         env.note("totem R17", "blame", f"{aru_id} has not received {aru + 1}")
+        p.blame(aru_id, Reason.FAILED_TO_RECEIVE, f"the token: it lacks number {aru + 1}")
         p.gather.my_fail_set |= {aru_id}
         p.enter_gather(env, Cause.FAILED_TO_RECEIVE)
         return None

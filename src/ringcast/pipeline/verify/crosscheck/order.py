@@ -121,6 +121,26 @@ CHECKS = {
             GROUP BY run, node""",
         ),
     ),
+    # Own messages come in the order of their numbers, so each follows the one before it, or what
+    # was reported; what was reported is not delivered, before or after.
+    "accounted": Check(
+        broken=(
+            """SELECT o.run, o.moment, array(o.node) AS nodes,
+                array(concat('number ', o.sequence - 1, ' of ', o.node)) AS messages
+            FROM (SELECT *, row_number() OVER (
+                      PARTITION BY run, node, life, sequence ORDER BY n) AS nth
+                  FROM {own}) o
+            LEFT ANTI JOIN {own} b ON b.run = o.run AND b.node = o.node AND b.life = o.life
+                AND b.sequence = o.sequence - 1 AND b.n <= o.n
+            LEFT ANTI JOIN {reported} u ON u.run = o.run AND u.node = o.node AND u.life = o.life
+                AND u.n < o.n AND o.sequence - 1 BETWEEN u.first AND u.last
+            WHERE o.sequence > 1 AND o.nth = 1""",
+            """SELECT o.run, greatest(o.moment, u.moment) AS moment, array(o.node) AS nodes,
+                array(concat('number ', o.sequence, ' of ', o.node)) AS messages
+            FROM {own} o JOIN {reported} u ON u.run = o.run AND u.node = o.node
+                AND u.life = o.life AND o.sequence BETWEEN u.first AND u.last""",
+        ),
+    ),
     "agreement": _agreement("array(l.one, l.other)", "f.node IN (l.one, l.other)"),
     "uniform-agreement": _agreement("array(l.other)", "f.node = l.other"),
 }
@@ -205,6 +225,22 @@ DEFINITIONS = {
             GROUP BY d.run, d.node) d
         ON d.run = s.run AND d.node = s.node
         WHERE NOT coalesce(s.messages = d.messages AND s.low = d.low, false)""",
+    # What a processor delivered of its own, and reported as uncertain, by its lives.
+    "own": """
+        SELECT d.run, d.node, d.n, d.sequence, struct(d.t_us, d.node, d.n) AS moment, l.life
+        FROM {deliver} d JOIN {lives} l ON l.run = d.run AND l.node = d.node
+            AND d.n >= l.since_n AND (l.until_n IS NULL OR d.n < l.until_n)
+        WHERE d.sender = d.node""",
+    "reported": """
+        SELECT u.run, u.node, u.n, u.sequence AS first, u.sequence + u.count - 1 AS last,
+               struct(u.t_us, u.node, u.n) AS moment, l.life
+        FROM {fault} u JOIN {lives} l ON l.run = u.run AND l.node = u.node
+            AND u.n >= l.since_n AND (l.until_n IS NULL OR u.n < l.until_n)
+        WHERE u.event = 'ReportedUncertain'""",
+    "lives": """
+        SELECT run, node, life, min(n) AS since_n,
+               lead(min(n)) OVER (PARTITION BY run, node ORDER BY life) AS until_n
+        FROM {line} GROUP BY run, node, life""",
     "births": """
         SELECT run, node, coalesce(max(n) FILTER (WHERE down), -1L) AS born_n
         FROM {line} GROUP BY run, node""",
