@@ -85,7 +85,7 @@ def test_a_journal_is_served_on_a_port_that_the_system_chose(tmp_path: Path) -> 
             async with one.join("g") as group:
                 await group.send(b"before")
             assert one._host is not None
-            async with Node.open(settings(2, str(one._host.address))) as two:
+            async with Node.open(settings(2, str(one._host.ports[0].address))) as two:
                 await eventually(lambda: caught_up([one, two]))
             assert bodies(tmp_path, 2) == [b"before"]
 

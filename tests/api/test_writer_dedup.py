@@ -18,6 +18,7 @@ from ringcast.api.node import Node
 from ringcast.api.writer_dedup import MOST, WriterDedup
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import NodeId, ViewId
+from ringcast.runtime.udp import Udp
 from ringcast.wire.envelope import Known, Once
 
 RING = ViewId(8, 1)
@@ -190,7 +191,8 @@ def dumb_from(node: Node, word: bytes) -> asyncio.Event:
     """Nothing that a node sends arrives any more, from the first frame that has ``word``; when
     that was."""
     assert node._host is not None
-    udp, dumb = node._host._udp, asyncio.Event()
+    udp, dumb = node._host.ports[0]._transport, asyncio.Event()
+    assert isinstance(udp, Udp)
     send, unicast = udp._send, udp.unicast
 
     def some(link: Any, frames: list[bytes]) -> None:

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from ringcast.core.errors import ConfigError
-from ringcast.runtime.config import NodeConfig, load
+from ringcast.runtime.config import NodeConfig, from_settings, load
+from ringcast.runtime.port_config import PortConfig
 
 FINE: dict[str, Any] = {
     "id": 1,
@@ -85,6 +86,67 @@ def test_every_mistake_is_explained(changes: dict[str, object], complaint: str) 
     assert complaint in str(caught.value)
 
 
+NORTH: dict[str, Any] = {"bind": "127.0.0.1:5405", "peers": ["1@127.0.0.1:1"]}
+SOUTH: dict[str, Any] = {"bind": "127.0.0.1:5406", "seeds": ["127.0.0.1:2"], "id": 19}
+
+
+def gateway(*ports: dict[str, Any], **changes: Any) -> NodeConfig:
+    """A node that says all of its domains in tables."""
+    settings = {"id": 9, "state_dir": "state", "ports": list(ports)}
+    return from_settings(settings | changes)
+
+
+def test_a_node_with_one_port_is_its_port() -> None:
+    flat = config()
+    assert flat.domains == (flat,)
+    table = {name: FINE[name] for name in ("bind", "peers")}
+    (port,) = gateway(table, id=1).check().domains
+    assert all(getattr(port, name) == getattr(flat, name) for name in PortConfig.__struct_fields__)
+
+
+def test_each_port_has_an_id_and_ways_to_find_the_others() -> None:
+    north, south = gateway(NORTH, SOUTH).check().domains
+    assert (north.id, south.id) == (9, 19)
+    assert north.peer_addresses == {1: ("127.0.0.1", 1)}
+    assert south.seed_addresses == [("127.0.0.1", 2)]
+
+
+@pytest.mark.parametrize(
+    ("ports", "changes", "complaint"),
+    [
+        ([NORTH, {}], {}, "ports[1]: bind: say where to listen, as host:port"),
+        ([NORTH, {"bind": "x"}], {}, "ports[1]: bind = 'x': write host:port"),
+        ([NORTH, {"bind": "127.0.0.1:1"}], {}, "ports[1]: no way to find the others"),
+        ([NORTH, SOUTH | {"seeds": ["s:1"]}], {}, "ports[1]: seeds: s:1 is not loopback and there"),
+        ([NORTH, NORTH], {}, "ports[1]: bind = '127.0.0.1:5405' is that of ports[0]; each port"),
+        (
+            [
+                NORTH | {"multicast": "239.1.1.1:1", "interface": "127.0.0.1"},
+                SOUTH | {"multicast": "239.1.1.1:1", "interface": "127.0.0.1"},
+            ],
+            {},
+            "ports[1]: multicast = '239.1.1.1:1' is that of ports[0]; each broadcast domain",
+        ),
+        ([NORTH, SOUTH], {"bind": "127.0.0.1:7"}, "bind: a node with [[ports]] says this in each"),
+        ([NORTH, SOUTH], {"key_file": "k"}, "key_file: a node with [[ports]] says this in each of"),
+        ([SOUTH], {}, "ports[0]: id: a node with one port has one id; leave it out here"),
+        ([NORTH, {"bnd": ""}], {}, "`bnd` - at `$.ports[1]`; did you mean bind? known: id, bind"),
+        ([NORTH, {"id": 0}], {}, "Expected `int` >= 1 - at `$.ports[1].id`"),
+        (
+            [NORTH, SOUTH],
+            {"protocol": "token-fd"},
+            "peers: token-fd must know all who may take part; list them",
+        ),
+    ],
+)
+def test_mistakes_with_ports_are_explained(
+    ports: list[dict[str, Any]], changes: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        gateway(*ports, **changes).check()
+    assert complaint in str(caught.value)
+
+
 def test_fixed_members_are_this_node_and_its_peers() -> None:
     peers = ["3@127.0.0.1:3", "1@127.0.0.1:1", "2@127.0.0.1:2"]
     fixed = config(protocol="token-fd", peers=peers).check().protocol_config
@@ -138,6 +200,23 @@ def test_a_file_and_its_paths(tmp_path: Path) -> None:
     assert read.state_dir == "/var/lib/ringcast"
     assert Path(read.trace_dir).resolve() == tmp_path / "trace"
     assert read.fault_file == ""
+    several = path.with_name("gateway.toml")
+    several.write_text(
+        """
+        id = 9
+        state_dir = "state"
+        [[ports]]
+        bind = "127.0.0.1:0"
+        seeds = ["localhost:5405"]
+        key_file = "north.key"
+        [[ports]]
+        bind = "127.0.0.1:0"
+        seeds = ["localhost:5406"]
+        key_file = "/etc/south.key"
+        """
+    )
+    files = [port.key_file for port in load(several).ports]
+    assert files == [str(path.parent / "north.key"), "/etc/south.key"]
     assert read.protocol_config.token_loss_us == 100_000
 
 
@@ -146,10 +225,11 @@ def test_a_file_and_its_paths(tmp_path: Path) -> None:
     [
         ("id = ", "Invalid"),
         ("id = 0", "Expected `int` >= 1 - at `$.id`"),
-        ("id = 1", "missing required field `bind`"),
+        ("id = 1", "missing required field `state_dir`"),
+        ('id = 1\nstate_dir = "s"', "bind: say where to listen, as host:port"),
         ('id = 1\nbind = "h:1"', "missing required field `state_dir`"),
         ('id = 1\nbind = "h:1"\nstate_dir = "s"\nbindd = 1', "unknown field `bindd`"),
-        ('id = 1\nbind = "h:1"\nstate_dir = "s"\nbindd = 1', "did you mean bind? known: id, "),
+        ('id = 1\nbind = "h:1"\nstate_dir = "s"\nbindd = 1', "did you mean bind? known: "),
         ("[journal_limits]\nkeepbytes = 1", "`; did you mean keep_bytes? known: segment_bytes, "),
         ('id = 1\nbind = "127.0.0.1:1"\nstate_dir = "s"', "no way to find the others"),
     ],

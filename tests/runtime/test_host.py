@@ -26,9 +26,10 @@ from ringcast.core.machine import Machine, Table
 from ringcast.core.registry import Sheet, register
 from ringcast.core.settings import GroupSettings
 from ringcast.core.trace import Crashed, Delivered, Installed, Noted, Restarted, Submit
-from ringcast.runtime import clock
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.host import Host
+from ringcast.runtime.platform import LivePlatform
+from ringcast.runtime.port_config import PortConfig
 from ringcast.traces.live import read_log
 from ringcast.wire import keys
 
@@ -62,6 +63,7 @@ class Puppet(Machine):
         super().__init__()
         self.phase = Phase.UP
         self.heard: list[tuple[int, str]] = []
+        self.ports_heard: list[int] = []
         self.on_bell: dict[str, str] = {}
         self.started: Started | None = None
 
@@ -83,6 +85,7 @@ class Puppet(Machine):
     def on_word(self, env: Env, event: Received) -> None:
         assert isinstance(event.message, Word)
         self.heard.append((event.src, event.message.text))
+        self.ports_heard.append(event.port)
 
     def on_submitted(self, env: Env, event: Submitted) -> None:
         for body in event.bodies:
@@ -102,6 +105,10 @@ class Puppet(Machine):
                     env.send(2, Word(rest))
                 case "broadcast":
                     env.broadcast(Word(rest))
+                case "send-1":
+                    env.send(2, Word(rest), 1)
+                case "broadcast-1":
+                    env.broadcast(Word(rest), 1)
                 case "persist":
                     env.persist("value", int(rest))
                 case "deliver":
@@ -174,24 +181,39 @@ class Ear:
 Story = Callable[[], Awaitable[None]]
 
 
+class OwnTime(LivePlatform):
+    """This machine, with its clocks set by a test."""
+
+    def __init__(self) -> None:
+        self.ahead_ns = 0
+        self.wall_ns: int | None = None
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns() + self.ahead_ns
+
+    def time_ns(self) -> int:
+        return time.time_ns() if self.wall_ns is None else self.wall_ns
+
+
 class Stage:
     """Hosts in one directory; two of them know each other."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.hosts: list[Host] = []
+        self.platform = OwnTime()
 
     def host(self, node: int, **settings: Any) -> tuple[Host, Ear, Puppet]:
         ear = Ear()
+        if "ports" not in settings:
+            settings = {"bind": "127.0.0.1:0", "peers": ("9@127.0.0.1:9",)} | settings
         config = NodeConfig(
             id=node,
-            bind=settings.pop("bind", "127.0.0.1:0"),
-            peers=settings.pop("peers", ("9@127.0.0.1:9",)),
-            state_dir=str(self.root / f"state{node}"),
+            state_dir=str(self.root / settings.pop("state", f"state{node}")),
             protocol="puppet",
             **settings,
         )
-        host = Host(config, ear)
+        host = Host(config, ear, self.platform)
         self.hosts.append(host)
         assert isinstance(host.machine, Puppet)
         return host, ear, host.machine
@@ -200,7 +222,7 @@ class Stage:
         """Host 2 running, and host 1, not yet started, that knows it."""
         two, self.ear2, self.puppet2 = self.host(2, **settings)
         await two.start()
-        return self.host(1, peers=(f"2@{two._udp.address}",), **settings)
+        return self.host(1, peers=(f"2@{two.ports[0].address}",), **settings)
 
     def play(self, story: Callable[[Stage], Awaitable[None]]) -> None:
         async def main() -> None:
@@ -258,8 +280,8 @@ def test_effects_are_carried_out_in_order(stage: Stage, monkeypatch: pytest.Monk
             monkeypatch.setattr(owner, name, called)
 
         spy(host._store, "persist", "persist")
-        spy(host._udp, "broadcast", "broadcast")
-        spy(host._udp, "unicast", "send")
+        spy(host.ports[0], "flush", "broadcast")
+        spy(host.ports[0], "send", "send")
         spy(host._listener, "on_deliver", "deliver")
         submit(host, "send a;persist 1;broadcast b;deliver c;persist 2;send d")
         assert done == ["send", "persist", "broadcast", "deliver", "persist", "send"]
@@ -276,19 +298,23 @@ def test_broadcasts_of_inputs_that_came_together_leave_together(
         host, _, _ = await stage.pair()
         await host.start()
         left: list[int] = []
-        monkeypatch.setattr(host._udp, "broadcast", lambda *frames: left.append(len(frames)))
-        monkeypatch.setattr(host._udp, "unicast", lambda node, frame: left.append(0))
-        host._udp.more = True
-        submit(host, "broadcast a;deliver x")
-        submit(host, "broadcast b")
+        udp = host.ports[0]._transport
+        monkeypatch.setattr(udp, "broadcast", lambda *frames: left.append(len(frames)))
+        monkeypatch.setattr(udp, "unicast", lambda node, frame: left.append(0))
+        monkeypatch.setattr(udp, "unicasts", lambda node, frames: left.append(-len(frames)))
+
+        def told(orders: str, more: bool) -> None:
+            host.step(Submitted((orders.encode(),)), more)
+
+        told("broadcast a;deliver x", more=True)
+        told("broadcast b", more=True)
         assert left == []
-        submit(host, "broadcast c;send d;broadcast e")  # nothing overtakes them
+        told("broadcast c;send d;broadcast e", more=True)  # nothing overtakes them
         assert left == [3, 0]
-        host._udp.more = False
-        submit(host, "deliver y")
+        told("deliver y", more=False)
         assert left == [3, 0, 1]
-        submit(host, ";".join(["send same"] * 9))
-        assert left == [3, 0, 1]  # in a row, as one
+        told(";".join(["send same"] * 9), more=False)
+        assert left == [3, 0, 1, -9]  # in a row, as one
 
     stage.play(story)
 
@@ -366,7 +392,7 @@ def test_timers_due_together_fire_in_the_order_of_their_deadlines(stage: Stage) 
         while host.clock.now_us() < deadline:
             pass  # keep the loop busy until both are due
         await ear.until(lambda: "deliver first" in ear.log)
-        await ear.until(lambda: not host._deadlines)
+        await ear.until(lambda: not len(host._timers))
         assert ear.log == ["view (1,)", "deliver first"]
 
     stage.play(story)
@@ -428,14 +454,12 @@ def test_incarnations_are_numbered_and_storage_is_kept(stage: Stage) -> None:
     stage.play(story)
 
 
-def test_a_clock_set_back_does_not_turn_back_boots(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_set_back_does_not_turn_back_boots(stage: Stage) -> None:
     async def story(stage: Stage) -> None:
         first, _, _ = stage.host(1)
         await first.start()
         first.close()
-        monkeypatch.setattr("ringcast.runtime.host.time.time_ns", lambda: 1_000_000)
+        stage.platform.wall_ns = 1_000_000
         again, _, _ = stage.host(1)
         assert again.boot == first.boot + 1
 
@@ -448,7 +472,7 @@ def test_seeds_lead_to_everybody(stage: Stage) -> None:
     async def story(stage: Stage) -> None:
         seed, _, _ = stage.host(3)
         await seed.start()
-        where = str(seed._udp.address)
+        where = str(seed.ports[0].address)
         others = [stage.host(n, peers=(), seeds=(where,)) for n in (1, 2)]
         for host, _, _ in others:
             await host.start()
@@ -467,7 +491,7 @@ def test_a_node_without_an_address_to_tell_does_not_answer_who_looks_for_it(stag
     async def story(stage: Stage) -> None:
         seed, ear, _ = stage.host(3, bind="0.0.0.0:0", insecure=True)
         await seed.start()
-        where = f"127.0.0.1:{seed._udp.address.port}"
+        where = f"127.0.0.1:{seed.ports[0].address.port}"
         one, _, _ = stage.host(1, peers=(), seeds=(where,))
         await one.start()
         await ear.until(lambda: "set advertise" in str(seed.metrics()["frames_refused"]))
@@ -523,7 +547,7 @@ def test_a_wrong_key_shuts_out(stage: Stage, tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         inside, ear, puppet = stage.host(2, key_file=str(tmp_path / "a.key"))
         await inside.start()
-        peers = (f"2@{inside._udp.address}",)
+        peers = (f"2@{inside.ports[0].address}",)
         outside, _, _ = stage.host(1, peers=peers, key_file=str(tmp_path / "b.key"))
         await outside.start()
         submit(outside, "send x")
@@ -534,10 +558,109 @@ def test_a_wrong_key_shuts_out(stage: Stage, tmp_path: Path) -> None:
     stage.play(story)
 
 
+async def two_domains(stage: Stage, *files: str) -> list[tuple[Host, Ear, Puppet]]:
+    """A node with two ports, 9 in one domain and 19 in the other; the one member of each, a node
+    called 2 in both, can be reached by it."""
+    ends = []
+    for domain, file in enumerate(files or ("", "")):
+        ends.append(stage.host(2, state=f"end{domain}", key_file=file))
+        await ends[-1][0].start()
+    ports = tuple(
+        PortConfig(
+            id=9 + 10 * domain,
+            bind="127.0.0.1:0",
+            peers=(f"2@{host.ports[0].address}",),
+            key_file=host.config.key_file,
+        )
+        for domain, (host, _, _) in enumerate(ends)
+    )
+    middle = stage.host(9, ports=ports)
+    await middle[0].start()
+    return [middle, *ends]
+
+
+def test_each_port_is_a_domain_with_its_own_ids_keys_and_peers(stage: Stage) -> None:
+    files = [str(stage.root / name) for name in ("north.key", "south.key")]
+    for file in files:
+        keys.write(Path(file), keys.add({}))
+
+    async def story(stage: Stage) -> None:
+        (host, _, puppet), (_, north, near), (_, south, far) = await two_domains(stage, *files)
+        assert puppet.started is not None and puppet.started.ports == (9, 19)
+        assert near.started is not None and near.started.ports == ()
+        submit(host, "send a;broadcast b")
+        submit(host, "send-1 c;broadcast-1 d;broadcast e")
+        await north.until(lambda: len(near.heard) == 3)
+        await south.until(lambda: len(far.heard) == 2)
+        assert sorted(near.heard) == [(9, "a"), (9, "b"), (9, "e")]
+        assert sorted(far.heard) == [(19, "c"), (19, "d")]
+        assert set(near.ports_heard) == set(far.ports_heard) == {0}, "as the receiver counts them"
+        metrics: dict[str, Any] = host.metrics()
+        assert [port["frames_sent"] for port in metrics["ports"]] == [3, 2]
+        assert [port["id"] for port in metrics["ports"]] == [9, 19]
+        assert metrics["frames_sent"] == 5
+        assert metrics["id"] == 9
+
+    stage.play(story)
+
+
+def test_frames_say_at_which_port_they_arrived(stage: Stage) -> None:
+    async def story(stage: Stage) -> None:
+        (host, ear, puppet), *ends = await two_domains(stage)
+        for port, (end, _, _) in enumerate(ends):
+            end.ports[0]._transport.connect({9: host.ports[port].address})
+            submit(end, f"broadcast {port}")
+            await ear.until(lambda: len(puppet.heard) == port + 1)  # noqa: B023 (awaited here)
+        assert puppet.heard == [(2, "0"), (2, "1")], "two processors with one id"
+        assert puppet.ports_heard == [0, 1]
+
+    stage.play(story)
+
+
+def test_broadcasts_at_all_ports_leave_before_what_follows_them(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        (host, _, _), *_ = await two_domains(stage)
+        left: list[str] = []
+        for number, port in enumerate(host.ports):
+            for name in ("broadcast", "unicast"):
+
+                def leave(*frames: object, what: str = f"{name}-{number}") -> None:
+                    left.append(what)
+
+                monkeypatch.setattr(port._transport, name, leave)
+        submit(host, "broadcast a;broadcast-1 b;broadcast c;send-1 d;broadcast-1 e;send f")
+        assert left == ["broadcast-0", "broadcast-1", "unicast-1", "broadcast-1", "unicast-0"]
+
+    stage.play(story)
+
+
+def test_domains_with_a_key_in_common_are_refused(stage: Stage) -> None:
+    """What one seals could be replayed in the other."""
+    same, other = (stage.root / name for name in ("same.key", "other.key"))
+    keys.write(same, keys.add({}))
+    keys.write(other, keys.parse(same.read_text(), same))
+
+    async def story(stage: Stage) -> None:
+        with pytest.raises(KeyFileError, match=r"other.key has a key of .*same.key; each broadcas"):
+            await two_domains(stage, str(same), str(other))
+        keys.write(other, keys.add({}))
+        for host in stage.hosts:
+            host.close()
+        (host, ear, _), *_ = await two_domains(stage, str(same), str(other))
+        keys.write(other, keys.parse(same.read_text(), same))
+        host._keep_house()
+        await ear.until(lambda: ear.log[-1].startswith("stop "))
+        assert "has a key of" in str(host.stopped)
+
+    stage.play(story)
+
+
 def test_nothing_stays_open_when_opening_fails(stage: Stage, tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         first, _, _ = stage.host(1)
-        taken = str(first._udp.address)
+        taken = str(first.ports[0].address)
         ear = Ear()
         base = NodeConfig(
             id=2,
@@ -559,16 +682,14 @@ def test_nothing_stays_open_when_opening_fails(stage: Stage, tmp_path: Path) -> 
     stage.play(story)
 
 
-def test_pauses_are_in_the_metrics_and_do_not_ring_bells(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pauses_are_in_the_metrics_and_do_not_ring_bells(stage: Stage) -> None:
     async def story(stage: Stage) -> None:
         host, ear, puppet = stage.host(1)
         await host.start()
         puppet.on_bell = {"first": "deliver rang"}
         submit(host, "set first 500000")
-        before, real = host.clock.now_us(), time.monotonic_ns
-        monkeypatch.setattr(clock, "monotonic_ns", lambda: real() + 10_000_000_000)
+        before = host.clock.now_us()
+        stage.platform.ahead_ns = 10_000_000_000
         await ear.until(lambda: host.clock.longest_us > 9_000_000)
         assert host.metrics()["pauses"] == host.clock.pauses
         assert "deliver rang" not in ear.log

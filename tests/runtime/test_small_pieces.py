@@ -14,7 +14,6 @@ import pytest
 from ringcast.core.errors import ConfigError
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.trace import Crashed, Installed, Submit, TraceEvent
-from ringcast.runtime import clock
 from ringcast.runtime.clock import PAUSE_US, ActiveClock
 from ringcast.runtime.discovery import MOST, Hello, PeerBook, Place
 from ringcast.runtime.fault_injection import Shim
@@ -28,13 +27,16 @@ from ringcast.wire.address import Address, Names, parse, parse_peer, resolve
 
 
 class FakeTime:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.us = 1_000_000
-        monkeypatch.setattr(clock, "monotonic_ns", lambda: self.us * 1000)
+
+    def monotonic_ns(self) -> int:
+        return self.us * 1000
 
 
-def test_active_time_leaves_out_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, active = FakeTime(monkeypatch), ActiveClock()
+def test_active_time_leaves_out_pauses() -> None:
+    world = FakeTime()
+    active = ActiveClock(world.monotonic_ns)
     start = active.now_us()
     active.expect(start + 10_000)
     world.us += 10_000 + PAUSE_US  # late, but no more than a busy machine is
@@ -48,9 +50,10 @@ def test_active_time_leaves_out_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (active.pauses, active.paused_us, active.longest_us) == (1, 5_000_000, 5_000_000)
 
 
-def test_a_pause_is_taken_off_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_is_taken_off_once() -> None:
     """A frame and a timer may both notice the same pause."""
-    world, active = FakeTime(monkeypatch), ActiveClock()
+    world = FakeTime()
+    active = ActiveClock(world.monotonic_ns)
     active.expect(active.now_us() + 1000)
     world.us += 200_000
     now = active.wake()

@@ -15,6 +15,7 @@ from ringcast.core.inputs import Received
 from ringcast.protocols.totem_single.machine import MESSAGES
 from ringcast.protocols.totem_single.messages import Announce, RingId, Token
 from ringcast.runtime.discovery import Hello, Place
+from ringcast.runtime.receiver import Receiver
 from ringcast.runtime.udp import Udp
 from ringcast.wire.address import Address
 from ringcast.wire.codec import Codec, Lane
@@ -37,26 +38,32 @@ class Station:
     def __init__(self, node: int, host: str = "127.0.0.1") -> None:
         self.udp = Udp(Address(host, 0), BUFFER)
         self.codec = Codec((*MESSAGES, Hello), node, 1, None)
+        self.receiver = Receiver(0, self.udp, self.codec, None, self._on_hello)
         self.log: list[object] = []
         self.awake = 0
         self.arrived = asyncio.Event()
 
     def start(self) -> Station:
-        loop = asyncio.get_running_loop()
-        self.udp.start(
-            loop, self.codec, None, self._before, self._handle, self.log.append, self._after
-        )
+        self.receiver.start(asyncio.get_running_loop(), self)
         return self
 
-    def _before(self) -> None:
-        self.awake += 1
+    def close(self) -> None:
+        self.receiver.close()
+        self.udp.close()
 
-    def _handle(self, event: Received) -> None:
+    def woken(self) -> bool:
+        self.awake += 1
+        return False
+
+    def step(self, event: Received, more: bool = False) -> None:
         self.log.append(event.message)
 
-    def _after(self) -> None:
+    def quiet(self) -> None:
         self.log.append("after")
         self.arrived.set()
+
+    def _on_hello(self, hello: Hello) -> None:
+        self.log.append(hello)
 
     async def until(self, met: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
@@ -82,10 +89,10 @@ def test_broadcasts_before_unicasts_in_one_drain(host: str) -> None:
         assert two.log == [
             word(1), hello, word(2), token(1), token(2), "after",
         ]  # fmt: skip
-        assert (one.udp.sent, two.udp.received) == (6, 6)
+        assert (one.udp.sent, two.receiver.received) == (6, 6)
         assert two.codec.refused == {"too short": 1}
-        one.udp.close()
-        two.udp.close()
+        one.close()
+        two.close()
 
     asyncio.run(main())
 
@@ -95,7 +102,7 @@ def test_unknown_receivers_and_dead_ones_are_losses() -> None:
         one = Station(1)
         gone = Station(9)
         one.udp.connect({2: gone.udp.address})
-        gone.udp.close()
+        gone.close()
         for _ in range(4):  # the second of each pair hears of the first
             one.udp.unicast(2, b"x")
             one.udp.unicast(3, b"x")
@@ -104,7 +111,7 @@ def test_unknown_receivers_and_dead_ones_are_losses() -> None:
         one.udp.connect({4: Address("nowhere.invalid", 1), 5: Address("255.255.255.255", 1)})
         assert one.udp.send_failures > 1  # not allowed there; noted, not raised
         one.udp.broadcast(b"x" * 70_000)  # more than a datagram holds
-        one.udp.close()
+        one.close()
 
     asyncio.run(main())
 
@@ -121,7 +128,7 @@ def test_a_peer_that_moves_gets_a_new_socket() -> None:
         await new.until(lambda: word(2) in new.log)
         assert word(2) not in old.log
         for each in (one, old, new):
-            each.udp.close()
+            each.close()
 
     asyncio.run(main())
 
@@ -132,8 +139,8 @@ def test_a_seed_of_the_other_family_is_reached() -> None:
         seed = Address("127.0.0.1", two.udp.address.port)
         one.udp.send_to(seed, one.codec.encode(word(1), Lane.BROADCAST))
         await two.until(lambda: word(1) in two.log)
-        one.udp.close()
-        two.udp.close()
+        one.close()
+        two.close()
 
     asyncio.run(main())
 
@@ -154,8 +161,8 @@ def test_too_many_open_files_are_a_loss_and_no_more(monkeypatch: pytest.MonkeyPa
         one.udp.connect({2: two.udp.address})
         one.udp.broadcast(frame)
         await two.until(lambda: word(1) in two.log)
-        one.udp.close()
-        two.udp.close()
+        one.close()
+        two.close()
 
     asyncio.run(main())
 
@@ -168,8 +175,8 @@ def test_names_are_reached_too() -> None:
         one.udp.send_to(Address("localhost", port), one.codec.encode(word(1), Lane.BROADCAST))
         one.udp.broadcast(one.codec.encode(word(2), Lane.BROADCAST))
         await two.until(lambda: word(1) in two.log and word(2) in two.log)
-        one.udp.close()
-        two.udp.close()
+        one.close()
+        two.close()
 
     asyncio.run(main())
 
@@ -178,16 +185,16 @@ def test_a_resting_socket_keeps_what_arrives() -> None:
     async def main() -> None:
         one, two = Station(1), Station(2).start()
         one.udp.connect({2: two.udp.address})
-        two.udp.rest(0.05)
-        two.udp.rest(60)  # already resting: not longer
+        two.receiver.rest(0.05)
+        two.receiver.rest(60)  # already resting: not longer
         one.udp.broadcast(one.codec.encode(word(1), Lane.BROADCAST))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert two.log == []
         await two.until(lambda: word(1) in two.log)
-        two.udp.rest(60)
-        two.udp.close()  # must not leave the timer behind
-        one.udp.close()
+        two.receiver.rest(60)
+        two.close()  # must not leave the timer behind
+        one.close()
 
     asyncio.run(main())
 
@@ -208,9 +215,9 @@ async def multicast(group: str, interface: str, host: str) -> None:
     await three.start().until(lambda: word(1) in three.log)
     two.udp.broadcast(two.codec.encode(word(2), Lane.BROADCAST))
     await one.start().until(lambda: word(2) in one.log)
-    assert one.udp.received == 1 or sys.platform != "linux", "its own did not come back to it"
+    assert one.receiver.received == 1 or sys.platform != "linux", "its own did not come back to it"
     for each in stations:
-        each.udp.close()
+        each.close()
 
 
 def test_multicast_over_ipv4() -> None:

@@ -18,6 +18,7 @@ from ringcast.journal.format.layout import JournalError, Source
 from ringcast.journal.node_journal import NodeJournal
 from ringcast.runtime.config import NodeConfig, from_settings, load
 from ringcast.runtime.host import Host
+from ringcast.runtime.platform import LIVE, Platform
 from ringcast.wire import envelope
 from ringcast.wire.codec import UNREADABLE
 from ringcast.wire.envelope import MOST_ROWS, ROOM, Data, Enter, Exit, Once
@@ -32,8 +33,9 @@ DRAIN_S = 2.0
 class Node:
     """A processor of the group, in this process. Use ``async with Node.open(...)``."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, platform: Platform = LIVE) -> None:
         self.config = config.check()
+        self._platform = platform
         self._changed = asyncio.Event()
         """Another ring, or all have spoken on it, or the node has ended."""
         self._directory = Directory(config.id, self._changed.set, config.sheet.fixed)
@@ -73,7 +75,7 @@ class Node:
         """Open sockets and storage, and look for the others. A node is started once."""
         if self._host is not None:
             raise RingcastError("the node was started before: open a new one")
-        self._host = host = Host(self.config, self)
+        self._host = host = Host(self.config, self, self._platform)
         settings = self.config.protocol_config
         self.outgoing = Outgoing(host, settings.frame_budget)
         self.max_message = settings.max_message - ROOM
@@ -84,13 +86,13 @@ class Node:
                     Path(self.config.journal),
                     self.config.journal_limits,
                     self.config.journal_patience_s,
-                    host.keys,
-                    host.addresses,
+                    host.ports[0].keys,
+                    host.ports[0].addresses,
                     host.fail,
                     self.publish,
                 )
                 self._directory.remember(self._journal.known())
-                await self._journal.start(host.address)
+                await self._journal.start(host.ports[0].address)
             await host.start()
         except BaseException as error:
             host.close("it could not start")

@@ -38,7 +38,6 @@ from ringcast.members.words import (
 )
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.config import load as read_config
-from ringcast.wire.address import parse_peer
 
 PERIOD_S = 1.0
 VIEWS_SHOWN = 8
@@ -152,13 +151,14 @@ class Member:
 def refuse_borrowed_id(file: Path, settings: NodeConfig) -> None:
     """A file copied from another node, with the address changed and the id forgotten: the two
     would never hear each other, and all others would take them for one."""
-    listed = dict(parse_peer(text, "peers") for text in settings.peers).get(settings.id)
-    bind = settings.bind_address
-    if listed and bind.port and listed.port != bind.port and not settings.advertise:
-        fail(
-            f"{file}: peers has id {settings.id} at {listed}, but bind is {bind}; is the id "
-            "another node's? If that address leads here, say so in advertise"
-        )
+    for port in settings.domains:
+        listed = port.listed.get(port.id)
+        bind = port.bind_address
+        if listed and bind.port and listed.port != bind.port and not port.advertise:
+            fail(
+                f"{file}: peers has id {port.id} at {listed}, but bind is {bind}; is the id "
+                "another node's? If that address leads here, say so in advertise"
+            )
 
 
 async def serve(

@@ -40,8 +40,11 @@ def explained(error: msgspec.ValidationError, kind: Any) -> str:
 
 
 def _inside(kind: inspect.Type, place: str) -> inspect.Type | None:
-    """The type of what is at a place such as ``.journal_limits``; None: somewhere else."""
-    for step in place.split(".")[1:]:
+    """The type of what is at a place such as ``.ports[0].bind``; None: somewhere else."""
+    for step in re.findall(r"[^.[\]]+", place):
+        if isinstance(kind, inspect.VarTupleType):
+            kind = kind.item_type
+            continue
         fields = kind.fields if isinstance(kind, inspect.StructType) else ()
         inner = [field.type for field in fields if field.encode_name == step]
         if not inner:

@@ -7,7 +7,8 @@ time: when it wakes later than it asked to, what it missed is taken off.
 
 from __future__ import annotations
 
-from time import monotonic_ns
+import time
+from collections.abc import Callable
 
 TICK_US = 50_000
 """The loop is woken at least this often, so that nearly all of a pause is noticed as one."""
@@ -19,7 +20,8 @@ PAUSE_US = 25_000
 class ActiveClock:
     """Microseconds of monotonic time less the pauses of this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._monotonic_ns = monotonic_ns
         self._stolen_us = 0
         self._expected_us = 0
         self.pauses = 0
@@ -28,7 +30,7 @@ class ActiveClock:
 
     def now_us(self) -> int:
         """Active time."""
-        return monotonic_ns() // 1000 - self._stolen_us
+        return self._monotonic_ns() // 1000 - self._stolen_us
 
     def expect(self, at_us: int) -> None:
         """The loop was asked to wake us at this active time."""
@@ -36,7 +38,7 @@ class ActiveClock:
 
     def wake(self) -> int:
         """We run again: take off what we slept too long, and return the time."""
-        now_us = monotonic_ns() // 1000 - self._stolen_us
+        now_us = self._monotonic_ns() // 1000 - self._stolen_us
         late_us = now_us - self._expected_us
         if self._expected_us and late_us > PAUSE_US:
             self._stolen_us += late_us

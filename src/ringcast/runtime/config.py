@@ -14,33 +14,26 @@ from ringcast.core.registry import Sheet, protocol
 from ringcast.core.settings import GroupSettings
 from ringcast.journal.writer import LIMITS, Limits
 from ringcast.protocols import DEFAULT
-from ringcast.wire import address, envelope
-from ringcast.wire.address import Address
+from ringcast.runtime.port_config import PortConfig, check_apart
+from ringcast.wire import envelope
 from ringcast.wire.codec import OVERHEAD
 
 RECEIVE_BUFFER = 8 * 2**20
 
+PATHS = ("key_file", "state_dir", "trace_dir", "journal", "fault_file")
+"""Settings that name a file or a folder."""
 
-class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One node. Only ``id``, ``bind``, ``state_dir`` and a way to find the others are needed."""
+
+class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One node. Only ``id``, ``bind``, ``state_dir`` and a way to find the others are needed.
+
+    It is also the configuration of its port, if there is one port.
+    """
 
     id: NodeId
     """Permanent and unique in the group."""
-    bind: str
-    """Where to listen: ``host:port``."""
-    advertise: str = ""
-    """The address others should use, where it differs from ``bind`` (NAT, containers) and from
-    what ``peers`` says of this node."""
-    peers: tuple[str, ...] = ()
-    """The others, as ``id@host:port``; this node itself may be listed too."""
-    seeds: tuple[str, ...] = ()
-    """Or: addresses or DNS names of some running nodes, ``host:port``; the rest is discovered."""
-    multicast: str = ""
-    """A multicast group ``host:port`` for broadcasts; without it they go to each peer."""
-    interface: str = ""
-    """Interface for multicast: its address (IPv4) or name (IPv6)."""
-    key_file: str = ""
-    """Group keys, made by ``ringcast keygen``."""
+    ports: tuple[PortConfig, ...] = ()
+    """For a node with several ports, a table for each instead of the settings of one."""
     insecure: bool = False
     """Run without keys beyond loopback. Anybody on the network can then join and disturb."""
     state_dir: str
@@ -64,7 +57,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     protocol: str = DEFAULT
     profile: str = ""
     """The protocol's profile; empty is its default one."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
     """Settings of the protocol that differ from the profile."""
 
     @property
@@ -84,7 +77,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         except LookupError as error:
             raise ConfigError(f"profile: {error}") from None
         try:
-            members = (self.id, *self.peer_addresses)
+            first = self.domains[0]
+            members = (first.id, *first.peer_addresses)
             config: GroupSettings = sheet.for_group(
                 msgspec.convert(settings, sheet.config), members
             )
@@ -95,54 +89,19 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError(f"settings: {error}") from None
 
     @property
-    def bind_address(self) -> Address:
-        """Where to listen."""
-        return address.parse(self.bind, "bind", least_port=0)
-
-    @property
-    def listed(self) -> dict[NodeId, Address]:
-        """Everybody in ``peers``."""
-        return dict(address.parse_peer(text, "peers") for text in self.peers)
-
-    @property
-    def peer_addresses(self) -> dict[NodeId, Address]:
-        """The others that are listed."""
-        return {node: place for node, place in self.listed.items() if node != self.id}
-
-    @property
-    def public_address(self) -> Address:
-        """Where others find this node, as far as it is known before a socket is open."""
-        bind = self.bind_address
-        if self.advertise:
-            return address.parse(self.advertise, "advertise")
-        return self.listed.get(self.id, bind)
+    def domains(self) -> tuple[PortConfig, ...]:
+        """The ports, each with the node's id in it."""
+        if not self.ports:
+            return (self,)
+        return tuple(msgspec.structs.replace(p, id=p.id or self.id) for p in self.ports)
 
     def check(self) -> NodeConfig:
         """Everything that can be wrong without opening a socket; returns self."""
-        public = self.public_address
         if not self.state_dir:
             raise ConfigError("state_dir: name a directory of this node's own")
-        if len(self.listed) != len(self.peers):
-            raise ConfigError("peers: an id is listed twice")
-        if len(set(self.listed.values())) != len(self.listed):
-            raise ConfigError("peers: an address is listed twice; each node has its own")
-        for text in self.seeds:
-            address.parse(text, "seeds")
-        if not self.peers and not self.seeds and not self.multicast:
-            raise ConfigError(
-                "no way to find the others: list them in peers, or give seeds or multicast"
-            )
-        if self.sheet.listed and not self.peers:
+        if self.sheet.listed and not all(port.peers for port in self.domains):
             raise ConfigError(f"peers: {self.protocol} must know all who may take part; list them")
-        if self.multicast:
-            address.parse(self.multicast, "multicast")
-        if (self.seeds or self.multicast) and public.unspecified:
-            raise ConfigError(
-                f"bind = {self.bind!r} says nothing that others could send to; give the address "
-                "they should use in advertise"
-            )
-        if not self.key_file and not self.insecure:
-            self._check_closed()
+        self._check_ports()
         settings = self.protocol_config
         most = settings.max_message
         if most <= envelope.ROOM:
@@ -155,18 +114,24 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError(f"settings: max_packet = {packet} does not fit a UDP datagram")
         return self
 
-    def _check_closed(self) -> None:
-        """Without keys no frame may leave this machine, and none come in."""
-        places = [("bind", self.bind_address), *(("peers", at) for at in self.listed.values())]
-        places += [("seeds", address.parse(text, "seeds")) for text in self.seeds]
-        outside = [f"{setting}: {place}" for setting, place in places if not place.loopback]
-        if self.multicast and self.interface != "lo" and not Address(self.interface, 0).loopback:
-            outside.append(f"interface: {self.interface or 'any'}")
-        if outside:
-            raise ConfigError(
-                f"{outside[0]} is not loopback and there is no key_file; make one with "
-                "'ringcast keygen group.key', or say insecure = true if you mean it"
-            )
+    def _check_ports(self) -> None:
+        """Settings of the one port, or tables for several, but not both."""
+        if not self.ports:
+            self.check_port(self.insecure)
+            return
+        for name in PortConfig.__struct_fields__:
+            if name != "id" and getattr(self, name):
+                raise ConfigError(
+                    f"{name}: a node with [[ports]] says this in each of them, and not above"
+                )
+        for at, port in enumerate(self.domains):
+            try:
+                port.check_port(self.insecure)
+            except ConfigError as error:
+                raise ConfigError(f"ports[{at}]: {error}") from None
+        check_apart(self.ports)
+        if len(self.ports) == 1 and self.domains[0].id != self.id:
+            raise ConfigError("ports[0]: id: a node with one port has one id; leave it out here")
 
 
 def from_settings(settings: dict[str, Any]) -> NodeConfig:
@@ -187,12 +152,15 @@ def load(path: str | Path) -> NodeConfig:
     except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
     here = path.resolve().parent
-    places = {
-        name: str(here / value)
-        for name in ("key_file", "state_dir", "trace_dir", "journal", "fault_file")
-        if (value := getattr(config, name))
-    }
+
+    def beside(value: str) -> str:
+        return str(here / value) if value else ""
+
+    places = {name: beside(getattr(config, name)) for name in PATHS}
+    ports = tuple(
+        msgspec.structs.replace(port, key_file=beside(port.key_file)) for port in config.ports
+    )
     try:
-        return msgspec.structs.replace(config, **places).check()
+        return msgspec.structs.replace(config, ports=ports, **places).check()
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None

@@ -1,10 +1,4 @@
-"""UDP: one listening socket, drained whenever it is readable; connected sockets to send.
-
-Measured: a callback a datagram (asyncio's DatagramProtocol) costs 5-7 us, a drained socket
-0.9 us. A wake-up therefore reads until the socket is empty, handles broadcasts as they come and
-unicasts (tokens) last: protocols rely on it, since a token must not overtake the messages
-it speaks of.
-"""
+"""UDP: one listening socket, another for a multicast group, and connected sockets to send."""
 
 from __future__ import annotations
 
@@ -15,50 +9,31 @@ from collections.abc import Callable, Iterable
 
 from ringcast.core.errors import TransportError
 from ringcast.core.ids import NodeId
-from ringcast.core.inputs import Received
-from ringcast.runtime.discovery import Hello
-from ringcast.runtime.fault_injection import Shim
 from ringcast.runtime.multicast_filter import ignore_own
 from ringcast.runtime.udp_offload import Intake, Link, runs
 from ringcast.wire.address import Address, Names, resolve
-from ringcast.wire.codec import Codec, Lane
-
-MOST_AT_ONCE = 1024
-"""Datagrams read in one wake-up, so that a flood cannot keep timers and the application waiting."""
-
-MOST_FORGOTTEN = 2**16
-"""Datagrams thrown away at a time; more than a socket's buffer holds."""
 
 SEND_BUFFER = 4 * 2**20
 SO_RCVBUFFORCE = 33
 """Linux: lets a privileged process have a larger buffer than the system's limit."""
 
-Handler = Callable[[Received], None]
-
 
 class Udp:
-    """The sockets of one node. Addresses may be changed while it runs."""
+    """The sockets of one port. Addresses may be changed while it runs."""
 
     def __init__(self, bind: Address, receive_buffer: int) -> None:
         self._names = Names()
         self._peers: dict[NodeId, Link] = {}
         self._fanout: list[Link] = []
         self._multicast: Link | None = None
-        self._group: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._sockets: list[socket.socket] = []
-        self._drain: Callable[[], None]
-        self._resting: asyncio.TimerHandle | None = None
-        self._socket = self._listen(bind, receive_buffer)
+        self._socket = self._open(bind, receive_buffer)
+        self._intakes = [Intake(self._socket)]
         self.sent = self.received = self.send_failures = 0
         self.blocked = 0
         """Datagrams not sent because the socket's buffer was full: lost, as on a wire."""
-        self.outdated = 0
-        """Datagrams thrown away unread because they had waited too long."""
-        self.more = False
-        """Whether other unicast frames of the same wake-up are handled next."""
 
-    def _listen(self, bind: Address, receive_buffer: int) -> socket.socket:
+    def _open(self, bind: Address, receive_buffer: int) -> socket.socket:
         places = resolve(bind)
         if not places:
             raise TransportError(f"bind: {bind.host} is not an address of this machine")
@@ -94,7 +69,8 @@ class Udp:
 
     def _join(self, group: Address, interface: str, receive_buffer: int) -> None:
         family, place = resolve(group)[0]
-        self._group = receiving = socket.socket(family, socket.SOCK_DGRAM)
+        receiving = socket.socket(family, socket.SOCK_DGRAM)
+        self._intakes.insert(0, Intake(receiving))
         sending = socket.socket(family, socket.SOCK_DGRAM)
         self._multicast = Link(sending)
         receiving.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -187,108 +163,28 @@ class Udp:
 
     # --- receiving -------------------------------------------------------------------------
 
-    def start(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        codec: Codec,
-        shim: Shim | None,
-        slept: Callable[[], object],
-        handle: Handler,
-        on_hello: Callable[[Hello], None],
-        after: Callable[[], None],
-    ) -> None:
-        """Call ``handle`` for every frame from now on, and ``after`` when there is no more.
+    @property
+    def sources(self) -> list[Intake]:
+        """The multicast group's socket, if there is one, and the node's own."""
+        return self._intakes
 
-        ``slept`` is asked after every read; if it says so, what was read is no news any more.
-        """
-        self._loop = loop
-        sockets = [self._socket] if self._group is None else [self._group, self._socket]
-        intakes = [Intake(each) for each in sockets]
-        # With multicast no broadcast waits behind a token; what else is there wakes us again.
-        alone = intakes[1] if self._group else None
-        decode, unicast = codec.decode, int(Lane.UNICAST)
+    def listen(self, readable: Callable[[], None]) -> None:
+        """Have the running event loop call ``readable`` whenever a datagram waits."""
+        self._loop = asyncio.get_running_loop()
+        for each in self._intakes:
+            self._loop.add_reader(each.socket, readable)
 
-        def drain() -> None:
-            tokens: list[Received] = []
-            count = 0
-            for intake in intakes:
-                # What woke us must be in the last one if nothing was in those before.
-                sure = count == 0 and intake is intakes[-1]
-                while count < MOST_AT_ONCE and (sure or intake.waits()):
-                    sure = False
-                    try:
-                        datagrams = intake.receive()
-                    except BlockingIOError:
-                        break  # it was a frame with a wrong checksum
-                    except OSError:
-                        count += 1  # an ICMP error of an earlier send; that frame is lost anyway
-                        continue
-                    count += len(datagrams)
-                    if slept():  # a pause may fall between any two reads
-                        self.outdated += len(datagrams)
-                        continue
-                    for datagram in datagrams:
-                        frame = decode(datagram)
-                        if frame is None:
-                            continue
-                        src, boot, lane, message = frame
-                        if shim is not None and shim.loses(src):
-                            continue
-                        if lane == unicast:
-                            tokens.append(Received(src, boot, message))
-                        elif type(message) is Hello:
-                            on_hello(message)
-                        else:
-                            handle(Received(src, boot, message))
-                    if intake is alone:
-                        break
-            self.received += count
-            if len(tokens) > 1:
-                self.more = True
-                for token in tokens[:-1]:
-                    handle(token)
-                self.more = False
-            for token in tokens[-1:]:
-                handle(token)
-            after()
-
-        self._drain, self._sockets = drain, sockets
-        self._listen_on()
-
-    def _listen_on(self) -> None:
-        assert self._loop is not None
-        self._resting = None
-        for each in self._sockets:
-            self._loop.add_reader(each, self._drain)
-
-    def forget(self) -> None:
-        """Throw away what waits to be read: a loss, as on a wire."""
-        for each in self._sockets:
-            for _ in range(MOST_FORGOTTEN):
-                try:
-                    each.recv(1)
-                except BlockingIOError:
-                    break
-                except OSError:
-                    continue
-                self.outdated += 1
-
-    def rest(self, seconds: float) -> None:
-        """Leave what arrives in the socket's buffer for a while."""
-        if self._loop is not None and self._resting is None:
-            for each in self._sockets:
-                self._loop.remove_reader(each)
-            self._resting = self._loop.call_later(seconds, self._listen_on)
+    def ignore(self) -> None:
+        """Leave what arrives in the sockets' buffers."""
+        if self._loop is not None:
+            for each in self._intakes:
+                self._loop.remove_reader(each.socket)
 
     def close(self) -> None:
         """Close every socket."""
-        if self._resting is not None:
-            self._resting.cancel()
-        for each in (self._socket, self._group):
-            if each is not None:
-                if self._loop is not None:
-                    self._loop.remove_reader(each)
-                each.close()
+        self.ignore()
+        for each in self._intakes:
+            each.socket.close()
         for link in self._peers.values():
             link.socket.close()
         if self._multicast is not None:

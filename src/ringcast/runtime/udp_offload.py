@@ -23,6 +23,9 @@ MOST_BYTES = 65_000
 """… and how much."""
 
 LARGEST = 2**16
+MOST_FORGOTTEN = 2**16
+"""Datagrams thrown away at a time; more than a socket's buffer holds."""
+
 ROOM_FOR_SIZE = socket.CMSG_SPACE(4) if hasattr(socket, "CMSG_SPACE") else 0
 
 CANNOT_CUT = {errno.EINVAL, errno.EIO, errno.EMSGSIZE, errno.EOPNOTSUPP}
@@ -107,3 +110,16 @@ class Intake:
             return [view[:length]]
         size = int.from_bytes(told[0][2], sys.byteorder)
         return [view[at : min(at + size, length)] for at in range(0, length, size)]
+
+    def forget(self) -> int:
+        """Throw away what waits to be received; how many datagrams."""
+        forgotten = 0
+        for _ in range(MOST_FORGOTTEN):
+            try:
+                self.socket.recv(1)
+            except BlockingIOError:
+                break
+            except OSError:
+                continue
+            forgotten += 1
+        return forgotten

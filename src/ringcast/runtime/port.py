@@ -1,0 +1,153 @@
+"""Port: a broadcast domain seen from one processor.
+
+It has the domain's sockets, codec, keys and peer book. A machine names its ports by number; one
+with a single port never does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from ringcast.core.errors import KeyFileError, RingcastError
+from ringcast.core.ids import NodeId
+from ringcast.core.inputs import Message
+from ringcast.runtime.config import NodeConfig
+from ringcast.runtime.discovery import NO_ADDRESS, Hello, PeerBook, Place
+from ringcast.runtime.fault_injection import Shim
+from ringcast.runtime.platform import Platform
+from ringcast.runtime.receiver import FrameHandler, Receiver
+from ringcast.wire.address import Address
+from ringcast.wire.codec import Codec, Lane
+from ringcast.wire.keys import KeyFile
+
+
+class Port:
+    """Port ``number`` of a node, in the incarnation ``boot``."""
+
+    def __init__(self, number: int, node: NodeConfig, boot: int, platform: Platform) -> None:
+        self.config = config = node.domains[number]
+        self.id: NodeId = config.id
+        self.keys = KeyFile(Path(config.key_file)) if config.key_file else None
+        messages: tuple[type[msgspec.Struct], ...] = (*node.sheet.messages, Hello)
+        self._codec = Codec(messages, config.id, boot, self.keys)
+        self._shim: Shim | None = None
+        if node.fault_file:
+            self._shim = Shim(Path(node.fault_file), f"shim/{number}/{config.id}/{boot}")
+        self._frames: list[bytes] = []
+        self._transport = platform.transport(config, node.receive_buffer)
+        self._receiver = Receiver(number, self._transport, self._codec, self._shim, self._on_hello)
+        public = config.public_address
+        where = self._transport.address if public == config.bind_address else public
+        self._book = PeerBook(Place(config.id, boot, *where), config.peer_addresses)
+
+    def start(self, loop: asyncio.AbstractEventLoop, handler: FrameHandler) -> None:
+        """Look for the others, and hand their frames to ``handler`` from now on."""
+        self.keep_house()
+        self._receiver.start(loop, handler)
+
+    def close(self) -> None:
+        """Close every socket."""
+        self._receiver.close()
+        self._transport.close()
+
+    # --- sending ---------------------------------------------------------------------------
+
+    def send(self, to: NodeId, message: Message) -> None:
+        """To one processor; one whose address is not known cannot be reached yet."""
+        self._transport.unicast(to, self._codec.encode(message, Lane.UNICAST))
+
+    def send_run(self, to: NodeId, messages: list[Message]) -> None:
+        """Several frames in a row to one processor."""
+        encode = self._codec.encode
+        self._transport.unicasts(to, [encode(each, Lane.UNICAST) for each in messages])
+
+    def broadcast(self, message: Message) -> None:
+        """To all others; it waits for ``flush``, so that broadcasts in a row leave together."""
+        self._frames.append(self._codec.encode(message, Lane.BROADCAST))
+
+    def flush(self) -> None:
+        """Let waiting broadcasts leave."""
+        if self._frames:
+            frames, self._frames = self._frames, []
+            self._transport.broadcast(*frames)
+
+    # --- receiving -------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Throw away what waits to be read: a loss, as on a wire."""
+        self._receiver.forget()
+
+    def rest(self, seconds: float) -> None:
+        """Leave what arrives in the socket's buffer for a while."""
+        self._receiver.rest(seconds)
+
+    # --- who is where ----------------------------------------------------------------------
+
+    @property
+    def address(self) -> Address:
+        """Where this node listens."""
+        return self._transport.address
+
+    def addresses(self) -> dict[NodeId, Address]:
+        """Where the others are."""
+        return self._book.addresses()
+
+    def keep_house(self) -> None:
+        """Now and then: keys and faults may have changed on disk, nodes may have appeared."""
+        try:
+            if self.keys and self.keys.reload():
+                self._codec.renew_keys()
+            if self._shim:
+                self._shim.reload()
+        except RingcastError as error:
+            self._codec.refuse(str(error))  # go on with what we have; metrics show it
+        self._transport.connect(self._book.addresses())  # a name may have moved, a route appeared
+        if self.config.seeds:
+            hello = self._codec.encode(self._book.hello(wants=True), Lane.BROADCAST)
+            for seed in self.config.seed_addresses:
+                self._transport.send_to(seed, hello)
+        if self.config.multicast:  # tokens are unicast, so addresses must be known here too
+            hello = self._codec.encode(self._book.hello(wants=False), Lane.BROADCAST)
+            self._transport.broadcast(hello)
+
+    def _on_hello(self, hello: Hello) -> None:
+        if self.config.public_address.unspecified:
+            self._codec.refuse(NO_ADDRESS)  # we would hear a newcomer that cannot hear us
+            return
+        if self._book.learn(hello):
+            self._transport.connect(self._book.addresses())
+        if hello.wants:
+            answer = self._codec.encode(self._book.hello(wants=False), Lane.BROADCAST)
+            self._transport.unicast(hello.places[0].node, answer)
+
+    # --- what an operator asks -------------------------------------------------------------
+
+    def metrics(self) -> dict[str, object]:
+        """Counters and state of this port."""
+        return {
+            "frames_sent": self._transport.sent,
+            "frames_received": self._receiver.received,
+            "frames_blocked": self._transport.blocked,
+            "frames_outdated": self._receiver.outdated,
+            "send_failures": self._transport.send_failures,
+            "frames_refused": dict(self._codec.refused),
+            "frames_lost_on_purpose": self._shim.lost if self._shim else 0,
+            "keys": list(self.keys.keys) if self.keys else [],
+            "peers": {str(n): str(a) for n, a in self._book.addresses().items()},
+        }
+
+
+def check_keys(ports: tuple[Port, ...]) -> None:
+    """Refuse a key that two ports have: what one domain seals could be replayed in the other, and
+    a node with one id in both would seal two frames with one nonce."""
+    holders: dict[bytes, Port] = {}
+    for port in ports:
+        for key in port.keys.keys.values() if port.keys else ():
+            if holders.setdefault(key, port) is not port:
+                raise KeyFileError(
+                    f"{port.config.key_file} has a key of {holders[key].config.key_file}; each "
+                    "broadcast domain has keys of its own: make some with 'ringcast keygen'"
+                )

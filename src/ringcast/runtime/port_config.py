@@ -1,0 +1,119 @@
+"""Settings of one port: a broadcast domain that a node takes part in, and how to find the others.
+
+A node with one port writes these settings at the top of its file; a node with several writes a
+``[[ports]]`` table for each.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ringcast.core.errors import ConfigError
+from ringcast.core.ids import NodeId
+from ringcast.wire import address
+from ringcast.wire.address import Address
+
+
+class PortConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One broadcast domain. ``bind`` and a way to find the others are needed."""
+
+    id: NodeId = 0
+    """The node's id in this domain; if it is not given, the node's id."""
+    bind: str = ""
+    """Where to listen: ``host:port``."""
+    advertise: str = ""
+    """The address others should use, where it differs from ``bind`` (NAT, containers) and from
+    what ``peers`` says of this node."""
+    peers: tuple[str, ...] = ()
+    """The others, as ``id@host:port``; this node itself may be listed too."""
+    seeds: tuple[str, ...] = ()
+    """Or: addresses or DNS names of some running nodes, ``host:port``; the rest is discovered."""
+    multicast: str = ""
+    """A multicast group ``host:port`` for broadcasts; without it they go to each peer."""
+    interface: str = ""
+    """Interface for multicast: its address (IPv4) or name (IPv6)."""
+    key_file: str = ""
+    """Group keys, made by ``ringcast keygen``."""
+
+    @property
+    def bind_address(self) -> Address:
+        """Where to listen."""
+        return address.parse(self.bind, "bind", least_port=0)
+
+    @property
+    def listed(self) -> dict[NodeId, Address]:
+        """Everybody in ``peers``."""
+        return dict(address.parse_peer(text, "peers") for text in self.peers)
+
+    @property
+    def peer_addresses(self) -> dict[NodeId, Address]:
+        """The others that are listed."""
+        return {node: place for node, place in self.listed.items() if node != self.id}
+
+    @property
+    def seed_addresses(self) -> list[Address]:
+        """Whom to ask for the others."""
+        return [address.parse(text, "seeds") for text in self.seeds]
+
+    @property
+    def public_address(self) -> Address:
+        """Where others find this node, as far as it is known before a socket is open."""
+        bind = self.bind_address
+        if self.advertise:
+            return address.parse(self.advertise, "advertise")
+        return self.listed.get(self.id, bind)
+
+    def check_port(self, insecure: bool) -> None:
+        """Everything that can be wrong without opening a socket."""
+        if not self.bind:
+            raise ConfigError("bind: say where to listen, as host:port")
+        public = self.public_address
+        if len(self.listed) != len(self.peers):
+            raise ConfigError("peers: an id is listed twice")
+        if len(set(self.listed.values())) != len(self.listed):
+            raise ConfigError("peers: an address is listed twice; each node has its own")
+        for text in self.seeds:
+            address.parse(text, "seeds")
+        if not self.peers and not self.seeds and not self.multicast:
+            raise ConfigError(
+                "no way to find the others: list them in peers, or give seeds or multicast"
+            )
+        if self.multicast:
+            address.parse(self.multicast, "multicast")
+        if (self.seeds or self.multicast) and public.unspecified:
+            raise ConfigError(
+                f"bind = {self.bind!r} says nothing that others could send to; give the address "
+                "they should use in advertise"
+            )
+        if not self.key_file and not insecure:
+            self._check_closed()
+
+    def _check_closed(self) -> None:
+        """Without keys no frame may leave this machine, and none come in."""
+        places = [("bind", self.bind_address), *(("peers", at) for at in self.listed.values())]
+        places += [("seeds", at) for at in self.seed_addresses]
+        outside = [f"{setting}: {place}" for setting, place in places if not place.loopback]
+        if self.multicast and self.interface != "lo" and not Address(self.interface, 0).loopback:
+            outside.append(f"interface: {self.interface or 'any'}")
+        if outside:
+            raise ConfigError(
+                f"{outside[0]} is not loopback and there is no key_file; make one with "
+                "'ringcast keygen group.key', or say insecure = true if you mean it"
+            )
+
+
+def check_apart(ports: tuple[PortConfig, ...]) -> None:
+    """Refuse domains that would run into each other at this node."""
+    for at, port in enumerate(ports):
+        for before, other in enumerate(ports[:at]):
+            bind = port.bind_address
+            if bind.port and bind == other.bind_address:
+                raise ConfigError(
+                    f"ports[{at}]: bind = {port.bind!r} is that of ports[{before}]; each port "
+                    "listens at an address of its own"
+                )
+            if port.multicast and port.multicast == other.multicast:
+                raise ConfigError(
+                    f"ports[{at}]: multicast = {port.multicast!r} is that of ports[{before}]; "
+                    "each broadcast domain has a group of its own"
+                )
