@@ -20,6 +20,7 @@ from ringcast.core.inputs import Leaving, Received, Started, Submitted
 from ringcast.core.machine import Machine, Table
 from ringcast.core.owned import Heard, Owned, Parts
 from ringcast.core.registry import Sheet
+from ringcast.core.settings import GroupSettings
 from ringcast.protocols.totem_single import SHEET as TOTEM
 from ringcast.protocols.totem_single import Config as RingConfig
 from ringcast.protocols.totem_single import TotemSingle
@@ -29,9 +30,17 @@ class Phase(StrEnum):
     UP = "up"
 
 
-class Config(msgspec.Struct, frozen=True):
+class Config(GroupSettings, frozen=True, kw_only=True):
     ring: RingConfig = RingConfig()
     gateway: bool = False
+
+    @property
+    def patience_us(self) -> int:
+        return self.ring.patience_us
+
+    @property
+    def frame_budget(self) -> int:
+        return self.ring.frame_budget
 
 
 class Gateway(Machine):
