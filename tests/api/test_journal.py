@@ -7,17 +7,17 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 from journals import bodies, caught_up, folder, opened, rows, with_journals
-from loopback import configs, eventually, joined, run
+from loopback import configs, eventually, free_ports, joined, run
 from typer.testing import CliRunner
 
 from ringcast.api.node import Node
 from ringcast.cli.app import app
-from ringcast.core.errors import ConfigError, NodeStopped
+from ringcast.core.errors import ConfigError, NodeStopped, RingcastError
 from ringcast.core.ids import START, Level, Position, ViewId
 from ringcast.journal.format import layout
 from ringcast.journal.format.layout import MESSAGE, Entry, JournalError
@@ -25,9 +25,22 @@ from ringcast.journal.format.records import records
 from ringcast.journal.format.segment import SegmentFile
 from ringcast.journal.node_journal import NodeJournal, holes
 from ringcast.journal.reader import JournalReader
-from ringcast.journal.service import Ask, Extent, Records, from_records, token
+from ringcast.journal.service import (
+    GUEST,
+    Ask,
+    Extent,
+    Look,
+    Records,
+    answers,
+    call,
+    from_records,
+    token,
+)
 from ringcast.journal.writer import Journal, segment_names
 from ringcast.runtime.config import NodeConfig
+from ringcast.wire import keys
+from ringcast.wire.address import Address
+from ringcast.wire.keys import KeyFile
 
 
 def test_journals_of_the_same_configurations_are_identical(tmp_path: Path) -> None:
@@ -329,9 +342,20 @@ async def told(node_journal: NodeJournal, upto: Position, waiting: bool) -> list
     return found
 
 
+class Neighbours(NamedTuple):
+    """A domain without a network."""
+
+    id: int
+    keys: KeyFile
+    address: Address
+
+    def addresses(self) -> dict[int, Address]:
+        return {}
+
+
 @contextlib.asynccontextmanager
-async def recording(tmp_path: Path) -> AsyncIterator[NodeJournal]:
-    """A node_journal without a node."""
+async def recording(tmp_path: Path, *domains: Neighbours) -> AsyncIterator[NodeJournal]:
+    """A node's journal without a node."""
     (settings,) = with_journals(tmp_path, 1)
     config = msgspec.convert(settings, NodeConfig)
     node_journal = NodeJournal(
@@ -339,13 +363,37 @@ async def recording(tmp_path: Path) -> AsyncIterator[NodeJournal]:
         Path(config.journal),
         config.journal_limits,
         config.journal_patience_s,
-        None,
-        dict,
+        domains,
         lambda why: None,
         lambda *what: asyncio.sleep(0),  # type: ignore[arg-type]
     )
     yield node_journal
     await node_journal.close()
+
+
+def test_a_journal_is_served_in_each_domain_to_those_who_have_its_keys(tmp_path: Path) -> None:
+    ports = free_ports(2)
+    files = [tmp_path / name for name in ("north.key", "south.key")]
+    for file in files:
+        keys.write(file, keys.add({}))
+    domains = [
+        Neighbours(9 + 10 * at, KeyFile(file), Address("127.0.0.1", ports[at]))
+        for at, file in enumerate(files)
+    ]
+
+    async def story() -> None:
+        async with recording(tmp_path, *domains) as node_journal:
+            await node_journal.start()
+            for domain in domains:
+                line = await call(domain.address, GUEST, domain.keys)
+                answer = [each async for each in answers(line, Look(token(), START))]
+                assert isinstance(answer[0], Extent)
+                line.close()
+            with pytest.raises(RingcastError):
+                await call(domains[0].address, GUEST, domains[1].keys)
+            await eventually(lambda: node_journal.metrics()["conversations_refused"] == 1)
+
+    run(story)
 
 
 def test_who_is_asked_tells_what_it_is_just_putting_into_its_journal(

@@ -86,13 +86,12 @@ class Node:
                     Path(self.config.journal),
                     self.config.journal_limits,
                     self.config.journal_patience_s,
-                    host.ports[0].keys,
-                    host.ports[0].addresses,
+                    host.ports,
                     host.fail,
                     self.publish,
                 )
                 self._directory.remember(self._journal.known())
-                await self._journal.start(host.ports[0].address)
+                await self._journal.start()
             await host.start()
         except BaseException as error:
             host.close("it could not start")

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import time
 from array import array
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from ringcast.core.effects import Batch, InstallView
 from ringcast.core.errors import RingcastError
@@ -52,6 +53,25 @@ RETRY_S = 0.5
 """After a member could not tell what it has, until it is asked again."""
 
 
+class Domain(Protocol):
+    """A broadcast domain of the node: where it listens, and who else is there."""
+
+    @property
+    def id(self) -> NodeId:
+        """The node's id in it."""
+
+    @property
+    def keys(self) -> KeyFile | None:
+        """The keys of the domain."""
+
+    @property
+    def address(self) -> Address:
+        """Where the node listens."""
+
+    def addresses(self) -> dict[NodeId, Address]:
+        """Where the others are."""
+
+
 class NodeJournal:
     """The journal of one node, written, served and completed."""
 
@@ -61,26 +81,26 @@ class NodeJournal:
         folder: Path,
         limits: Limits,
         patience_s: float,
-        keys: KeyFile | None,
-        addresses: Callable[[], dict[NodeId, Address]],
+        domains: Sequence[Domain],
         failed: Callable[[str], None],
         publish: Callable[[str, str, int, int, tuple[bytes, ...]], Awaitable[Position]],
     ) -> None:
         self._publish, self._failed = publish, failed
-        self._me, self._keys, self._addresses = me, keys, addresses
+        self._me, self._domains = me, domains
         self._patience_s = patience_s
         self.folder = folder
         self._commits = GroupCommit(folder, limits, failed)
-        self._server = Server(me, keys, self._serve)
+        self._servers = [Server(each.id, each.keys, self._serve) for each in domains]
         self._tasks: set[asyncio.Task[None]] = set()
         self._view: InstallView | None = None
         self._refusals: set[tuple[NodeId, Position]] = set()
         self._changed = asyncio.Event()
         self._closed = False
 
-    async def start(self, at: Address) -> None:
-        """Listen where the node does, and begin to catch up."""
-        await self._server.start(at)
+    async def start(self) -> None:
+        """Listen where the node does, in each of its domains, and begin to catch up."""
+        for server, domain in zip(self._servers, self._domains, strict=True):
+            await server.start(domain.address)
         for work in (self._catch_up(), self._trim()):
             self._tasks.add(asyncio.get_running_loop().create_task(work))
 
@@ -199,7 +219,8 @@ class NodeJournal:
         while not self._commits.caught_up:
             self._changed.clear()
             view = self._view
-            others = [] if view is None else [id for id in view.members if id != self._me]
+            mine = {self._me, *(domain.id for domain in self._domains)}
+            others = [] if view is None else [id for id in view.members if id not in mine]
             some_missing = view is None or not others or not companions <= set(view.members)
             if view is None or (some_missing and loop.time() < deadline):
                 await self._change_until(None if view is None else deadline)
@@ -225,11 +246,11 @@ class NodeJournal:
 
         So it seems of a member that has just died, too: it must refuse twice on one ring.
         """
-        address = self._addresses().get(peer)
-        if address is None:
+        domain = next((each for each in self._domains if peer in each.addresses()), None)
+        if domain is None:
             return False
         try:
-            line = await call(address, self._me, self._keys)
+            line = await call(domain.addresses()[peer], domain.id, domain.keys)
         except ConnectionRefusedError:
             again = (peer, upto) in self._refusals
             self._refusals.add((peer, upto))
@@ -267,7 +288,8 @@ class NodeJournal:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.close()
+        for server in self._servers:
+            await server.close()
         self._commits.close()
 
     def metrics(self) -> dict[str, object]:
@@ -280,7 +302,7 @@ class NodeJournal:
             "records": commits.journal.number,
             "cut_bytes": commits.journal.cut_bytes,
             "error": commits.error,
-            "conversations_refused": self._server.refused,
+            "conversations_refused": sum(server.refused for server in self._servers),
         }
 
 
