@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ringcast.core.ids import Level, Position
     from ringcast.journal.format.layout import JournalError
     from ringcast.runtime.config import NodeConfig
+    from ringcast.runtime.port_config import PortConfig
 
     AGREED, SAFE = Level.AGREED, Level.SAFE
 
@@ -42,6 +43,7 @@ _HOMES = {
     "core.ids": ("Level", "Position"),
     "journal.format.layout": ("JournalError",),
     "runtime.config": ("NodeConfig",),
+    "runtime.port_config": ("PortConfig",),
     "core.errors": (
         "ConfigError",
         "DeliveryUncertain",
@@ -72,6 +74,7 @@ __all__ = [
     "NodeConfig",
     "NodeStopped",
     "NotJoined",
+    "PortConfig",
     "Position",
     "Replica",
     "ResultLost",

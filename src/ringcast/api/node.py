@@ -31,7 +31,10 @@ DRAIN_S = 2.0
 
 
 class Node:
-    """A processor of the group, in this process. Use ``async with Node.open(...)``."""
+    """A processor of the group, in this process. Use ``async with Node.open(...)``.
+
+    A test may give it another ``platform`` than this machine.
+    """
 
     def __init__(self, config: NodeConfig, platform: Platform = LIVE) -> None:
         self.config = config.check()
