@@ -50,7 +50,8 @@ class Word(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Settings(GroupSettings, frozen=True, kw_only=True):
-    patience_us = 100_000
+    patience_us = 10**9
+    """After a pause that is longer, a host drops what waits: no test is to depend on that."""
     frame_budget = 1_000
 
 
