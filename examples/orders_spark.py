@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ringcast.pipeline.spark.session import open_session
-from ringcast.pipeline.stream.table import Table, upsert
+from ringcast.pipeline.stream.table import StreamTable, upsert
 
 
 def serve(key: Any, shelf: pa.Table, orders: pa.Table) -> pa.Table:
@@ -48,8 +48,8 @@ def by_second(orders: DataFrame) -> DataFrame:
 
 def main(folder: Path) -> bool:
     """Run both queries; whether their tables are what each member has."""
-    shelves = Table(folder / "shelves", "item string, left long, refused long")
-    asked = Table(folder / "asked", "second long, item string, count long")
+    shelves = StreamTable(folder / "shelves", "item string, left long, refused long")
+    asked = StreamTable(folder / "asked", "second long, item string, count long")
     with open_session() as spark:
         source = spark.readStream.format("ringcast").option("group", "orders")
         source = source.option("path", ",".join(map(str, folder.glob("journal-*"))))

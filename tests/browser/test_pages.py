@@ -15,9 +15,9 @@ import pytest
 from ringcast.checks import suite
 from ringcast.pipeline.papers.experiments import Experiment, names, read
 from ringcast.pipeline.papers.paper_page import REPORT, publish
-from ringcast.pipeline.papers.reproduce import Curve, Finding, Judged, Plot, Verdict
+from ringcast.pipeline.papers.reproduce import ClaimVerdict, Curve, Finding, Judged, Plot
 from ringcast.pipeline.report import write as report
-from ringcast.pipeline.report.report_data import Story
+from ringcast.pipeline.report.report_data import ReportData
 from ringcast.traces.text import parse
 
 PHONE, WIDE = 390, 1280
@@ -123,7 +123,7 @@ def sketch(name: str, experiment: Experiment) -> Finding:
         experiment.source,
         experiment.says,
         experiment.comment,
-        Verdict.IN_PART,
+        ClaimVerdict.IN_PART,
         claims,
         plots,
         1,
@@ -140,7 +140,7 @@ def reproduction(folder: Path) -> tuple[str, int, int]:
 
 def demo(folder: Path) -> tuple[str, int, int]:
     """The page of ``ringcast demo``, of a small trace."""
-    story, checks = Story(), suite(["M1", "D1", "D9"])
+    story, checks = ReportData(), suite(["M1", "D1", "D9"])
     for event in parse("ring(8,1){1,2}\np1: sub2 +2000 o1 o2 +900 d1 d2\np2: d1 d2\nend{1,2}\n"):
         story.feed(event)
         checks.feed(event)

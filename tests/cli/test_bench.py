@@ -17,7 +17,7 @@ import pytest
 from ringcast.api.events import Batch
 from ringcast.api.group import Group
 from ringcast.bench import bridge
-from ringcast.bench.member import Meter, Pool, Sender, Task
+from ringcast.bench.member import BenchMeter, Pool, Sender, Task
 from ringcast.bench.run import Crew, Failed, Trial, settings
 from ringcast.cli import bench
 from ringcast.core.ids import Level, Position, ViewId
@@ -153,8 +153,8 @@ def batch(sender: int, bodies: tuple[bytes, ...], seq: int = 1) -> Batch:
     return Batch(sender, bodies, Position.at(ViewId(8, 1), seq), Level.AGREED)
 
 
-def check(*batches: Batch) -> Meter:
-    meter = Meter(task(), {1: Pool(1, 9), 2: Pool(2, 9)})
+def check(*batches: Batch) -> BenchMeter:
+    meter = BenchMeter(task(), {1: Pool(1, 9), 2: Pool(2, 9)})
     for each in batches:
         meter.take(each)
     return meter
@@ -183,7 +183,7 @@ def test_the_checker_tells_gaps_swaps_and_orders_apart() -> None:
 
 def test_the_window_is_over_before_a_share_is_made() -> None:
     """Whoever was done before the end of the window still reports a whole one."""
-    meter = Meter(task(), {})
+    meter = BenchMeter(task(), {})
 
     async def measure() -> None:
         now_s = time.monotonic()

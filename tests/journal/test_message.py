@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringcast.core.ids import LAST_INDEX, Level, Position
-from ringcast.journal.format.frame import KINDS, Names, Range, row_type
+from ringcast.journal.format.frame import KINDS, NameTable, Range, row_type
 from ringcast.journal.format.layout import GAP, MESSAGE, VIEW, Entry, JournalError
 from ringcast.journal.format.message import digest, message, room
 from ringcast.journal.format.records import cut, records
@@ -217,7 +217,7 @@ def test_rows_are_numbered_as_columns_can_hold(source: tuple[str, int, int]) -> 
 def test_names_are_few() -> None:
     """A frame of one group names it once, however many messages it has."""
     frame = kept([entry(seq, b"x") for seq in range(1, 50)])
-    assert frame.names == Names(["orders"], [], [])
+    assert frame.names == NameTable(["orders"], [], [])
 
 
 def test_small_frames_are_bound_and_nothing_else_is(tmp_path: Path) -> None:

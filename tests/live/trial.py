@@ -11,7 +11,7 @@ from ringcast.core import registry
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Installed, Restarted, TraceEvent
 from ringcast.members.process import Band, Member
-from ringcast.members.words import Status, wall_us
+from ringcast.members.words import MemberStatus, wall_us
 from ringcast.traces.live import read_live
 
 LOAD = ("--drive", "100", "--size", "8..3000", "--safe", "0.4")
@@ -60,7 +60,7 @@ class Trial:
             lambda: all(delivered(m) >= n for m, n in zip(members, want, strict=True)),
         )
 
-    def fresh(self, id: NodeId) -> Status:
+    def fresh(self, id: NodeId) -> MemberStatus:
         """What a member says of itself from now on."""
         member = self[id]
         member.hear()

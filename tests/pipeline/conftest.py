@@ -61,7 +61,7 @@ class Running:
     """A cluster of two workers. Jobs go there from a process of their own: this one may have a
     session on this machine already."""
 
-    def __init__(self, found: standalone.Cluster) -> None:
+    def __init__(self, found: standalone.LocalSpark) -> None:
         self.found = found
         self.options = {"master": ["--master", found.master], "remote": ["--remote", found.remote]}
         """What a command has to be told."""

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from ringcast.cli.app import app
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.spark import cluster
-from ringcast.pipeline.spark.cluster import Cluster
+from ringcast.pipeline.spark.cluster import LocalSpark
 
 STAND_IN = Path(__file__).with_name("spark_stand_in.py")
 
@@ -107,10 +107,10 @@ def test_a_worker_that_is_left_alone_still_has_cores_for_both_applications(
 def test_a_part_that_fails_is_named_and_the_others_are_ended(
     part: str, word: str, folder: Path, spark_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[tuple[Cluster, str]] = []
+    started: list[tuple[LocalSpark, str]] = []
     start = cluster.start
 
-    def noticed(at: Cluster, name: str, command: list[str]) -> None:
+    def noticed(at: LocalSpark, name: str, command: list[str]) -> None:
         start(at, name, command)
         started.append((at, name))
 
@@ -180,4 +180,6 @@ def test_a_state_folder_that_cannot_be_used_is_named(
 def test_the_users_own_spark_has_no_say(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SPARK_REMOTE", "SPARK_MASTER_OPTS", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME"):
         monkeypatch.setenv(name, "theirs")
-    assert "theirs" not in cluster.environment(Cluster("f", "t", "m", "r", "p", "j", "o")).values()
+    assert (
+        "theirs" not in cluster.environment(LocalSpark("f", "t", "m", "r", "p", "j", "o")).values()
+    )

@@ -11,7 +11,13 @@ from ringcast.checks import Verdict, Violation, suite
 from ringcast.core.ids import Level
 from ringcast.core.trace import Faulted, TraceEvent
 from ringcast.pipeline.report import write as report
-from ringcast.pipeline.report.report_data import BIN_US, MOST_BINS, Latency, Series, Story
+from ringcast.pipeline.report.report_data import (
+    BIN_US,
+    MOST_BINS,
+    LatencyHistogram,
+    ReportData,
+    Series,
+)
 from ringcast.traces.text import parse
 
 TRACE = """
@@ -28,8 +34,8 @@ end{1,2}
 """
 
 
-def told(events: list[TraceEvent]) -> tuple[Story, dict[str, Verdict], list[Violation]]:
-    story, checks = Story(), suite(["M1", "D1", "D9"])
+def told(events: list[TraceEvent]) -> tuple[ReportData, dict[str, Verdict], list[Violation]]:
+    story, checks = ReportData(), suite(["M1", "D1", "D9"])
     for event in events:
         story.feed(event)
         checks.feed(event)
@@ -99,7 +105,7 @@ def test_a_violation_and_an_unknown_are_not_fine() -> None:
 
 
 def test_a_trace_without_anything_still_makes_a_page() -> None:
-    story = Story()
+    story = ReportData()
     for event in parse("p1: +5\nend"):
         story.feed(event)
     page = report.page("t", "s", story, {}, [])
@@ -117,7 +123,7 @@ def test_a_long_trace_is_counted_in_wider_bins() -> None:
 
 
 def test_quantiles_are_right_to_a_class() -> None:
-    latency = Latency()
+    latency = LatencyHistogram()
     for us in range(1, 10_001):
         latency.add(us, 1)
     assert latency.quantile(0.5) == pytest.approx(5000, rel=0.13)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from ringcast.cli.app import app
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.papers import runners as probes
-from ringcast.pipeline.papers.experiments import Claim, Line, Source, names
+from ringcast.pipeline.papers.experiments import Claim, PictureLine, Source, names
 from ringcast.pipeline.papers.reproduce import Asking, curved, judged
 from ringcast.pipeline.spark.tasks import tasks
 
@@ -121,7 +121,7 @@ def test_the_answer_is_the_same_however_the_work_is_divided(spark: SparkSession)
 
 def test_a_query_of_several_lines(spark: SparkSession) -> None:
     table = pa.table({"who": ["a", "b", "a"], "n": [1, 2, 3]})
-    line = Line(query="select who as line, n as x, n * n as y from {t} order by n")
+    line = PictureLine(query="select who as line, n as x, n * n as y from {t} order by n")
     first, second = curved(Asking(spark, {"t": table}), line, colour=4)
     assert (first.label, first.colour, first.x, first.y) == ("a", 4, (1, 3), (1, 9))
     assert (second.label, second.colour, second.half) == ("b", 5, ())

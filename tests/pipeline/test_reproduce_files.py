@@ -16,12 +16,12 @@ from ringcast.pipeline.papers.availability import Service
 from ringcast.pipeline.papers.experiments import PAPERS, Experiment, Source, names, of_table, read
 from ringcast.pipeline.papers.paper_page import NUMBERS, PICTURES, REPORT, Results, publish
 from ringcast.pipeline.papers.reproduce import (
+    ClaimVerdict,
     Curve,
     Failure,
     Finding,
     Judged,
     Plot,
-    Verdict,
     verdict,
 )
 from ringcast.sim.faults import Crash, Stall
@@ -208,12 +208,12 @@ def test_who_crashes_is_not_served_and_what_it_had_submitted_is_not_owed() -> No
 @pytest.mark.parametrize(
     ("agree", "word"),
     [
-        ((True, None, True), Verdict.REPRODUCED),
-        ((True, False), Verdict.IN_PART),
-        ((False, None), Verdict.NOT_REPRODUCED),
+        ((True, None, True), ClaimVerdict.REPRODUCED),
+        ((True, False), ClaimVerdict.IN_PART),
+        ((False, None), ClaimVerdict.NOT_REPRODUCED),
     ],
 )
-def test_one_word_for_all_claims(agree: tuple[bool | None, ...], word: Verdict) -> None:
+def test_one_word_for_all_claims(agree: tuple[bool | None, ...], word: ClaimVerdict) -> None:
     assert verdict(tuple(Judged("", "", "", (), each) for each in agree)) is word
 
 
@@ -224,7 +224,7 @@ def finding(name: str = "some-ring", **changes: Any) -> Finding:
         "source": "A. Author",
         "says": "It was so.",
         "comment": "It is not.",
-        "verdict": Verdict.IN_PART,
+        "verdict": ClaimVerdict.IN_PART,
         "claims": (
             Judged("speed", "about 5", "4.9", (4.9,), True),
             Judged("size", "< 3", "3.5", (3.5,), False),
@@ -275,7 +275,8 @@ def test_numbers_and_pictures_stand_beside_the_page(tmp_path: Path) -> None:
 
 def test_a_failed_run_is_told_with_its_command(tmp_path: Path) -> None:
     failed = finding(
-        verdict=Verdict.FAILED, failures=(Failure("D9: p1 & p2", "ringcast sim failed/1.toml"),)
+        verdict=ClaimVerdict.FAILED,
+        failures=(Failure("D9: p1 & p2", "ringcast sim failed/1.toml"),),
     )
     publish([failed], True, tmp_path)
     page = (tmp_path / REPORT).read_text("utf-8")

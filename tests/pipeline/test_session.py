@@ -16,7 +16,7 @@ import pytest
 
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.spark import session
-from ringcast.pipeline.spark.session import Place, Where, open_session, place
+from ringcast.pipeline.spark.session import SparkPlace, Where, open_session, place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,20 +28,20 @@ MASTER = {"SPARK_MASTER": "spark://there:7077"}
 @pytest.mark.parametrize(
     ("where", "environ", "found"),
     [
-        (Where(), {}, Place(master="local[*,4]")),
-        (Where(cores=3), {}, Place(master="local[3,4]")),
-        (Where(master="local[2]"), REMOTE, Place(master="local[2,4]")),
-        (Where(master="local"), {}, Place(master="local[1,4]")),
-        (Where(master="local[2,1]"), {}, Place(master="local[2,1]")),
-        (Where(), MASTER, Place(master="spark://there:7077")),
-        (Where(), {**MASTER, **REMOTE}, Place(remote="sc://there:15002")),
-        (Where(master="yarn"), REMOTE, Place(master="yarn")),
-        (Where(remote="sc://here"), {**MASTER, **REMOTE}, Place(remote="sc://here")),
-        (Where(), {"SPARK_REMOTE": "", "SPARK_MASTER": ""}, Place(master="local[*,4]")),
+        (Where(), {}, SparkPlace(master="local[*,4]")),
+        (Where(cores=3), {}, SparkPlace(master="local[3,4]")),
+        (Where(master="local[2]"), REMOTE, SparkPlace(master="local[2,4]")),
+        (Where(master="local"), {}, SparkPlace(master="local[1,4]")),
+        (Where(master="local[2,1]"), {}, SparkPlace(master="local[2,1]")),
+        (Where(), MASTER, SparkPlace(master="spark://there:7077")),
+        (Where(), {**MASTER, **REMOTE}, SparkPlace(remote="sc://there:15002")),
+        (Where(master="yarn"), REMOTE, SparkPlace(master="yarn")),
+        (Where(remote="sc://here"), {**MASTER, **REMOTE}, SparkPlace(remote="sc://here")),
+        (Where(), {"SPARK_REMOTE": "", "SPARK_MASTER": ""}, SparkPlace(master="local[*,4]")),
     ],
 )
 def test_options_win_over_the_environment(
-    where: Where, environ: Mapping[str, str], found: Place
+    where: Where, environ: Mapping[str, str], found: SparkPlace
 ) -> None:
     assert place(where, environ) == found
 
@@ -73,7 +73,7 @@ def test_nonsense_is_refused(where: Where, told: str) -> None:
     ],
 )
 def test_loopback_only_where_nobody_else_takes_part(master: str, local: bool) -> None:
-    assert Place(master=master).local is local
+    assert SparkPlace(master=master).local is local
 
 
 def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,10 +92,10 @@ def test_the_environment_of_a_cluster_is_the_users(monkeypatch: pytest.MonkeyPat
     """A Python that the user chose for the executors stays; on this machine it must be ours."""
     monkeypatch.setattr(session, "java_home", lambda environ: "/java")
     chosen = {"PYSPARK_PYTHON": "/theirs/python"}
-    far = session.environment_of(Place(master="yarn"), chosen)
+    far = session.environment_of(SparkPlace(master="yarn"), chosen)
     assert "PYSPARK_PYTHON" not in far and "SPARK_LOCAL_IP" not in far
-    assert session.environment_of(Place(master="yarn"), {})["PYSPARK_PYTHON"]
-    near = session.environment_of(Place(master="local[1]"), chosen)
+    assert session.environment_of(SparkPlace(master="yarn"), {})["PYSPARK_PYTHON"]
+    near = session.environment_of(SparkPlace(master="local[1]"), chosen)
     assert near["PYSPARK_PYTHON"] != "/theirs/python" and near["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 

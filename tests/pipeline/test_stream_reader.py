@@ -29,7 +29,7 @@ from ringcast.journal.service import Commit, Publish, token
 from ringcast.journal.writer import Journal, Limits, readers
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.options import to_read, to_write
-from ringcast.pipeline.stream.origins import Files, Peer
+from ringcast.pipeline.stream.origins import Files, RemoteNode
 from ringcast.pipeline.stream.source import RingcastSource, RingcastStreamReader
 from ringcast.wire import keys
 
@@ -209,7 +209,7 @@ def test_a_node_says_what_it_has_no_more(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(node_journal, "TRIM_S", 0.02)
     little = {"segment_bytes": 1, "keep_bytes": 1}
     with group(tmp_path, 1, journal_limits=little) as (member,):
-        peer = Peer(to_read({"connect": member["bind"]}))
+        peer = RemoteNode(to_read({"connect": member["bind"]}))
         deadline = time.monotonic() + 30
         for batch in count():
             peer.ask(Publish(token(), "g", "s", batch, 0, (b"row",)))
@@ -386,7 +386,7 @@ def test_another_query_with_the_name_of_one_is_refused(
 ) -> None:
     """And so is one that has lost its checkpoint: members would drop its rows as repeated."""
     asked: list[Publish] = []
-    monkeypatch.setattr(Peer, "ask", lambda peer, question: asked.append(question))
+    monkeypatch.setattr(RemoteNode, "ask", lambda peer, question: asked.append(question))
 
     def write(stream: Any, batch: int, *bodies: bytes) -> None:
         rows = pa.record_batch([pa.array(bodies, pa.binary())], ["body"])
@@ -414,7 +414,7 @@ def test_another_table_under_the_name_of_one_is_refused(
 ) -> None:
     """The same one again is a repetition, in whatever order its rows come."""
     asked: list[Publish] = []
-    monkeypatch.setattr(Peer, "ask", lambda peer, question: asked.append(question))
+    monkeypatch.setattr(RemoteNode, "ask", lambda peer, question: asked.append(question))
     options = {"connect": "127.0.0.1:1", "staging": str(tmp_path), "group": "g", "stream": "s"}
     source = RingcastSource({**options, "checkpointLocation": ""})
     table = source.writer(StructType([StructField("body", BinaryType())]), False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ringcast.pipeline.stream.table import Table, upsert
+from ringcast.pipeline.stream.table import StreamTable, upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,25 +22,25 @@ def add(table: DataFrame, rows: DataFrame) -> DataFrame:
     return table.unionByName(rows).groupBy("item").agg({"count": "sum"}).toDF("item", "count")
 
 
-def counts(table: Table) -> dict[str, int]:
+def counts(table: StreamTable) -> dict[str, int]:
     return {row["item"]: row["count"] for row in table.rows()}
 
 
 def test_a_batch_that_is_repeated_is_there_once(spark: SparkSession, tmp_path: Path) -> None:
-    table = Table(tmp_path / "t", SCHEMA)
+    table = StreamTable(tmp_path / "t", SCHEMA)
     assert table.batch == -1 and table.rows() == [] and table.read(spark).count() == 0
     keep = table.keep(add)
     for batch in (0, 1, 1, 2, 1):
         keep(spark.createDataFrame([("a", 1), (f"b{batch}", batch)], SCHEMA), batch)
     assert counts(table) == {"a": 3, "b0": 0, "b1": 1, "b2": 2}
     assert {row["item"]: row["count"] for row in table.read(spark).collect()} == counts(table)
-    assert Table(tmp_path / "t", SCHEMA).batch == 2
+    assert StreamTable(tmp_path / "t", SCHEMA).batch == 2
     assert len([*(tmp_path / "t").glob("version-*")]) == 2, "the last, and the one before"
 
 
 def test_a_batch_that_was_not_finished_is_done_again(spark: SparkSession, tmp_path: Path) -> None:
     """Killed when the new version was there, and not yet named."""
-    table = Table(tmp_path / "t", SCHEMA)
+    table = StreamTable(tmp_path / "t", SCHEMA)
     rows = spark.createDataFrame([("a", 1)], SCHEMA)
     table.keep(add)(rows, 0)
     (tmp_path / "t" / "version-1").mkdir()
@@ -51,7 +51,7 @@ def test_a_batch_that_was_not_finished_is_done_again(spark: SparkSession, tmp_pa
 
 
 def test_upsert_replaces_by_key(spark: SparkSession, tmp_path: Path) -> None:
-    table = Table(tmp_path / "t", SCHEMA)
+    table = StreamTable(tmp_path / "t", SCHEMA)
     for batch, rows in enumerate(([("a", 1), ("b", 1)], [("b", 7), ("c", 9)])):
         table.keep(upsert("item"))(spark.createDataFrame(rows, SCHEMA), batch)
     assert counts(table) == {"a": 1, "b": 7, "c": 9}

@@ -16,7 +16,7 @@ import pytest
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.sweep import job as sweeping
 from ringcast.pipeline.sweep import results, simulations, study
-from ringcast.pipeline.sweep.results import Folder, Status, estimate, load
+from ringcast.pipeline.sweep.results import Folder, RunStatus, estimate, load
 from ringcast.pipeline.sweep.study import Point
 from ringcast.sim import run as sim_run
 from ringcast.sim import runfile
@@ -369,4 +369,4 @@ def test_parameters_that_are_tables_become_json() -> None:
     assert results.plain([1, 2.5, None]).to_pylist() == [1.0, 2.5, None]
     assert results.plain([True, False]).type == pa.bool_()
     assert results.plain(["lan", {"shared": True}]).to_pylist() == ['"lan"', '{"shared":true}']
-    assert Status.OK == "ok"
+    assert RunStatus.OK == "ok"

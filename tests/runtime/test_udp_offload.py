@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringcast.runtime.udp_offload import MOST_BYTES, MOST_IN_RUN, Intake, Link, runs
+from ringcast.runtime.udp_offload import MOST_BYTES, MOST_IN_RUN, Intake, SendSocket, runs
 
 
 @given(st.lists(st.sampled_from([b"", b"a", b"bb", b"ccc"])))
@@ -29,13 +29,13 @@ def test_runs_are_bounded_in_number_and_bytes() -> None:
     assert [len(run) for run in runs([b"x" * 65_507] * 2)] == [1, 1]
 
 
-def pair() -> tuple[Intake, Link]:
+def pair() -> tuple[Intake, SendSocket]:
     listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     listening.bind(("127.0.0.1", 0))
     listening.settimeout(10)
     connected = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     connected.connect(listening.getsockname())
-    return Intake(listening), Link(connected)
+    return Intake(listening), SendSocket(connected)
 
 
 def taken(intake: Intake, count: int) -> list[bytes]:
@@ -80,7 +80,7 @@ def test_a_run_arrives_as_the_datagrams_it_was() -> None:
 def test_what_cannot_be_cut_goes_one_by_one(number: int, knows: bool, asked: int) -> None:
     intake, link = pair()
     dull = Dull(link.socket, number, knows)
-    alone = Link(dull)  # type: ignore[arg-type]
+    alone = SendSocket(dull)  # type: ignore[arg-type]
     for _ in range(2):
         alone.send(RUN)
         assert taken(intake, len(RUN)) == RUN
@@ -92,6 +92,6 @@ def test_what_cannot_be_cut_goes_one_by_one(number: int, knows: bool, asked: int
 def test_other_errors_are_for_the_caller() -> None:
     intake, link = pair()
     with pytest.raises(BlockingIOError):
-        Link(Dull(link.socket, errno.EAGAIN, True)).send(RUN)  # type: ignore[arg-type]
+        SendSocket(Dull(link.socket, errno.EAGAIN, True)).send(RUN)  # type: ignore[arg-type]
     intake.socket.close()
     link.socket.close()

@@ -1,8 +1,8 @@
 """One member of ``ringcast bench live``: a program that uses the API, and checks what it gets.
 
 The parent gives it a ``Task`` on the command line and the time to begin on its input; it prints
-``Ready`` when the group is complete and a ``Share`` of the result at the end. Times are those of
-the monotonic clock, which all processes of a machine have in common.
+``MemberReady`` when the group is complete and a ``MemberShare`` of the result at the end. Times
+are those of the monotonic clock, which all processes of a machine have in common.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class Ready(msgspec.Struct, tag_field="say", tag="ready"):
+class MemberReady(msgspec.Struct, tag_field="say", tag="ready"):
     """The group is complete."""
 
 
-class Share(msgspec.Struct, tag_field="say", tag="share", kw_only=True):
+class MemberShare(msgspec.Struct, tag_field="say", tag="share", kw_only=True):
     """What one member measured and found."""
 
     id: NodeId
@@ -85,7 +85,7 @@ class Share(msgspec.Struct, tag_field="say", tag="share", kw_only=True):
     metrics: dict[str, Any]
 
 
-Word = Ready | Share
+Word = MemberReady | MemberShare
 
 
 class Pool:
@@ -109,7 +109,7 @@ class Pool:
         return self._twice[at : at + count]
 
 
-class Mark(msgspec.Struct):
+class BenchMark(msgspec.Struct):
     """The counters at one end of the window."""
 
     at_s: float
@@ -118,7 +118,7 @@ class Mark(msgspec.Struct):
     cpu_s: float
 
 
-class Meter:
+class BenchMeter:
     """Reads the group, checks every message and counts."""
 
     def __init__(self, task: Task, pools: dict[NodeId, Pool]) -> None:
@@ -131,7 +131,7 @@ class Meter:
         self.wrong = self.order = 0
         self._at = Position.at(ViewId(0, 1), 0)
         self._gap_s = 0.0
-        self._marks: list[Mark] = []
+        self._marks: list[BenchMark] = []
         self.complete = asyncio.Event()
         self.finished = asyncio.Event()
         self._members = task.members
@@ -143,7 +143,7 @@ class Meter:
             await asyncio.sleep(at_s - monotonic())
             used = resource.getrusage(resource.RUSAGE_SELF)
             cpu_s = used.ru_utime + used.ru_stime
-            self._marks.append(Mark(monotonic(), self._messages, self._frames, cpu_s))
+            self._marks.append(BenchMark(monotonic(), self._messages, self._frames, cpu_s))
 
     async def read(self, group: Group) -> None:
         """Take everything that comes until all senders have finished."""
@@ -189,11 +189,11 @@ class Meter:
         self._frames += self._at.seq - (at.seq if at.ring == self._at.ring else 0)
         self.order = hash((self.order, sender, first, count))
 
-    def share(self, id: NodeId, sender: Sender, metrics: dict[str, Any]) -> Share:
+    def share(self, id: NodeId, sender: Sender, metrics: dict[str, Any]) -> MemberShare:
         """The member's part of the result."""
         begin, end = self._marks
         latencies = sorted(sender.latencies_ms)
-        return Share(
+        return MemberShare(
             id=id,
             window_s=end.at_s - begin.at_s,
             messages=end.messages - begin.messages,
@@ -297,7 +297,7 @@ async def work(task: Task) -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     pools = {id: Pool(id, task.size) for id in range(1, task.senders + 1)}
-    meter = Meter(task, pools)
+    meter = BenchMeter(task, pools)
     async with (
         Node.open(task.node) as node,
         node.join("bench") as group,
@@ -307,7 +307,7 @@ async def work(task: Task) -> None:
         order = tasks.create_task(begin(orders))
         await meter.complete.wait()
         await settled(node)
-        say(Ready())
+        say(MemberReady())
         begin_s = await order
         start_s = begin_s + task.warm_s
         end_s = start_s + task.seconds

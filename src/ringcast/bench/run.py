@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ringcast.bench.bridge import HEADERS, Bridge
-from ringcast.bench.member import Ready, Share, Task, Word
+from ringcast.bench.member import MemberReady, MemberShare, Task, Word
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.registry import protocol
 from ringcast.members.process import LOOPBACK, free_ports
@@ -79,7 +79,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """Every member keeps a journal."""
 
 
-class Latency(msgspec.Struct):
+class LiveLatency(msgspec.Struct):
     """From ``send`` to the sender's own delivery."""
 
     p50: float
@@ -92,7 +92,7 @@ class Figures(msgspec.Struct):
     messages_per_s: float
     mb_per_s: float
     frames_per_s: float
-    latency_ms: Latency | None
+    latency_ms: LiveLatency | None
     cpu_s: float
     """Processor time of all members in the window."""
     lost: int
@@ -212,14 +212,14 @@ def run(trial: Trial, network: Bridge | None = None) -> Figures:
 def measure(trial: Trial, crew: Crew, kill: Callable[[NodeId], None]) -> Figures:
     """Let the crew begin when all are there, and collect what they found."""
     ready = crew.words(time.monotonic() + PATIENCE_S)
-    assert all(type(word) is Ready for word in ready.values())
+    assert all(type(word) is MemberReady for word in ready.values())
     begin_s = time.monotonic() + LEAD_S
     crew.tell(repr(begin_s))
     end_s = begin_s + trial.warm_s + trial.seconds
     if trial.kill:
         time.sleep(max(0.0, end_s - trial.seconds / 2 - time.monotonic()))
         kill(trial.nodes)
-    shares = [w for w in crew.words(end_s + PATIENCE_S).values() if isinstance(w, Share)]
+    shares = [w for w in crew.words(end_s + PATIENCE_S).values() if isinstance(w, MemberShare)]
     return figures(trial, shares)
 
 
@@ -284,7 +284,7 @@ def buffer_granted() -> int:
         return probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
 
-def figures(trial: Trial, shares: list[Share]) -> Figures:
+def figures(trial: Trial, shares: list[MemberShare]) -> Figures:
     """One result out of the members' shares."""
     rate = min(share.messages / share.window_s for share in shares)
     latencies = sorted(value for share in shares for value in share.latencies_ms)
@@ -299,7 +299,7 @@ def figures(trial: Trial, shares: list[Share]) -> Figures:
         messages_per_s=round(rate, 1),
         mb_per_s=round(rate * trial.size / 1e6, 3),
         frames_per_s=round(min(share.frames / share.window_s for share in shares), 1),
-        latency_ms=Latency(
+        latency_ms=LiveLatency(
             p50=round(latencies[len(latencies) // 2], 3),
             p99=round(latencies[len(latencies) * 99 // 100], 3),
         )

@@ -10,7 +10,7 @@ import typer
 from ringcast.console.options import UNKNOWN, one_line_errors
 from ringcast.console.output import as_json, say
 from ringcast.pipeline.spark import cluster
-from ringcast.pipeline.spark.cluster import Cluster
+from ringcast.pipeline.spark.cluster import LocalSpark
 
 MOST_WORKERS = 16
 
@@ -19,7 +19,7 @@ app = typer.Typer(help="A Spark cluster on this machine: master, workers, Connec
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def described(found: Cluster) -> dict[str, object]:
+def described(found: LocalSpark) -> dict[str, object]:
     """The cluster for programs."""
     return {
         "master": found.master,

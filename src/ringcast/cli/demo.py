@@ -24,7 +24,7 @@ from ringcast.demo.screen import Late, Screen
 from ringcast.members.process import Band
 from ringcast.members.words import wall_us
 from ringcast.pipeline.report import write as report
-from ringcast.pipeline.report.report_data import Story
+from ringcast.pipeline.report.report_data import ReportData
 from ringcast.pipeline.spark.session import Where, open_session, require_spark
 from ringcast.protocols import DEFAULT
 from ringcast.traces import Claims, TraceWriter
@@ -49,9 +49,9 @@ def prepare(out: Path) -> Path:
 
 def put_together(
     traces: Path, folder: Path, claims: Claims, stayed: tuple[NodeId, ...], until_us: int | None
-) -> Story:
+) -> ReportData:
     """One trace of what all members recorded; what the report tells of it."""
-    story = Story()
+    story = ReportData()
     with TraceWriter(folder, claims=claims) as writer:
         for event in in_order(read_live([traces], stayed, until_us)):
             writer(event)
@@ -131,7 +131,7 @@ def live(sheet: Sheet, out: Path, json: bool) -> NoReturn:
 
 
 def summarize(
-    story: Story,
+    story: ReportData,
     found: report.Numbers,
     verdicts: dict[str, Verdict],
     violations: list[Violation],

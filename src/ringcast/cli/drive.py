@@ -25,7 +25,7 @@ LATE_S = 0.25
 LARGEST = 16 * 2**20
 
 
-class Load(msgspec.Struct, frozen=True):
+class DriverLoad(msgspec.Struct, frozen=True):
     """What a driver sends."""
 
     rate: float
@@ -37,7 +37,7 @@ class Load(msgspec.Struct, frozen=True):
     """Share of the messages that are safe."""
 
 
-def load(drive: str, size: str, safe: float) -> Load:
+def load(drive: str, size: str, safe: float) -> DriverLoad:
     """What the options ask for."""
     if drive == "saturate":
         rate = math.inf
@@ -55,13 +55,13 @@ def load(drive: str, size: str, safe: float) -> Load:
     high = int(match[2]) if match[2] else low
     if not low <= high <= LARGEST:
         fail(f"--size {size}: the second number must be larger, and at most {LARGEST}")
-    return Load(rate, low, high, safe)
+    return DriverLoad(rate, low, high, safe)
 
 
 class Driver:
     """Sends messages to a group until it is cancelled."""
 
-    def __init__(self, group: Group, load: Load, random: Random) -> None:
+    def __init__(self, group: Group, load: DriverLoad, random: Random) -> None:
         self._group = group
         self._load = load
         self._random = random

@@ -16,7 +16,7 @@ from rich.markup import escape
 from ringcast.console.options import OK, VIOLATED, fail
 from ringcast.console.output import as_json, say
 from ringcast.core.ids import START, Position
-from ringcast.journal.check import Report, compare, examine, identical
+from ringcast.journal.check import CheckReport, compare, examine, identical
 from ringcast.journal.export import export
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import GAP, MESSAGE, JournalError
@@ -188,12 +188,12 @@ def printable(body: bytes) -> str:
 @app.command("check")
 def check(folders: Folders, json: Json = False) -> None:
     """Verify checksums, positions and the chain; of several journals, that they agree."""
-    reports: list[Report] = []
+    reports: list[CheckReport] = []
     with plain_errors():
         segments = sum(max(1, len(segment_names(folder))) for folder in folders)
         with Bar("segments", segments, quiet=json) as bar:
             for folder in folders:
-                reports.append(Report(str(folder)))
+                reports.append(CheckReport(str(folder)))
                 for reports[-1] in examine(folder):
                     bar.show(bar.done + 1)
         sound = not any(report.findings for report in reports)

@@ -21,14 +21,14 @@ from rich.table import Table
 from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Group
 from ringcast.api.node import Node
-from ringcast.cli.drive import Driver, Load, load
+from ringcast.cli.drive import Driver, DriverLoad, load
 from ringcast.console.options import OK, VIOLATED, fail
 from ringcast.console.output import console, ids
 from ringcast.core.errors import ConfigError, KeyFileError, RingcastError
 from ringcast.members.program import loop_factory, until_signal
 from ringcast.members.words import (
     Lines,
-    Status,
+    MemberStatus,
     Stopped,
     Viewed,
     Word,
@@ -43,7 +43,7 @@ PERIOD_S = 1.0
 VIEWS_SHOWN = 8
 
 
-class Screen:
+class NodeScreen:
     """Tells what happens as a table that is kept up to date, on a terminal."""
 
     def __init__(self, screen: Console) -> None:
@@ -53,7 +53,7 @@ class Screen:
 
     def __call__(self, word: Word) -> None:
         """Show a status at once, and a view from the next status on."""
-        if type(word) is Status:
+        if type(word) is MemberStatus:
             self._live.update(Stack(*self._views, table(word)), refresh=True)
         else:
             self._views.append(escape(text(word)))
@@ -63,7 +63,7 @@ class Screen:
         self._live.stop()
 
 
-def table(status: Status) -> Table:
+def table(status: MemberStatus) -> Table:
     """A status for a terminal."""
     metrics: dict[str, Any] = status.metrics
     grid = Table(title=f"node {status.id}", title_justify="left", show_header=False)
@@ -83,7 +83,7 @@ def table(status: Status) -> Table:
     return grid
 
 
-class Member:
+class NodeRunner:
     """The node at work: reads its group, counts, drives, and tells."""
 
     def __init__(self, node: Node, tell: Callable[[Word], None]) -> None:
@@ -93,7 +93,7 @@ class Member:
         self._driver: Driver | None = None
         self._driving: asyncio.Task[None] | None = None
 
-    def drive(self, group: Group, load: Load) -> asyncio.Task[None]:
+    def drive(self, group: Group, load: DriverLoad) -> asyncio.Task[None]:
         """Begin to send."""
         self._driver = Driver(group, load, Random(f"drive/{self._node.config.id}"))
         self._driving = asyncio.create_task(self._driver.run())
@@ -130,7 +130,7 @@ class Member:
             passed_s = now_s - then_s
             metrics: dict[str, Any] = self._node.metrics()
             self._tell(
-                Status(
+                MemberStatus(
                     t_us=wall_us(),
                     id=self._node.config.id,
                     phase=str(metrics["machine"].get("phase", "")),
@@ -162,7 +162,11 @@ def refuse_borrowed_id(file: Path, settings: NodeConfig) -> None:
 
 
 async def serve(
-    config: NodeConfig, name: str, load: Load | None, limit: float, tell: Callable[[Word], None]
+    config: NodeConfig,
+    name: str,
+    load: DriverLoad | None,
+    limit: float,
+    tell: Callable[[Word], None],
 ) -> None:
     """A member until the limit is reached; cancel it to leave earlier."""
     async with Node.open(config) as node, node.join(name) as group:
@@ -170,7 +174,7 @@ async def serve(
             raise ConfigError(
                 f"--size {load.high}: the ring takes {node.max_message} bytes at most"
             )
-        member = Member(node, tell)
+        member = NodeRunner(node, tell)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, member.rest)
         work = [
@@ -218,7 +222,7 @@ def command(
         fail(str(error))
     refuse_borrowed_id(config, settings)
     screen = console()
-    show = Screen(screen) if screen.is_terminal and not json else Lines(json)
+    show = NodeScreen(screen) if screen.is_terminal and not json else Lines(json)
     limit = deliver_limit or math.inf
     reason = ""
 

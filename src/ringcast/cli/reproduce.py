@@ -41,7 +41,7 @@ def command(
             fail(f"this needs {' and '.join(missing)}: pip install 'ringcast[reproduce]'")
         from ringcast.pipeline.papers.experiments import names
         from ringcast.pipeline.papers.paper_page import NUMBERS, REPORT, publish
-        from ringcast.pipeline.papers.reproduce import Verdict, reproduce
+        from ringcast.pipeline.papers.reproduce import ClaimVerdict, reproduce
 
         known = names()
         if strange := [name for name in experiments or () if name not in known]:
@@ -67,7 +67,7 @@ def command(
         )
     else:
         say(f"report: {escape(str(out / REPORT))} ({perf_counter() - began_s:.0f} s in all)")
-    raise typer.Exit(VIOLATED if any(f.verdict is Verdict.FAILED for f in findings) else OK)
+    raise typer.Exit(VIOLATED if any(f.verdict is ClaimVerdict.FAILED for f in findings) else OK)
 
 
 def clear(out: Path, *names: str) -> None:

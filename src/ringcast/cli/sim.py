@@ -53,7 +53,7 @@ LONGEST_S = 1e6
 """A longer simulation is taken for a slip of the pen."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SimPlan(msgspec.Struct, frozen=True):
     """What to run for each seed, and how to say one of the runs again."""
 
     seeds: range
@@ -71,7 +71,7 @@ def sheet_of(spec: RunSpec) -> Sheet:
         fail(str(error))
 
 
-def plan_of_file(file: Path, seeds: str | None) -> Plan:
+def plan_of_file(file: Path, seeds: str | None) -> SimPlan:
     """A run file, with its own seed or with those asked for."""
     try:
         spec = runfile.load(file)
@@ -79,19 +79,19 @@ def plan_of_file(file: Path, seeds: str | None) -> Plan:
         fail(str(error))
     chosen = seed_range(seeds) if seeds else range(spec.seed, spec.seed + 1)
     again = f"ringcast sim {file} --seeds"
-    return Plan(chosen, lambda n: Job(n, spec=spec), sheet_of(spec), lambda n: f"{again} {n}")
+    return SimPlan(chosen, lambda n: Job(n, spec=spec), sheet_of(spec), lambda n: f"{again} {n}")
 
 
-def plan_of_swarm(protocol: str, profile: str, nodes: int | None, seeds: str) -> Plan:
+def plan_of_swarm(protocol: str, profile: str, nodes: int | None, seeds: str) -> SimPlan:
     """Everything drawn from the seed, but what is given here."""
     if nodes is not None and nodes < FEWEST_FIXED:
         fail(f"--nodes {nodes} is too few for --faults swarm; it needs {FEWEST_FIXED} or more")
     sheet = sheet_of(RunSpec(protocol=protocol, profile=profile))
     chosen = seed_range(seeds)
-    return Plan(chosen, lambda seed: Job(seed, protocol, nodes, profile=profile), sheet)
+    return SimPlan(chosen, lambda seed: Job(seed, protocol, nodes, profile=profile), sheet)
 
 
-def plan_of_options(given: dict[str, Any], seeds: str) -> Plan:
+def plan_of_options(given: dict[str, Any], seeds: str) -> SimPlan:
     """The same group, network, load and faults for every seed."""
     nodes = given["--nodes"] or 5
     faults = () if given["--faults"] == "none" else read_faults(Path(given["--faults"]), nodes)
@@ -117,7 +117,7 @@ def plan_of_options(given: dict[str, Any], seeds: str) -> Plan:
     )
     again = " ".join(["ringcast sim", *as_typed(given), "--seeds"])
     chosen = seed_range(seeds)
-    return Plan(chosen, lambda n: Job(n, spec=spec), sheet_of(spec), lambda n: f"{again} {n}")
+    return SimPlan(chosen, lambda n: Job(n, spec=spec), sheet_of(spec), lambda n: f"{again} {n}")
 
 
 def as_typed(given: dict[str, Any]) -> Generator[str, None, None]:
@@ -140,7 +140,7 @@ def read_faults(file: Path, nodes: int) -> FaultPlan:
 
 
 def results(
-    plan: Plan, workers: int | None, folder: Path | None
+    plan: SimPlan, workers: int | None, folder: Path | None
 ) -> Generator[RunResult, None, None]:
     """The runs as they end; traced ones one after another in this process."""
     if folder is None:
@@ -170,7 +170,7 @@ def free_name(stem: str) -> Path:
     return next(file for name in names if not (file := Path(f"{name}.toml")).exists())
 
 
-def shrink_first(plan: Plan, summary: Summary, out: Path | None) -> dict[str, object]:
+def shrink_first(plan: SimPlan, summary: Summary, out: Path | None) -> dict[str, object]:
     """Reduce the first run that failed and write it down as a run file."""
     seed = min(breach.seed for breach in summary.violations)
     shrunk = shrink(plan.job(seed).make())

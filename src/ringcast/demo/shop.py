@@ -26,7 +26,7 @@ from ringcast.core.errors import DeliveryUncertain, RingcastError
 from ringcast.core.ids import START, Position
 from ringcast.journal.merged_reader import whole
 from ringcast.members.program import until_signal
-from ringcast.members.words import Lines, Status, Stopped, Viewed, wall_us
+from ringcast.members.words import Lines, MemberStatus, Stopped, Viewed, wall_us
 from ringcast.runtime.config import load
 
 GROUP = "orders"
@@ -157,7 +157,7 @@ class Keeper:
             metrics: dict[str, Any] = self._node.metrics()
             shop = msgspec.to_builtins(self._shop)
             self._tell(
-                Status(
+                MemberStatus(
                     t_us=wall_us(),
                     id=self._node.config.id,
                     phase=str(metrics["machine"].get("phase", "")),

@@ -20,7 +20,7 @@ import msgspec
 
 from ringcast.demo.shop import GROUP, Shelf, Shop
 from ringcast.pipeline.spark.session import Where, open_session
-from ringcast.pipeline.stream.table import Change, Table, upsert
+from ringcast.pipeline.stream.table import Change, StreamTable, upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,9 +35,9 @@ STARTED = "spark-started"
 """A file that is there as soon as the queries are."""
 
 
-def tables(folder: Path) -> tuple[Table, Table]:
+def tables(folder: Path) -> tuple[StreamTable, StreamTable]:
     """The stock, and what was asked for."""
-    return Table(folder / "shelves", SHELVES), Table(folder / "asked", ASKED)
+    return StreamTable(folder / "shelves", SHELVES), StreamTable(folder / "asked", ASKED)
 
 
 def read(folder: Path) -> Shop:
@@ -94,7 +94,7 @@ class Streams:
         order = F.from_json(F.col("body").cast("string"), ORDER).alias("order")
         orders = rows.select("position", order).select("position", "order.*")
         shelves, asked = tables(folder)
-        self._parts: list[tuple[DataFrame, Table, Change]] = [
+        self._parts: list[tuple[DataFrame, StreamTable, Change]] = [
             (orders, shelves, fold),
             (by_second(orders), asked, upsert("second", "item")),
         ]

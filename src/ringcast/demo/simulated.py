@@ -37,7 +37,7 @@ class Chapter(msgspec.Struct):
     delivered: Counter[NodeId] = msgspec.field(default_factory=Counter)
 
 
-class Story:
+class SimulatedStory:
     """Watches the trace and tells it chapter by chapter."""
 
     def __init__(self, title: str, quiet: bool) -> None:
@@ -91,7 +91,7 @@ def tell(chapter: Chapter) -> None:
         say(f"           messages delivered: {counts}")
 
 
-class Play:
+class SimulatedPlay:
     """The group, the checks that watch it, and the steps of the story."""
 
     def __init__(self, seed: int, quiet: bool) -> None:
@@ -99,7 +99,7 @@ class Play:
         self.config = sheet.default
         self.bound_us = sheet.progress_bound_us(self.config, len(ALL))
         self.checks = suite(sheet.claims(self.config), self.bound_us)
-        self.story = Story("five members start, each alone", quiet)
+        self.story = SimulatedStory("five members start, each alone", quiet)
         self.cluster = Cluster(
             sheet, self.config, ALL, preset("lan"), seed, [self.checks.feed, self.story]
         )
@@ -164,7 +164,7 @@ class Play:
 
 def demonstrate(seed: int, json: bool) -> NoReturn:
     """Tell the story and leave with the exit code."""
-    play = Play(seed, quiet=json)
+    play = SimulatedPlay(seed, quiet=json)
     play.act()
     verdicts = {name: str(verdict) for name, verdict in play.checks.verdicts().items()}
     counts = play.cluster.counts

@@ -244,7 +244,7 @@ class Show(Stage):
         self.acknowledged += member.status.sent if member.status else 0
 
 
-class Outcome(msgspec.Struct):
+class StreamOutcome(msgspec.Struct):
     """How it came out."""
 
     orders: int
@@ -271,7 +271,7 @@ def differing(states: dict[str, Shop | None], found: Shop) -> list[str]:
     ]
 
 
-def judge(show: Show, folder: Path) -> Outcome:
+def judge(show: Show, folder: Path) -> StreamOutcome:
     """Compare the states of all, and the journals."""
     states = {f"member {id}": shop_of(member) for id, member in show.band.members.items()}
     found = shop_stream.read(folder)
@@ -285,7 +285,7 @@ def judge(show: Show, folder: Path) -> Outcome:
     reports = {path.name: list(examine(path))[-1] for path in journals}
     for finding in (*(f for each in reports.values() for f in each.findings), *compare(journals)):
         differences.append(f"{finding.file} at {finding.place}: {finding.what}")
-    return Outcome(
+    return StreamOutcome(
         orders=orders(found),
         acknowledged=acknowledged,
         pieces=found.shelves,
@@ -326,7 +326,7 @@ def demonstrate(json: bool) -> NoReturn:
     raise typer.Exit(VIOLATED if outcome.differences else OK)
 
 
-def summarize(outcome: Outcome) -> None:
+def summarize(outcome: StreamOutcome) -> None:
     """One screen that says it all."""
     say("")
     for difference in outcome.differences:

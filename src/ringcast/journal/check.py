@@ -16,7 +16,7 @@ from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import read_trimmed, segment_names, torn
 
 
-class Finding(msgspec.Struct, frozen=True):
+class JournalFinding(msgspec.Struct, frozen=True):
     """Something that is wrong: in which file, at which place, and what."""
 
     file: str
@@ -24,7 +24,7 @@ class Finding(msgspec.Struct, frozen=True):
     what: str
 
 
-class Report(msgspec.Struct):
+class CheckReport(msgspec.Struct):
     """One journal, looked at from end to end."""
 
     folder: str
@@ -37,12 +37,12 @@ class Report(msgspec.Struct):
     """What a node that was killed left unfinished; it is cut when the node starts again."""
     gaps: list[str] = []
     """Where records are missing since the node was away for too long. That is no damage."""
-    findings: list[Finding] = []
+    findings: list[JournalFinding] = []
 
 
-def examine(folder: Path) -> Iterator[Report]:
+def examine(folder: Path) -> Iterator[CheckReport]:
     """Look at a journal segment by segment; the same report again after each, at last whole."""
-    report = Report(str(folder))
+    report = CheckReport(str(folder))
     trimmed = read_trimmed(folder)
     number, chain, last = trimmed.number, trimmed.chain, trimmed.place
     names = segment_names(folder)
@@ -82,17 +82,17 @@ def examine(folder: Path) -> Iterator[Report]:
         yield report
 
 
-def _compare_index(report: Report, path: Path, heads: list[Head]) -> None:
+def _compare_index(report: CheckReport, path: Path, heads: list[Head]) -> None:
     index = read_index(path)
     if index is not None and list(index) != heads:
         _add(report, path.with_suffix(".index"), START, "does not agree with its segment")
 
 
-def _add(report: Report, path: Path, place: Position, what: str) -> None:
-    report.findings = [*report.findings, Finding(str(path), str(place), what)]
+def _add(report: CheckReport, path: Path, place: Position, what: str) -> None:
+    report.findings = [*report.findings, JournalFinding(str(path), str(place), what)]
 
 
-def compare(folders: Sequence[Path]) -> Iterator[Finding]:
+def compare(folders: Sequence[Path]) -> Iterator[JournalFinding]:
     """Where journals of one group have different records at one position, the first of each pair:
     no reader could read them as one, and no node could catch up from them."""
     for one, other in combinations([JournalReader(folder) for folder in folders], 2):
@@ -104,7 +104,7 @@ def compare(folders: Sequence[Path]) -> Iterator[Finding]:
             difference = _difference(one, other, span)
             if difference is not None:
                 what = f"the record differs from the one in {other.folder}"
-                yield Finding(str(path), str(difference), what)
+                yield JournalFinding(str(path), str(difference), what)
                 break
 
 

@@ -240,7 +240,10 @@ def keys(journal: JournalReader, span: Range) -> list[Keys]:
 
 
 def merged(
-    span: Range, new: Sequence[JournalReader], old: Sequence[JournalReader], filled: set[Position]
+    span: Range,
+    new: Sequence[JournalReader],
+    old: Sequence[JournalReader],
+    filled: set[Position],
 ) -> Iterator[Frame]:
     """The same for a range in which they differ, without gaps that another one fills: entries in
     runs that lie one behind the other in a journal."""

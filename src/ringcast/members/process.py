@@ -17,7 +17,7 @@ import msgspec
 
 from ringcast.core.ids import NodeId
 from ringcast.files.disk import DISK
-from ringcast.members.words import Status, Stopped, Viewed, Word
+from ringcast.members.words import MemberStatus, Stopped, Viewed, Word
 from ringcast.runtime.fault_injection import Faults
 from ringcast.sim.batch import end_with
 from ringcast.wire import keys
@@ -54,7 +54,7 @@ class Member:
         self.process: subprocess.Popen[bytes] | None = None
         self.frozen = False
         self.program = [sys.executable, "-m", "ringcast.cli"]
-        self.status: Status | None = None
+        self.status: MemberStatus | None = None
         self.view: Viewed | None = None
         self.stopped: Stopped | None = None
         self._rest = b""
@@ -118,7 +118,7 @@ class Member:
 
     def _take(self, line: bytes) -> None:
         match WORD.decode(line):
-            case Status() as status:
+            case MemberStatus() as status:
                 self.status = status
             case Viewed() as view:
                 self.view = view

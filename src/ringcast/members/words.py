@@ -19,7 +19,7 @@ STRANGERS = {
 """Reasons to refuse a frame that are somebody's mistake, and what to look for."""
 
 
-class Status(msgspec.Struct, tag_field="event", tag="status"):
+class MemberStatus(msgspec.Struct, tag_field="event", tag="status"):
     """How the node is doing: one a second."""
 
     t_us: int
@@ -62,7 +62,7 @@ class Stopped(msgspec.Struct, tag_field="event", tag="stopped"):
     reason: str
 
 
-Word = Status | Viewed | Stopped
+Word = MemberStatus | Viewed | Stopped
 
 
 class Lines:
@@ -75,7 +75,7 @@ class Lines:
     def __call__(self, word: Word) -> None:
         """One line, and another the first time that somebody else's frames were refused."""
         typer.echo(msgspec.json.encode(word).decode() if self._json else text(word))
-        if not self._warned and type(word) is Status and (why := stranger(word)):
+        if not self._warned and type(word) is MemberStatus and (why := stranger(word)):
             self._warned = True
             typer.echo(f"{clock(word)} frames refused: {why}")
 
@@ -88,7 +88,7 @@ def clock(word: Word) -> str:
     return time.strftime("%H:%M:%S", time.localtime(word.t_us // 1_000_000))
 
 
-def stranger(status: Status) -> str:
+def stranger(status: MemberStatus) -> str:
     """Why frames of somebody without our key were refused, or nothing."""
     metrics: dict[str, Any] = status.metrics
     return next((STRANGERS[why] for why in metrics["frames_refused"] if why in STRANGERS), "")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from ringcast.core.errors import TransportError
 from ringcast.core.ids import NodeId
 from ringcast.runtime.multicast_filter import ignore_own
-from ringcast.runtime.udp_offload import Intake, Link, runs
+from ringcast.runtime.udp_offload import Intake, SendSocket, runs
 from ringcast.wire.address import Address, Names, resolve
 
 SEND_BUFFER = 4 * 2**20
@@ -23,9 +23,9 @@ class Udp:
 
     def __init__(self, bind: Address, receive_buffer: int) -> None:
         self._names = Names()
-        self._peers: dict[NodeId, Link] = {}
-        self._fanout: list[Link] = []
-        self._multicast: Link | None = None
+        self._peers: dict[NodeId, SendSocket] = {}
+        self._fanout: list[SendSocket] = []
+        self._multicast: SendSocket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._socket = self._open(bind, receive_buffer)
         self._intakes = [Intake(self._socket)]
@@ -72,7 +72,7 @@ class Udp:
         receiving = socket.socket(family, socket.SOCK_DGRAM)
         self._intakes.insert(0, Intake(receiving))
         sending = socket.socket(family, socket.SOCK_DGRAM)
-        self._multicast = Link(sending)
+        self._multicast = SendSocket(sending)
         receiving.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         enlarge(receiving, receive_buffer)
         sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
@@ -110,7 +110,7 @@ class Udp:
                 continue
             if known:
                 known.socket.close()
-            self._peers[node] = Link(fresh)
+            self._peers[node] = SendSocket(fresh)
         one = self._multicast
         self._fanout = [one] if one else [link for _, link in sorted(self._peers.items())]
 
@@ -138,7 +138,7 @@ class Udp:
             except OSError as error:
                 self._failed(error, 1)
 
-    def _send(self, link: Link, run: list[bytes]) -> None:
+    def _send(self, link: SendSocket, run: list[bytes]) -> None:
         try:
             link.send(run)
             self.sent += len(run)

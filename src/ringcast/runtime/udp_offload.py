@@ -50,7 +50,7 @@ def runs(datagrams: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield run
 
 
-class Link:
+class SendSocket:
     """A connected socket to send through."""
 
     __slots__ = ("_cuts", "socket")

@@ -20,7 +20,7 @@ from ringcast.core.machine import Machine, name
 from ringcast.core.registry import Sheet
 from ringcast.core.trace import Faulted
 from ringcast.sim.model import BurstTail, LinkModel, NetworkModel
-from ringcast.sim.network import Network, Port, Tamper
+from ringcast.sim.network import Hearer, Network, Tamper
 from ringcast.sim.node import Jack, SimNode
 from ringcast.sim.record import Counts, Observer, Recorder
 from ringcast.sim.scheduler import Scheduler
@@ -66,7 +66,7 @@ class Cluster:
         ]
         self.network = self.networks[0]
         self.nodes: dict[NodeId, SimNode] = {}
-        jacks: list[dict[NodeId, Port]] = [{} for _ in self.networks]
+        jacks: list[dict[NodeId, Hearer]] = [{} for _ in self.networks]
         for node in self.ids:
             own = config[node] if isinstance(config, Mapping) else config
             make = self._maker(node, own)

@@ -30,7 +30,7 @@ def wire_bytes(message: Message) -> int:
     return measure() if measure is not None else len(_encode(message))
 
 
-class Port(Protocol):
+class Hearer(Protocol):
     """Where frames for a processor go in: its two lanes."""
 
     def hear(self, frame: Received) -> None:
@@ -82,7 +82,7 @@ class _Link:
         "us_per_byte",
     )
 
-    def __init__(self, src: NodeId, dst: NodeId, model: LinkModel, port: Port) -> None:
+    def __init__(self, src: NodeId, dst: NodeId, model: LinkModel, port: Hearer) -> None:
         self.src = src
         self.dst = dst
         self.model = model
@@ -107,7 +107,7 @@ class Network:
         self._scheduler = scheduler
         self._rng = rng
         self._counts = counts
-        self._ports: dict[NodeId, Port] = {}
+        self._ports: dict[NodeId, Hearer] = {}
         self._groups: dict[NodeId, int] | None = None
         self._cuts: set[tuple[NodeId, NodeId]] = set()
         self._overrides: dict[tuple[NodeId, NodeId], LinkModel] = {}
@@ -119,7 +119,7 @@ class Network:
         self._sized = False
         self._medium_free_us = 0
 
-    def attach(self, ports: dict[NodeId, Port]) -> None:
+    def attach(self, ports: dict[NodeId, Hearer]) -> None:
         """Connect the processors, all of them, once."""
         self._ports = ports
         self._reroute()

@@ -41,7 +41,7 @@ Note = tuple[NodeId, ...] | Source
 """The members of a configuration, or the writer of a message."""
 
 
-class Names(msgspec.Struct, array_like=True, frozen=True):
+class NameTable(msgspec.Struct, array_like=True, frozen=True):
     """What the table refers to by numbers."""
 
     groups: list[str]
@@ -84,7 +84,7 @@ class Frame:
     """Some entries, in their order."""
 
     def __init__(
-        self, table: Any, lengths: Any, names: Names, data: memoryview, begins: Any
+        self, table: Any, lengths: Any, names: NameTable, data: memoryview, begins: Any
     ) -> None:
         self.table = table
         self.lengths = lengths
@@ -306,7 +306,7 @@ def read_frame(
     table = np.frombuffer(section, row_type(), entries)
     lengths = np.frombuffer(section, np.int32, rows, entries * ROW_BYTES)
     rest = section[entries * ROW_BYTES + rows * lengths.itemsize :]
-    names = msgspec.msgpack.decode(rest, type=Names)
+    names = msgspec.msgpack.decode(rest, type=NameTable)
     begins = start + np.cumsum(table["size"]) - table["size"]
     return Frame(table, lengths, names, data, begins)
 

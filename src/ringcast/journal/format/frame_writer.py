@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from ringcast.core.ids import NodeId, Position
-from ringcast.journal.format.frame import KINDS, OWN, SHARED, Frame, Names, value
+from ringcast.journal.format.frame import KINDS, OWN, SHARED, Frame, NameTable, value
 from ringcast.journal.format.layout import Entry, Source
 from ringcast.journal.format.message import digest, room, shortest
 
@@ -60,7 +60,7 @@ def frame_content(entries: Sequence[Entry]) -> FrameContent:
                              number, index, count, KINDS.index(kind), level)  # fmt: skip
         table += OWN.pack(time_us, groups.setdefault(group, len(groups)), note, len(data)), shared
         values.append(value(shared, who))
-    names = msgspec.msgpack.encode(Names(list(groups), members, sources))
+    names = msgspec.msgpack.encode(NameTable(list(groups), members, sources))
     section = b"".join([*table, *(each.lengths for each in entries), names])
     pieces: list[Piece] = [each.data for each in entries]
     if len(pieces) > MANY_PIECES:

@@ -45,7 +45,7 @@ class Source(_Strict, frozen=True):
         return study_of(self.study, Path())
 
 
-class Line(_Strict, frozen=True):
+class PictureLine(_Strict, frozen=True):
     """One line of a picture, or several."""
 
     label: str = ""
@@ -65,7 +65,7 @@ class Picture(_Strict, frozen=True):
     title: str
     x: str
     y: str
-    lines: tuple[Line, ...]
+    lines: tuple[PictureLine, ...]
     logarithmic: bool = False
     """The axis of y."""
 

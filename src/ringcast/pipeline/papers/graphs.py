@@ -38,7 +38,7 @@ Graph: TypeAlias = NDArray[np.uint8]
 """A row for each edge: the two nodes it joins."""
 
 
-class Tally(msgspec.Struct, frozen=True):
+class FailureTally(msgspec.Struct, frozen=True):
     """How many orders had come to the same after so many deletions."""
 
     deletions: int
@@ -94,7 +94,7 @@ def drawing(design: str) -> Callable[[np.random.Generator], Graph]:
     raise ValueError(f"no design of a network: {design!r}; try robust 14 8 or random 95")
 
 
-def failures(design: str, seed: int, orders: int) -> Iterator[Tally]:
+def failures(design: str, seed: int, orders: int) -> Iterator[FailureTally]:
     """One block of ``orders`` orders of failure, with a graph of the design for each 200.
 
     Its random numbers depend on the design and the block's seed alone.
@@ -118,9 +118,9 @@ def failures(design: str, seed: int, orders: int) -> Iterator[Tally]:
             if deleted % HEIGHTS_EVERY == 0:
                 heights[deleted] += int(tree_heights(near, gone_at[left] >= deleted).sum())
     for deleted in range(NODES * DEGREE // 2):  # of every block, so that blocks can be averaged
-        yield Tally(deleted, 0, whole[deleted], heights[deleted])
+        yield FailureTally(deleted, 0, whole[deleted], heights[deleted])
     for (deleted, part), count in sorted(ends.items()):
-        yield Tally(deleted, part, count)
+        yield FailureTally(deleted, part, count)
 
 
 def cuts(graph: Graph, order: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -12,17 +12,17 @@ import msgspec
 
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.papers.charts import drawn
-from ringcast.pipeline.papers.reproduce import Finding, Judged, Verdict
+from ringcast.pipeline.papers.reproduce import ClaimVerdict, Finding, Judged
 from ringcast.pipeline.report.drawing import INK
 from ringcast.pipeline.report.page import badge, document, table
 
 REPORT, NUMBERS, PICTURES = "report.html", "results.json", "pictures"
 
 MOODS = {
-    Verdict.REPRODUCED: "good",
-    Verdict.IN_PART: "fair",
-    Verdict.NOT_REPRODUCED: "bad",
-    Verdict.FAILED: "bad",
+    ClaimVerdict.REPRODUCED: "good",
+    ClaimVerdict.IN_PART: "fair",
+    ClaimVerdict.NOT_REPRODUCED: "bad",
+    ClaimVerdict.FAILED: "bad",
 }
 AGREES = {True: '<span class="good">agrees</span>', False: '<b class="fair">differs</b>', None: ""}
 

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.papers.experiments import Claim, Experiment, Line, Picture, read
+from ringcast.pipeline.papers.experiments import Claim, Experiment, Picture, PictureLine, read
 from ringcast.pipeline.papers.runners import probed
 from ringcast.pipeline.sweep.job import command_for, sweep
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """What came of an experiment."""
 
     REPRODUCED = "reproduced"
@@ -78,7 +78,7 @@ class Finding(msgspec.Struct, frozen=True):
     source: str
     says: str
     comment: str
-    verdict: Verdict
+    verdict: ClaimVerdict
     claims: tuple[Judged, ...]
     plots: tuple[Plot, ...]
     runs: int
@@ -122,7 +122,7 @@ def found(
         source=experiment.source,
         says=experiment.says,
         comment=experiment.comment,
-        verdict=Verdict.FAILED if failures else verdict(claims),
+        verdict=ClaimVerdict.FAILED if failures else verdict(claims),
         claims=claims,
         plots=tuple(plotted(ask, picture) for picture in experiment.pictures),
         runs=sum(table.num_rows for table in tables.values()),
@@ -130,12 +130,12 @@ def found(
     )
 
 
-def verdict(claims: tuple[Judged, ...]) -> Verdict:
+def verdict(claims: tuple[Judged, ...]) -> ClaimVerdict:
     """One word for all claims."""
     agree = [claim.agrees for claim in claims if claim.agrees is not None]
     if all(agree):
-        return Verdict.REPRODUCED
-    return Verdict.IN_PART if any(agree) else Verdict.NOT_REPRODUCED
+        return ClaimVerdict.REPRODUCED
+    return ClaimVerdict.IN_PART if any(agree) else ClaimVerdict.NOT_REPRODUCED
 
 
 class Asking:
@@ -179,7 +179,7 @@ def plotted(ask: Asking, picture: Picture) -> Plot:
     return Plot(picture.title, picture.x, picture.y, picture.logarithmic, tuple(curves))
 
 
-def curved(ask: Asking, line: Line, colour: int) -> Iterator[Curve]:
+def curved(ask: Asking, line: PictureLine, colour: int) -> Iterator[Curve]:
     """The points of a line; one for each value of its query's column ``line``, if it has that."""
     colour = colour if line.colour is None else line.colour
     if not line.query:

@@ -45,7 +45,7 @@ hundredths of a second, and so do the quickest probes."""
 ARROW = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 
 
-class Item(msgspec.Struct, frozen=True):
+class WorkItem(msgspec.Struct, frozen=True):
     """One call of a probe, and what sets it apart from the others."""
 
     number: int
@@ -71,23 +71,23 @@ def probed(spark: SparkSession, source: Source, label: str, quiet: bool) -> pa.T
     return pa.table(columns)
 
 
-def items(source: Source) -> Iterator[Item]:
+def items(source: Source) -> Iterator[WorkItem]:
     """Every point of the study or of the grid."""
     if source.study:
         study = source.runs()
         for number, point in enumerate(study.points()):
             parameters = study.combinations[point.combination].parameters | {"seed": point.seed}
-            yield Item(number, parameters, {"spec": study.job(point).make()})
+            yield WorkItem(number, parameters, {"spec": study.job(point).make()})
         return
     seeded = "seed" in signature(PROBES[source.function]).parameters
     seeds = {"seed": list(seed_range(str(source.seeds)))} if seeded else {}
     axes = source.grid | seeds
     for number, values in enumerate(product(*axes.values())):
         parameters = dict(zip(axes, values, strict=True))
-        yield Item(number, parameters, source.fixed | parameters)
+        yield WorkItem(number, parameters, source.fixed | parameters)
 
 
-def call_all(function: str, bundle: Sequence[Item]) -> Iterator[dict[str, Any]]:
+def call_all(function: str, bundle: Sequence[WorkItem]) -> Iterator[dict[str, Any]]:
     """What a Spark task does: the rows of some points."""
     for item in bundle:
         given = PROBES[function](**item.arguments)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ringcast.core.ids import Level, ViewId
 from ringcast.pipeline.report.drawing import CARD, COLOURS, GRID, INK, figure, svg
-from ringcast.pipeline.report.report_data import Mark, Stay, Story
+from ringcast.pipeline.report.report_data import ReportData, ReportMark, ViewStay
 
 WIDTH_IN = 11.0
 LEVELS = {Level.AGREED: ("agreed", "#2a9d8f"), Level.SAFE: ("safe", "#d1654f")}
@@ -15,7 +15,7 @@ LABEL_SHARE = 0.045
 """A stay shorter than this share of the picture has no room for its members' names."""
 
 
-def _marks(axes: Any, marks: Sequence[Mark], high: float) -> None:
+def _marks(axes: Any, marks: Sequence[ReportMark], high: float) -> None:
     """Numbered lines where something was done to the group."""
     for number, mark in enumerate(marks, 1):
         at_s = mark.t_us / 1e6
@@ -32,14 +32,14 @@ def _marks(axes: Any, marks: Sequence[Mark], high: float) -> None:
         )
 
 
-def _colours(stays: Sequence[Stay]) -> dict[ViewId, str]:
+def _colours(stays: Sequence[ViewStay]) -> dict[ViewId, str]:
     """One colour for each regular configuration of several members, in order of appearance."""
     shared = [s for s in stays if not s.transitional and len(s.members) > 1]
     views = dict.fromkeys(s.view for s in sorted(shared, key=lambda s: (s.from_us, s.node)))
     return {view: COLOURS[i % len(COLOURS)] for i, view in enumerate(views)}
 
 
-def timeline(story: Story) -> str:
+def timeline(story: ReportData) -> str:
     """A lane per member: the configuration it is in, and above it what it delivers."""
     nodes = story.nodes
     drawn, axes = figure(WIDTH_IN, 1.2 + 0.85 * len(nodes))
@@ -67,7 +67,7 @@ def timeline(story: Story) -> str:
     return svg(drawn)
 
 
-def _rates(axes: Any, story: Story, lane: dict[int, int], colours: dict[ViewId, str]) -> None:
+def _rates(axes: Any, story: ReportData, lane: dict[int, int], colours: dict[ViewId, str]) -> None:
     """Deliveries as a small area in each lane, in the colour of the configuration."""
     series = story.delivered
     rates = sorted(c / s.width_us for s in series.values() for c in s.counts if c)
@@ -89,7 +89,7 @@ def _rates(axes: Any, story: Story, lane: dict[int, int], colours: dict[ViewId, 
         )
 
 
-def throughput(story: Story) -> str:
+def throughput(story: ReportData) -> str:
     """Messages delivered per second, a line per member."""
     drawn, axes = figure(WIDTH_IN, 3.0)
     high = 1.0
@@ -114,7 +114,7 @@ def throughput(story: Story) -> str:
     return svg(drawn)
 
 
-def latency(story: Story) -> str:
+def latency(story: ReportData) -> str:
     """How long messages took, agreed beside safe."""
     drawn, axes = figure(WIDTH_IN, 3.0)
     for level, (name, colour) in LEVELS.items():
@@ -156,7 +156,7 @@ def latency(story: Story) -> str:
     return svg(drawn)
 
 
-PICTURES: dict[str, Callable[[Story], str]] = {
+PICTURES: dict[str, Callable[[ReportData], str]] = {
     "timeline": timeline,
     "throughput": throughput,
     "latency": latency,

@@ -36,7 +36,7 @@ SILENCE_US = 5_000_000
 """How long after a fault the longest silence is looked for."""
 
 
-class Stay(msgspec.Struct):
+class ViewStay(msgspec.Struct):
     """A processor in a configuration."""
 
     node: NodeId
@@ -47,7 +47,7 @@ class Stay(msgspec.Struct):
     to_us: int
 
 
-class Mark(msgspec.Struct):
+class ReportMark(msgspec.Struct):
     """Something done to the group, and what came of it."""
 
     t_us: int
@@ -79,7 +79,7 @@ class Series:
         self.counts[at] += count
 
 
-class Latency:
+class LatencyHistogram:
     """Times in classes of equal ratio."""
 
     def __init__(self) -> None:
@@ -108,20 +108,20 @@ class Latency:
         return middle
 
 
-class Story:
+class ReportData:
     """Feed it a whole trace, then read."""
 
     def __init__(self) -> None:
         self.nodes: list[NodeId] = []
-        self.stays: list[Stay] = []
-        self.marks: list[Mark] = []
+        self.stays: list[ViewStay] = []
+        self.marks: list[ReportMark] = []
         self.delivered: dict[NodeId, Series] = {}
-        self.latency = {level: Latency() for level in Level}
+        self.latency = {level: LatencyHistogram() for level in Level}
         self.messages = self.deliveries = self.bytes = self.views = 0
         self.seconds = 0.0
         self._start_us = -1
         self._now_us = 0
-        self._present: dict[NodeId, Stay] = {}
+        self._present: dict[NodeId, ViewStay] = {}
         self._waiting: dict[NodeId, deque[tuple[int, int, Level]]] = {}
         self._heard: dict[NodeId, int] = {}
 
@@ -146,7 +146,7 @@ class Story:
             case Faulted(node=node, kind=kind, text=text):
                 for each in self._present:  # a silence that goes on now began with the last fault
                     self._silent(each, now_us)
-                self.marks.append(Mark(now_us, node, kind, text))
+                self.marks.append(ReportMark(now_us, node, kind, text))
                 if kind == "crash":
                     self._leave(node, now_us)
             case Ended():
@@ -188,7 +188,7 @@ class Story:
     def _install(self, event: Installed, now_us: int) -> None:
         self._leave(event.node, now_us, crashed=False)
         self.views += 1
-        stay = Stay(event.node, event.view, event.members, event.transitional, now_us, now_us)
+        stay = ViewStay(event.node, event.view, event.members, event.transitional, now_us, now_us)
         self._present[event.node] = stay
         if self.marks and not event.transitional:
             self.marks[-1].settled_us = now_us - self.marks[-1].t_us

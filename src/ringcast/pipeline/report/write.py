@@ -11,7 +11,7 @@ from ringcast.checks import PROPERTIES, Verdict, Violation
 from ringcast.core.ids import Level
 from ringcast.pipeline.report import pictures
 from ringcast.pipeline.report.page import badge, document, section, table
-from ringcast.pipeline.report.report_data import Mark, Story
+from ringcast.pipeline.report.report_data import ReportData, ReportMark
 
 CAPTIONS = {
     "timeline": (
@@ -47,7 +47,7 @@ class Numbers(msgspec.Struct, frozen=True):
     """By level: p50, p99."""
 
 
-def numbers(story: Story) -> Numbers:
+def numbers(story: ReportData) -> Numbers:
     """The figures of a story."""
     return Numbers(
         seconds=round(story.seconds, 3),
@@ -76,7 +76,7 @@ def fine(verdicts: Mapping[str, Verdict], violations: Sequence[Violation]) -> bo
 def page(
     title: str,
     subtitle: str,
-    story: Story,
+    story: ReportData,
     verdicts: Mapping[str, Verdict],
     violations: Sequence[Violation],
 ) -> str:
@@ -117,7 +117,7 @@ def _tiles(found: Numbers) -> str:
     return f'<section><div class="tiles">{cells}</div></section>'
 
 
-def _marks(marks: Sequence[Mark]) -> str:
+def _marks(marks: Sequence[ReportMark]) -> str:
     head = ("", "at", "what", "new configurations within", "longest silence of a member not hit")
     rows = (
         (
@@ -132,7 +132,7 @@ def _marks(marks: Sequence[Mark]) -> str:
     return table(head, rows, numbers=(0, 1, 3, 4))
 
 
-def settled(mark: Mark) -> str:
+def settled(mark: ReportMark) -> str:
     """How long until the configurations that came of it were installed."""
     return "none" if mark.settled_us is None else f"{mark.settled_us / 1000:.0f} ms"
 

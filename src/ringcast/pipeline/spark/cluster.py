@@ -49,7 +49,7 @@ appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 """Warnings only: the logs of a cluster that is left running must not fill the disk."""
 
 
-class Part(msgspec.Struct):
+class ClusterProcess(msgspec.Struct):
     """One process of the cluster."""
 
     pid: int
@@ -57,7 +57,7 @@ class Part(msgspec.Struct):
     command: list[str]
 
 
-class Cluster(msgspec.Struct):
+class LocalSpark(msgspec.Struct):
     """The record of a running cluster."""
 
     folder: str
@@ -71,7 +71,7 @@ class Cluster(msgspec.Struct):
     java: str
     options: str
     """Of every JVM, beside those that Spark adds."""
-    parts: dict[str, Part] = {}
+    parts: dict[str, ClusterProcess] = {}
 
     @property
     def settings(self) -> str:
@@ -105,10 +105,10 @@ def record(folder: Path) -> Path:
     return folder / "cluster.json"
 
 
-def load(folder: Path) -> Cluster | None:
+def load(folder: Path) -> LocalSpark | None:
     """The cluster that was started here, whether or not it still runs."""
     try:
-        return msgspec.json.decode(record(folder).read_bytes(), type=Cluster)
+        return msgspec.json.decode(record(folder).read_bytes(), type=LocalSpark)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as error:
@@ -117,7 +117,7 @@ def load(folder: Path) -> Cluster | None:
         ) from error
 
 
-def up(folder: Path, workers: int = 2) -> Cluster:
+def up(folder: Path, workers: int = 2) -> LocalSpark:
     """Start everything and wait until it answers; if a part fails, end the others."""
     require_spark()
     with lock(folder):
@@ -147,7 +147,7 @@ def up(folder: Path, workers: int = 2) -> Cluster:
     return cluster
 
 
-def down(folder: Path) -> Cluster | None:
+def down(folder: Path) -> LocalSpark | None:
     """End exactly the processes of the record, and remove what they leave behind."""
     with lock(folder):
         cluster = load(folder)
@@ -184,7 +184,7 @@ def lock(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def prepare(folder: Path, cores: int) -> Cluster:
+def prepare(folder: Path, cores: int) -> LocalSpark:
     """An empty folder with what all parts need, and a record of addresses that are free.
 
     ``cores`` are those of the Connect server, and as many those of a job sent to the master. An
@@ -195,7 +195,7 @@ def prepare(folder: Path, cores: int) -> Cluster:
     java = java_home(os.environ)
     logging = folder / "log4j2.properties"
     archive = class_archive(java, spark_home(), os.environ)
-    cluster = Cluster(
+    cluster = LocalSpark(
         folder=str(folder),
         token=secrets.token_hex(8),
         master=f"spark://{LOOPBACK}:{port}",
@@ -224,26 +224,26 @@ def prepare(folder: Path, cores: int) -> Cluster:
     return cluster
 
 
-def master_command(cluster: Cluster) -> list[str]:
+def master_command(cluster: LocalSpark) -> list[str]:
     """The master: it knows the workers and hands out their cores."""
     ports = ["--port", str(port_of(cluster.master)), "--webui-port", str(port_of(cluster.page))]
     return [*daemon(cluster, "master.Master"), *ports]
 
 
-def worker_command(cluster: Cluster, name: str, cores: int) -> list[str]:
+def worker_command(cluster: LocalSpark, name: str, cores: int) -> list[str]:
     """A worker: it starts an executor for each application. The memory is a word, not a limit."""
     offers = ["--cores", str(cores), "--memory", "8g", "--work-dir", f"{cluster.folder}/{name}"]
     return [*daemon(cluster, "worker.Worker"), *offers, "--webui-port", "0", cluster.master]
 
 
-def daemon(cluster: Cluster, name: str) -> list[str]:
+def daemon(cluster: LocalSpark, name: str) -> list[str]:
     """What the commands of master and worker have in common."""
     script = str(spark_home() / "bin" / "spark-class")
     settings = ["--properties-file", cluster.settings]
     return [script, f"org.apache.spark.deploy.{name}", "--host", LOOPBACK, *settings]
 
 
-def connect_command(cluster: Cluster) -> list[str]:
+def connect_command(cluster: LocalSpark) -> list[str]:
     """The Connect server: an application of the cluster that runs its clients' queries."""
     return [
         str(spark_home() / "bin" / "spark-submit"),
@@ -253,7 +253,7 @@ def connect_command(cluster: Cluster) -> list[str]:
     ]
 
 
-def environment(cluster: Cluster) -> dict[str, str]:
+def environment(cluster: LocalSpark) -> dict[str, str]:
     """The variables of all parts; settings of another Spark of this user have no say."""
     kept = {
         name: value
@@ -269,7 +269,7 @@ def environment(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def start(cluster: Cluster, name: str, command: list[str]) -> None:
+def start(cluster: LocalSpark, name: str, command: list[str]) -> None:
     """Start a part in a session of its own, and remember it at once."""
     log = Path(cluster.folder) / f"{name}.log"
     with log.open("ab") as out:
@@ -283,11 +283,11 @@ def start(cluster: Cluster, name: str, command: list[str]) -> None:
             start_new_session=True,
         )
     process.returncode = 0  # it is meant to outlive us: nobody here waits for it
-    cluster.parts[name] = Part(process.pid, str(log), command)
+    cluster.parts[name] = ClusterProcess(process.pid, str(log), command)
     cluster.save()
 
 
-def wait_for(cluster: Cluster, name: str, ready: Callable[[], bool]) -> None:
+def wait_for(cluster: LocalSpark, name: str, ready: Callable[[], bool]) -> None:
     """Until a part answers; one that ends or takes too long is an error that names its log."""
     if wait_until(lambda: ready() or not cluster.alive(name), START_S) and ready():
         return
@@ -305,7 +305,7 @@ def wait_until(true: Callable[[], bool], seconds: float) -> bool:
     return found
 
 
-def end(cluster: Cluster) -> None:
+def end(cluster: LocalSpark) -> None:
     """Ask every part to end, newest first, and kill those that do not, with their executors."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for name, part in reversed(cluster.parts.items()):
@@ -334,7 +334,7 @@ def command_line(pid: int) -> str:
     return ""
 
 
-def registered(cluster: Cluster) -> int:
+def registered(cluster: LocalSpark) -> int:
     """How many workers the master knows and hears; -1 if it does not answer."""
     asked = HTTPConnection(LOOPBACK, port_of(cluster.page), timeout=5)  # no proxy between
     try:

@@ -65,7 +65,7 @@ class Where(msgspec.Struct, frozen=True):
     """Of this machine or of the cluster; all by default. A Connect server decides for itself."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class SparkPlace(msgspec.Struct, frozen=True):
     """Where a session runs: a Connect server or a master, one of the two."""
 
     remote: str | None = None
@@ -79,7 +79,7 @@ class Place(msgspec.Struct, frozen=True):
         )
 
 
-def place(where: Where, environ: Mapping[str, str]) -> Place:
+def place(where: Where, environ: Mapping[str, str]) -> SparkPlace:
     """Resolve what the user said; options win over the environment."""
     if where.master and where.remote:
         raise PipelineError("--master and --remote cannot be combined; give one of them")
@@ -90,7 +90,7 @@ def place(where: Where, environ: Mapping[str, str]) -> Place:
             raise PipelineError(
                 f"remote {remote!r} is not a Connect server such as sc://host:15002"
             )
-        return Place(remote=remote)
+        return SparkPlace(remote=remote)
     master = where.master or environ.get("SPARK_MASTER") or None
     if master and master.startswith("sc://"):
         raise PipelineError(f"{master!r} is a Connect server: use --remote {master}")
@@ -99,9 +99,9 @@ def place(where: Where, environ: Mapping[str, str]) -> Place:
             f"master {master!r} is not local[2], spark://host:7077, yarn or k8s://..."
         )
     if master is None:
-        return Place(master=f"local[{where.cores or '*'},{TRIES}]")
+        return SparkPlace(master=f"local[{where.cores or '*'},{TRIES}]")
     alone = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
-    return Place(master=f"local[{alone[1] or 1},{TRIES}]" if alone else master)
+    return SparkPlace(master=f"local[{alone[1] or 1},{TRIES}]" if alone else master)
 
 
 def require_spark() -> None:
@@ -165,7 +165,7 @@ def open_session(where: Where | None = None, app: str = "ringcast") -> Iterator[
         change_environment(before)
 
 
-def environment_of(at: Place, environ: Mapping[str, str]) -> dict[str, str | None]:
+def environment_of(at: SparkPlace, environ: Mapping[str, str]) -> dict[str, str | None]:
     """The variables that Spark reads, while the session is open; None is one that must be unset."""
     if at.remote:
         return {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": None}
@@ -219,7 +219,7 @@ def connected(url: str, app: str) -> SparkSession:
     return session  # type: ignore[return-value]  # same interface
 
 
-def launched(at: Place, cores: int | None, app: str) -> SparkSession:
+def launched(at: SparkPlace, cores: int | None, app: str) -> SparkSession:
     """A session with a driver in a JVM of our own, which ends with this process."""
     from pyspark.sql import SparkSession
 
@@ -245,7 +245,7 @@ def launched(at: Place, cores: int | None, app: str) -> SparkSession:
     return session
 
 
-def settings_of(at: Place, cores: int | None, archive: Path | None) -> dict[str, str]:
+def settings_of(at: SparkPlace, cores: int | None, archive: Path | None) -> dict[str, str]:
     """Spark's settings; whatever is not here is the user's to set in spark-defaults.conf."""
     settings = {
         "spark.master": str(at.master),

@@ -67,7 +67,7 @@ class Origin(Protocol):
 
 def origin_of(options: ReadOptions) -> Origin:
     """What the options name."""
-    return Files(options.folders) if options.path else Peer(options)
+    return Files(options.folders) if options.path else RemoteNode(options)
 
 
 class Files:
@@ -120,7 +120,7 @@ class Files:
             commit(folder, reader, mark)
 
 
-class Peer:
+class RemoteNode:
     """A node that serves its journal."""
 
     def __init__(self, options: Options) -> None:

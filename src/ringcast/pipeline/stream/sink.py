@@ -30,7 +30,7 @@ from ringcast.journal.service import Publish, token
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import WriteOptions
-from ringcast.pipeline.stream.origins import Peer
+from ringcast.pipeline.stream.origins import RemoteNode
 
 MOST_ROWS, MOST_BYTES = 512, 2**20
 """Rows published at a time, at most."""
@@ -107,7 +107,7 @@ class Writing:
         DISK.replace(manifest, msgspec.json.encode(names))
 
     def _publish(self, names: list[str], batch: int) -> None:
-        peer = Peer(self.options)
+        peer = RemoteNode(self.options)
         first, some, size = 0, [], 0
         for body in self._rows(names):
             some.append(body)
@@ -118,7 +118,7 @@ class Writing:
         if some:
             self._ask(peer, batch, first, some)
 
-    def _ask(self, peer: Peer, batch: int, first: int, rows: list[bytes]) -> None:
+    def _ask(self, peer: RemoteNode, batch: int, first: int, rows: list[bytes]) -> None:
         options = self.options
         peer.ask(Publish(token(), options.group, options.stream, batch, first, tuple(rows)))
 

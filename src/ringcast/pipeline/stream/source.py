@@ -50,7 +50,7 @@ Offset = dict[str, Any]
 """How far a query has come, as it is in its checkpoint."""
 
 
-class Part(InputPartition):
+class SourcePartition(InputPartition):
     """The records that one task reads."""
 
     def __init__(self, span: Span) -> None:
@@ -102,7 +102,7 @@ class RingcastSource(DataSource):
         return RingcastStreamWriter(to_write(self._given), schema)
 
 
-class Rows:
+class RowRange:
     """What tasks do with a part, batch and streaming alike."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -111,7 +111,7 @@ class Rows:
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         """The records of a part. Spark makes one part of None out of no parts at all."""
-        if not isinstance(partition, Part):
+        if not isinstance(partition, SourcePartition):
             return
         options = self.options
         reading: bodies.Reading | None = None
@@ -157,7 +157,7 @@ def gathered(batches: Iterator[Any]) -> Iterator[Any]:
         yield pa.concat_batches(held) if len(held) > 1 else held[0]
 
 
-class RingcastReader(Rows, DataSourceReader):
+class RingcastReader(RowRange, DataSourceReader):
     """One look at the log."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -165,10 +165,10 @@ class RingcastReader(Rows, DataSourceReader):
         origin = origin_of(self.options)
         there = origin.ends()
         start = starting(self.options.startingPosition, there)
-        return [Part(span) for span in origin.parts(Span(start, there.end))]
+        return [SourcePartition(span) for span in origin.parts(Span(start, there.end))]
 
 
-class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RingcastStreamReader(RowRange, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The log as it grows."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -205,7 +205,11 @@ class RingcastStreamReader(Rows, DataSourceStreamReader, SupportsTriggerAvailabl
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """A batch divided among tasks."""
         span = Span(self._marks(start), self._marks(end))
-        return [Part(each) for each in self._origin.parts(span)] if span.start != span.end else []
+        return (
+            [SourcePartition(each) for each in self._origin.parts(span)]
+            if span.start != span.end
+            else []
+        )
 
     def commit(self, end: Offset) -> None:
         """The batch is done: what it read may be trimmed."""

@@ -22,7 +22,7 @@ Change = Callable[["DataFrame", "DataFrame"], "DataFrame"]
 """The new table out of the table and the rows of a batch."""
 
 
-class Table:
+class StreamTable:
     """A folder with the versions of one table, and the checkpoint of the query that feeds it.
 
     They are in one folder because neither is of use without the other.

@@ -27,7 +27,7 @@ from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.spark.progress import watch
 from ringcast.pipeline.spark.session import Where, open_session
 from ringcast.pipeline.spark.tasks import tasks
-from ringcast.pipeline.sweep.results import Folder, Row, Status, publish, table_of, writing
+from ringcast.pipeline.sweep.results import Folder, Row, RunStatus, publish, table_of, writing
 from ringcast.pipeline.sweep.simulations import (
     Orders,
     code_digest,
@@ -72,7 +72,7 @@ class Outcome(msgspec.Struct, frozen=True):
     def failures(self) -> list[Row]:
         """The rows that are not fine."""
         rows: list[Row] = self.results.filter(
-            pc.not_equal(self.results["status"], str(Status.OK))
+            pc.not_equal(self.results["status"], str(RunStatus.OK))
         ).to_pylist()
         return rows
 
@@ -109,7 +109,7 @@ def sweep(
                 f"{lost} finished runs are not in {folder.path}; "
                 "it must be the same folder for this process and for all of Spark's executors"
             )
-        failed = [key for key, row in rows.items() if row["status"] != Status.OK]
+        failed = [key for key, row in rows.items() if row["status"] != RunStatus.OK]
         commands = {key: repeatable(folder, study.job(points[key]), key) for key in failed}
         results = table_of(study, keys, rows, commands)
         publish(folder, study, code, results, [rows[key] for key in points])

@@ -35,7 +35,7 @@ from ringcast.sim.run import RunResult
 Row: TypeAlias = dict[str, Any]
 
 
-class Status(StrEnum):
+class RunStatus(StrEnum):
     """How a run ended."""
 
     OK = "ok"
@@ -72,7 +72,7 @@ def row_of(key: str, nodes: int, result: RunResult) -> Row:
     return {
         "key": key,
         "nodes": nodes,
-        "status": Status.VIOLATED if first else Status.OK,
+        "status": RunStatus.VIOLATED if first else RunStatus.OK,
         "property": first.property if first else None,
         "explanation": first.explanation if first else None,
         **{name: measure.read(result) for name, measure in MEASURES.items()},

@@ -20,7 +20,7 @@ from uuid import uuid4
 import msgspec
 
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.sweep.results import Folder, Row, Status, row_of, run_number, writing
+from ringcast.pipeline.sweep.results import Folder, Row, RunStatus, row_of, run_number, writing
 from ringcast.pipeline.sweep.study import Point
 from ringcast.sim.batch import Job
 from ringcast.sim.run import RunResult, RunSpec, claims_of, run
@@ -71,7 +71,7 @@ def key_of(job: bytes, seed: int, code: str) -> str:
 def finished(folder: Folder, key: str, traces: bool) -> Row | None:
     """The row of a run, if all that is wanted of it is there. One that failed has no trace."""
     row = folder.read_row(key)
-    if row and traces and row["status"] != Status.ERROR:
+    if row and traces and row["status"] != RunStatus.ERROR:
         trace = folder.traces / "fault" / f"{run_number(key)}.parquet"
         return row if trace.exists() else None
     return row
@@ -108,7 +108,7 @@ def simulated(folder: Folder, job: Job, key: str, traces: bool) -> Row:
     except PipelineError:
         raise
     except Exception as error:
-        row = {"key": key, "nodes": nodes, "status": Status.ERROR, "explanation": told(error)}
+        row = {"key": key, "nodes": nodes, "status": RunStatus.ERROR, "explanation": told(error)}
     row |= {"cpu_s": thread_time() - began_cpu_s, "wall_s": perf_counter() - began_s}
     folder.write_row(row)
     return row

@@ -33,7 +33,9 @@ Place: TypeAlias = tuple[str, ...]
 """Of a setting: the keys that lead to it. In a list of tables, a number from 0 on is a key."""
 
 
-class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"first": "from"}):
+class ParameterRange(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"first": "from"}
+):
     """Evenly spaced values of the grid, both ends included."""
 
     first: int | float
@@ -239,7 +241,7 @@ def _axes(file: StudyFile) -> dict[Place, list[Any]]:
     for place, given in _leaves(file.grid):
         name = ".".join(place)
         try:
-            values = _convert(given, Range).values() if isinstance(given, dict) else given
+            values = _convert(given, ParameterRange).values() if isinstance(given, dict) else given
         except ValueError as error:
             raise ValueError(f"grid: {name}: {error}") from None
         if not isinstance(values, list) or not values:

@@ -40,14 +40,14 @@ BATCH_BYTES = 1 << 18
 ANSWER = pa.schema([("answer", pa.binary())])
 
 
-class Batch(msgspec.Struct, frozen=True):
+class RunBatch(msgspec.Struct, frozen=True):
     """Runs that one task judges."""
 
     runs: tuple[tuple[str, int], ...]
     ask: Ask
 
 
-Work: TypeAlias = Batch | tuple[Window, ...]
+Work: TypeAlias = RunBatch | tuple[Window, ...]
 """What a task does: judge runs, or look at windows."""
 
 Which: TypeAlias = tuple[Path, int]
@@ -124,18 +124,18 @@ def _size(folder: Path, run: int) -> int:
     return sum((folder / table / f"{run}.parquet").stat().st_size for table in TABLES)
 
 
-def _batches(sizes: dict[Which, int], ask: Ask) -> Iterator[Batch]:
+def _batches(sizes: dict[Which, int], ask: Ask) -> Iterator[RunBatch]:
     """Runs put together, the largest first."""
     batch: list[tuple[str, int]] = []
     total = 0
     for (folder, run), size in sorted(sizes.items(), key=lambda item: -item[1]):
         if batch and total + size > BATCH_BYTES:
-            yield Batch(tuple(batch), ask)
+            yield RunBatch(tuple(batch), ask)
             batch, total = [], 0
         batch.append((str(folder), run))
         total += size
     if batch:
-        yield Batch(tuple(batch), ask)
+        yield RunBatch(tuple(batch), ask)
 
 
 def _grouped(windows: Iterable[Window]) -> Iterator[tuple[Window, ...]]:
@@ -155,7 +155,7 @@ def _grouped(windows: Iterable[Window]) -> Iterator[tuple[Window, ...]]:
 def _answer(work: Work) -> Sequence[dict[str, bytes]]:
     """What a task does."""
     found: list[Found | RunVerdict]
-    if isinstance(work, Batch):
+    if isinstance(work, RunBatch):
         found = [judge(Path(folder), run, work.ask) for folder, run in work.runs]
     else:
         found = [look(window) for window in work]

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ringcast.core.ids import NodeId, ViewId
-from ringcast.traces.synthetic.group import Era, Stay, Story
+from ringcast.traces.synthetic.group import Era, MadeStay, MadeStory
 
 UNHEARD = 1 << 40
 """Far above every number a sender reaches."""
@@ -81,7 +81,7 @@ class Injected(msgspec.Struct, frozen=True):
 class Spoiler:
     """Finds a place for each fault, and applies it where a part of the trace holds the place."""
 
-    def __init__(self, story: Story, faults: Sequence[Fault], run: int, part: int) -> None:
+    def __init__(self, story: MadeStory, faults: Sequence[Fault], run: int, part: int) -> None:
         self._part = part  # frames that are made together
         self._random = Random(f"{story.shape.seed} {run}")
         self._places: dict[tuple[ViewId, NodeId, int], Injected] = {}
@@ -89,7 +89,7 @@ class Spoiler:
             self._find(story, fault, run)
         self.injected = list(self._places.values())
 
-    def _find(self, story: Story, fault: Fault, run: int) -> None:
+    def _find(self, story: MadeStory, fault: Fault, run: int) -> None:
         for _ in range(1000):  # another place if there is a fault nearby already
             era, stay, place = self._draw(story, fault)
             if fault.kind is FaultKind.SWAP and (place + 1) % self._part == 0:
@@ -104,7 +104,7 @@ class Spoiler:
         found = Injected(fault.kind, run, stay.node, era.view, seen)
         self._places[era.view, stay.node, place] = found
 
-    def _draw(self, story: Story, fault: Fault) -> tuple[Era, Stay, int]:
+    def _draw(self, story: MadeStory, fault: Fault) -> tuple[Era, MadeStay, int]:
         eras = story.eras
         if fault.ring is not None and not 0 <= fault.ring < len(eras):
             raise ValueError(f"there is no ring {fault.ring}; there are 0 to {len(eras) - 1}")

@@ -26,10 +26,10 @@ from ringcast.traces.synthetic.group import (
     JITTER_US,
     LEAST_US,
     Era,
-    Frames,
+    MadeFrames,
+    MadeStay,
+    MadeStory,
     Shape,
-    Stay,
-    Story,
     is_safe,
     mixed,
 )
@@ -55,7 +55,7 @@ class Made(msgspec.Struct, frozen=True):
 
 def generate(folder: Path | str, shape: Shape, run: int = 0, faults: Sequence[Fault] = ()) -> Made:
     """Write the trace of one run into ``folder``."""
-    story = Story(shape)
+    story = MadeStory(shape)
     spoiler = Spoiler(story, faults, run, per_part(shape) * shape.burst)
     files: list[TableFile] = []
     events = 0
@@ -88,20 +88,20 @@ def per_part(shape: Shape) -> int:
 
 
 def _parts(
-    story: Story, make: Callable[[Era, Stay, Frames], Cells], spoiler: Spoiler
+    story: MadeStory, make: Callable[[Era, MadeStay, MadeFrames], Cells], spoiler: Spoiler
 ) -> Iterator[Cells]:
     """The groups of rows of a table, in order."""
     step = per_part(story.shape)
     for node in story.nodes:
         for era, stay in story.stays(node):
             for start in range(0, era.visits, step):
-                frames = Frames(era, start, min(start + step, era.visits))
+                frames = MadeFrames(era, start, min(start + step, era.visits))
                 cells = make(era, stay, frames)
                 if len(cells["n"]):
                     yield spoiler.spoil(era, node, cells) if make is _deliver else cells
 
 
-def _deliver(era: Era, stay: Stay, frames: Frames) -> Cells:
+def _deliver(era: Era, stay: MadeStay, frames: MadeFrames) -> Cells:
     """What one member delivers of these frames, in the ring and after it."""
     slot, burst = frames.slot, era.shape.burst
     bursts = era.visits_of(stay.turn, slot) + era.refills_of(stay.turn, slot - 1) + stay.fresh
@@ -133,7 +133,7 @@ def _deliver(era: Era, stay: Stay, frames: Frames) -> Cells:
     return ring | {name: column[:end] for name, column in columns.items()}
 
 
-def _originate(era: Era, stay: Stay, frames: Frames) -> Cells:
+def _originate(era: Era, stay: MadeStay, frames: MadeFrames) -> Cells:
     """What one member originates of these frames."""
     mine = frames.turn == stay.turn
     visit, within, burst = frames.visit[mine], frames.within[mine], era.shape.burst
@@ -152,7 +152,7 @@ def _originate(era: Era, stay: Stay, frames: Frames) -> Cells:
     }
 
 
-def _submit(era: Era, stay: Stay, frames: Frames) -> Cells:
+def _submit(era: Era, stay: MadeStay, frames: MadeFrames) -> Cells:
     """What one member submits while these frames are originated: those of its next visit."""
     shape, burst = era.shape, era.shape.burst
     mine = frames.turn == stay.turn
@@ -180,7 +180,7 @@ def _submit(era: Era, stay: Stay, frames: Frames) -> Cells:
     }
 
 
-MAKERS: dict[str, Callable[[Era, Stay, Frames], Cells]] = {
+MAKERS: dict[str, Callable[[Era, MadeStay, MadeFrames], Cells]] = {
     "submit": _submit,
     "originate": _originate,
     "deliver": _deliver,

@@ -66,7 +66,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         return LEAST_US + JITTER_US + FRAME_US * self.burst + 8
 
 
-class Stay(msgspec.Struct, kw_only=True):
+class MadeStay(msgspec.Struct, kw_only=True):
     """The time of one member in one ring."""
 
     node: NodeId
@@ -95,7 +95,7 @@ class Era(msgspec.Struct, frozen=True, kw_only=True):
 
     shape: Shape
     view: ViewId
-    stays: tuple[Stay, ...]
+    stays: tuple[MadeStay, ...]
     """In the order of the rotation."""
     visits: int
     silent: int
@@ -123,7 +123,7 @@ class Era(msgspec.Struct, frozen=True, kw_only=True):
         return (np.minimum(slots, limit) - turn) // ring + 1
 
 
-class Frames:
+class MadeFrames:
     """The frames of visits ``start .. end - 1`` of a ring, as arrays."""
 
     def __init__(self, era: Era, start: int, end: int) -> None:
@@ -177,10 +177,10 @@ class _Life:
         self.frames = 0  # originated by this incarnation
         self.view: ViewId | None = None  # the configuration it is in
         self.era: Era | None = None
-        self.stay: Stay | None = None
+        self.stay: MadeStay | None = None
 
 
-class Story:
+class MadeStory:
     """The whole life of a group: its rings, and every event that is not about messages."""
 
     def __init__(self, shape: Shape) -> None:
@@ -196,7 +196,7 @@ class Story:
         """Every processor there is."""
         return list(self._lives)
 
-    def stays(self, node: NodeId) -> Iterator[tuple[Era, Stay]]:
+    def stays(self, node: NodeId) -> Iterator[tuple[Era, MadeStay]]:
         """The rings one processor was in."""
         for era in self.eras:
             for stay in era.stays:
@@ -254,9 +254,9 @@ class Story:
             self._lives[stay.node].era = era
         return era
 
-    def _stay(self, id: NodeId, turn: int, fresh: bool) -> Stay:
+    def _stay(self, id: NodeId, turn: int, fresh: bool) -> MadeStay:
         life = self._lives[id]
-        life.stay = Stay(
+        life.stay = MadeStay(
             node=id,
             turn=turn,
             incarnation=life.incarnation,
@@ -270,7 +270,7 @@ class Story:
     def _work(self, era: Era, goes: NodeId | None) -> None:
         """Count what every member does in the ring."""
         ring, burst = len(era.stays), self.shape.burst
-        tail = Frames(era, era.visits - 2, era.visits)
+        tail = MadeFrames(era, era.visits - 2, era.visits)
         for stay in era.stays:
             stay.last_slot = era.visits - 1 + (2 * ring if era.last else 0)
             if stay.node == goes and stay.turn != ring - 1:
