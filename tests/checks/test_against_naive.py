@@ -259,25 +259,39 @@ def total_order(trace: Trace) -> bool:
 
 def fifo(trace: Trace) -> bool:
     incarnation: dict[int, int] = {}
-    submitted: dict[tuple[int, int, int], int] = {}
     number: dict[Id, tuple[int, int]] = {}
     told: dict[tuple[int, int], dict[Id, None]] = defaultdict(dict)
     for e in trace:
         match e:
             case Restarted():
                 incarnation[e.node] = e.incarnation
-            case Submit():
-                for k, digest in enumerate(e.digests, e.first):
-                    submitted[e.node, e.incarnation, k] = digest
             case Originated():
                 number[e.ring, e.seq] = (incarnation[e.node], e.first)
-                for k, digest in enumerate(e.digests, e.first):
-                    if submitted[e.node, incarnation[e.node], k] != digest:
-                        return True
             case Delivered():
                 told[e.node, e.sender].setdefault((e.ring, e.seq))
     orders = [[number[message] for message in ids] for ids in told.values()]
     return any(order != sorted(order) for order in orders)
+
+
+def content(trace: Trace) -> bool:
+    incarnation: dict[int, int] = {}
+    submitted: dict[tuple[int, int, int], tuple[int, Level]] = {}
+    holds: dict[Id, set[object]] = defaultdict(set)
+    for e in trace:
+        match e:
+            case Restarted():
+                incarnation[e.node] = e.incarnation
+            case Submit():
+                for k, digest in enumerate(e.digests, e.first):
+                    submitted[e.node, e.incarnation, k] = (digest, e.level)
+            case Originated():
+                holds[e.ring, e.seq].add((e.owner, e.first, e.digests, e.level))
+                for k, digest in enumerate(e.digests, e.first):
+                    if submitted[e.owner, incarnation[e.owner], k] != (digest, e.level):
+                        return True
+            case Delivered():
+                holds[e.ring, e.seq].add((e.sender, e.first, e.digests, e.level))
+    return any(len(each) > 1 for each in holds.values())
 
 
 def one_sequencer(trace: Trace) -> bool:
@@ -309,6 +323,7 @@ NAIVE: dict[str, Callable[[Trace], bool]] = {
     "D12": d12,
     "total-order": total_order,
     "fifo": fifo,
+    "content": content,
 }
 
 
@@ -331,7 +346,7 @@ def story(rng: Random, length: int) -> str:
         if not 1 <= seq <= top:
             return ""
         had[p].append(seq)
-        return f" d{seq}"
+        return f" d{seq}" + (rng.choice("~^") if rng.random() < errs / 8 else "")
 
     for _ in range(length):
         p = rng.choice((1, 2, 3))

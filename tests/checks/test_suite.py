@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, suite
-from ringcast.checks.fifo import QUEUED, Fifo
+from ringcast.checks.content import REMEMBERED, Content
 from ringcast.checks.history import TRIM_EVERY
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.trace import Crashed, Delivered, Ended, Faulted, Installed, Submit
@@ -84,9 +84,9 @@ OVERTAKEN = "ring(8,1){1,2}\np1: sub3 o1=3 o2x2=1 d1 d2\np2: d1 d2\nend{1,2}"
 
 def test_a_message_that_overtakes_in_the_queue_of_its_sender() -> None:
     (violation,) = judge(OVERTAKEN).violations
-    assert (violation.property, violation.nodes) == ("fifo", (1,))
+    assert (violation.property, violation.nodes) == ("content", (1,))
     assert violation.messages == ("(8,1):1.0",)
-    assert "number 1, which is not" in violation.explanation
+    assert "not what was submitted under the number" in violation.explanation
     assert violation.explanation.endswith("these contents: 3.")
 
 
@@ -168,8 +168,8 @@ def test_a_running_ring_is_trimmed_behind_the_slowest() -> None:
     ("word", "broken"),
     [
         ("p2: d7", {"D2", "D9", "D12", "D12-graph", "integrity"}),
-        ("p2: o7", {"D1"}),
-        ("p1: o9000 d9000\np2: d9000~", {"D1"}),
+        ("p2: o7", {"D1", "D1-own"}),
+        ("p1: o9000 d9000\np2: d9000~", {"D1", "content"}),
     ],
 )
 def test_what_was_trimmed_still_counts(word: str, broken: set[str]) -> None:
@@ -177,11 +177,16 @@ def test_what_was_trimmed_still_counts(word: str, broken: set[str]) -> None:
     assert {violation.property for violation in checks.violations} == broken
 
 
-@pytest.mark.parametrize("story", ["p1: reg(4,1){1} o1-5000", "p1: reg(4,1){1} sub80000"])
-def test_what_left_the_queue_or_never_leaves_it_is_forgotten(story: str) -> None:
-    (fifo,) = judge(story, "fifo").properties
-    assert isinstance(fifo, Fifo)
-    assert len(fifo.queued[1]) == (0 if "o1" in story else QUEUED // 2)
+def test_old_submissions_are_forgotten() -> None:
+    (content,) = judge("p1: reg(4,1){1} sub60000 sub20000", "content").properties
+    assert isinstance(content, Content)
+    assert len(content._submitted[1][1]) == REMEMBERED // 2
+    (content,) = judge("p1: reg(4,1){1}" + " sub1 down up" * 9, "content").properties
+    assert isinstance(content, Content)
+    assert list(content._submitted[1]) == [7, 8, 9]
+    (content,) = judge("p1: reg(4,1){1} o1-5000 d1-4990", "content").properties
+    assert isinstance(content, Content)
+    assert len(content._submitted[1][1]) == 10
 
 
 def test_a_crash_that_is_not_in_the_trace_ends_what_was_owed() -> None:

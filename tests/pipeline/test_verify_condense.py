@@ -19,7 +19,7 @@ from spoiling import spoil
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, suite
 from ringcast.checks.property import Reads
-from ringcast.core.trace import Delivered, Submit, TraceEvent
+from ringcast.core.trace import Delivered, Originated, Submit, TraceEvent
 from ringcast.pipeline.verify import run_verifier as judging
 from ringcast.pipeline.verify.condense import full, plan
 from ringcast.pipeline.verify.condense import runs as pieces
@@ -29,7 +29,16 @@ from ringcast.pipeline.verify.verdicts import RunVerdict
 from ringcast.sim.run import RunSpec, run
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
-from ringcast.traces import Claims, TraceFile, TraceWriter, parquet, read_trace
+from ringcast.traces import (
+    Claims,
+    TraceError,
+    TraceFile,
+    TraceWriter,
+    parquet,
+    read_claims,
+    read_trace,
+)
+from ringcast.traces.schema import TABLES
 from ringcast.traces.synthetic.generate import generate
 from ringcast.traces.synthetic.group import Shape
 from ringcast.traces.text import parse
@@ -242,25 +251,43 @@ def test_a_number_that_was_passed_over_and_turns_up_elsewhere(
     assert "D9" in {violation.property for violation in compare(folder).violations}
 
 
-def later(events: list[TraceEvent], node: int) -> list[TraceEvent]:
-    """A processor's clock is put back in the middle of its deliveries."""
-    own = [at for at, e in enumerate(events) if isinstance(e, Delivered) and e.node == node]
+def later(events: list[TraceEvent], node: int, kind: type) -> list[TraceEvent]:
+    """A processor's clock is put back for one event in the middle."""
+    own = [at for at, e in enumerate(events) if isinstance(e, kind) and e.node == node]
     at = own[len(own) // 2]
     return [*events[:at], msgspec.structs.replace(events[at], t_us=1), *events[at + 1 :]]
 
 
-def test_a_clock_that_goes_back(tmp_path: Path, right: list[list[TraceEvent]]) -> None:
-    """Nothing can be compared; a trace that is not too large is judged event by event."""
-    compare(write(tmp_path, later(right[0], 2)))
-
-
-def test_a_clock_that_goes_back_in_a_large_trace(
-    tmp_path: Path, right: list[list[TraceEvent]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", [Delivered, Originated, Submit])
+def test_a_clock_that_goes_back(
+    kind: type, tmp_path: Path, right: list[list[TraceEvent]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "WHOLE_ROWS", 100)
-    found = judge(write(tmp_path, later(right[0], 2)), 0, ASK)
-    assert set(found.verdicts.values()) == {Verdict.UNKNOWN}
-    assert "processor 2's event" in found.reasons["D9"]
+    """Such a trace is refused, however large: what came first cannot be told."""
+    folder = write(tmp_path, later(right[0], 2, kind))
+    with pytest.raises(TraceError, match=r"processor 2's event \d+ \(.* is earlier than its event"):
+        list(read_trace(folder))
+    for rows in (0, 10**9):  # condensed, and shown to the checks as it is
+        monkeypatch.setattr(judging, "SMALL_ROWS", rows)
+        found = judge(folder, 0, ASK)
+        assert "processor 2's event" in found.error and not found.verdicts
+
+
+@pytest.mark.parametrize("table", [*TABLES][1:])
+def test_tables_that_claim_different_properties(table: str, tmp_path: Path) -> None:
+    generate(tmp_path, SHAPES[0])
+    path = tmp_path / table / "0.parquet"
+    found = pq.read_table(path)
+    claims = msgspec.json.encode(Claims(("D2",)))
+    other = found.replace_schema_metadata({**found.schema.metadata, parquet.CLAIMS: claims})
+    pq.write_table(other, path)
+    for error in (judge(tmp_path, 0, ASK).error, str(refused(tmp_path))):
+        assert error.startswith(f"{path}: claims other properties than {tmp_path}/submit/")
+
+
+def refused(folder: Path) -> TraceError:
+    with pytest.raises(TraceError) as error:
+        read_claims(folder)
+    return error.value
 
 
 def changed(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
@@ -319,14 +346,14 @@ def test_no_row_is_lost_between_windows(
         rows.insert(mine[0], rows[mine[99]] | number | {"index": 0})
 
     changed(folder / "deliver" / "0.parquet", again)
-    assert (
-        f"processor 2 has an event {conf['n']} behind its {conf['n']}"
-        in judge(folder, 0, ASK).error
-    )
-    monkeypatch.setattr(judging, "WHOLE_ROWS", 100)
-    found = judge(folder, 0, ASK)
-    assert set(found.verdicts.values()) == {Verdict.UNKNOWN}
-    assert "1 messages have the number of a configuration or a crash" in found.reasons["D2"]
+    for rows in (0, 10**9):
+        monkeypatch.setattr(judging, "SMALL_ROWS", rows)
+        told = (
+            f"processor 2 has an event {conf['n']} behind its {conf['n']}"
+            if rows
+            else ("1 messages have the number of a configuration or a crash")
+        )
+        assert told in judge(folder, 0, ASK).error
 
 
 def columns_read(monkeypatch: pytest.MonkeyPatch, folder: Path, *only: str) -> set[str]:

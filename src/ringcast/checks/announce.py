@@ -1,7 +1,7 @@
 """M1 announce: a processor acts in a configuration only after telling of it.
 
 Every configuration seen in ``deliver`` and ``originate`` is the one of the processor's latest
-``conf``, and the processor belongs to it.
+``conf``, and the processor belongs to it. A ``conf`` names the one before it, none after a start.
 """
 
 from __future__ import annotations
@@ -25,6 +25,16 @@ class Announce(Property):
             self.violate(
                 f"Processor {event.node} installed {event.view} at {event.t_us} us, whose members "
                 f"{event.members} do not include it.",
+                (event.node,),
+                (),
+                event.t_us,
+            )
+        previous = self.history.node.previous
+        was = previous.view if previous else None
+        if event.prev != was:
+            self.violate(
+                f"Processor {event.node} installed {event.view} at {event.t_us} us as if it came "
+                f"from {event.prev or 'nowhere'}, but it was in {was or 'no configuration'}.",
                 (event.node,),
                 (),
                 event.t_us,

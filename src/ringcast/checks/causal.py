@@ -40,30 +40,30 @@ class Causal(Lamport):
 
     def on_originated(self, event: Originated) -> None:
         """The messages have their place."""
-        if not self.history.again:
-            self._mark(event.owner, event)
+        self._mark()
 
     def on_delivered(self, event: Delivered) -> None:
         """They may have it elsewhere before their sender hears of it."""
-        if self.tag not in self.history.frame.marks:
-            self._mark(event.sender, event)
+        self._mark()
         super().on_delivered(event)
 
-    def _mark(self, sender: NodeId, event: Originated | Delivered) -> None:
+    def _mark(self) -> None:
         """The frame depends on what its last message depends on.
 
         A message may be numbered again, in another ring; its past has been let go by then.
         """
         frame = self.history.frame
-        if frame.incarnation != self.history.known(sender).incarnation:
+        if self.tag in frame.marks:
             return
-        last = event.first + len(event.digests) - 1
-        queue = self._waiting.get(sender)
+        if frame.incarnation != self.history.known(frame.sender).incarnation:
+            return
+        last = frame.first + len(frame.digests) - 1
+        queue = self._waiting.get(frame.sender)
         while queue and queue[0][1] < last:
             queue.popleft()
         clock = queue[0][2] if queue and queue[0][0] <= last else {}
         base = frame.incarnation * INCARNATION
-        frame.marks[self.tag] = (base + event.first, base + last, clock)
+        frame.marks[self.tag] = (base + frame.first, base + last, clock)
 
     def number(self, share: Share) -> int:
         """The sender's own number of its last message."""

@@ -1,8 +1,8 @@
 """fifo: messages of one sender are delivered in the order in which it submitted them.
 
 Numbers of a sender's incarnation rise at every receiver, and a later incarnation comes after an
-earlier one. Numbers may be missing: a receiver need not have been in every configuration. And a
-number means the message that was submitted under it: nothing overtakes inside the sender either.
+earlier one. Numbers may be missing: a receiver need not have been in every configuration. That a
+number stands for the message that was submitted under it is for ``content`` to say.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from ringcast.checks.property import Property, Reads
 from ringcast.checks.ring import Frame
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
-from ringcast.core.trace import Delivered, Originated, Restarted, Submit
-
-QUEUED = 1 << 16
-"""Messages of a sender that wait to be compared, before the older ones are let go."""
+from ringcast.core.trace import Delivered
 
 
 class Fifo(Property):
@@ -28,39 +25,6 @@ class Fifo(Property):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._last: dict[NodeId, dict[NodeId, tuple[int, int, Frame]]] = {}
-        self.queued: dict[NodeId, dict[int, int]] = {}
-        """What was submitted and not originated so far: digests by number, oldest first."""
-
-    def on_restarted(self, event: Restarted) -> None:
-        """Queues do not survive."""
-        self.queued.pop(event.node, None)
-
-    def on_submit(self, event: Submit) -> None:
-        """Messages wait for their place in the order."""
-        queued = self.queued.setdefault(event.node, {})
-        queued.update(enumerate(event.digests, event.first))
-        if len(queued) > QUEUED:
-            for number in list(queued)[: -QUEUED // 2]:
-                del queued[number]
-
-    def on_originated(self, event: Originated) -> None:
-        """Compare with what was submitted under these numbers."""
-        queued, frame = self.queued.get(event.owner), self.history.frame
-        if not queued or frame.incarnation != self.history.known(event.owner).incarnation:
-            return  # a message of an earlier life, whose queue is gone
-        for number, digest in enumerate(event.digests, event.first):
-            if queued.get(number, digest) != digest:
-                real = next((k for k, waiting in queued.items() if waiting == digest), "no message")
-                self.violate(
-                    f"Processor {event.owner} originated {frame} at {event.t_us} us "
-                    f"with its number {number}, which is not the message it had submitted under "
-                    f"that number; waiting with these contents: {real}.",
-                    (event.owner,),
-                    (frame,),
-                    event.t_us,
-                )
-        for number in range(event.first, event.first + len(event.digests)):
-            queued.pop(number, None)
 
     def on_stretch(self, stretch: Stretch) -> None:
         """Every sender's numbers went on by one each time."""

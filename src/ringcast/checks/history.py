@@ -43,6 +43,8 @@ class History:
         self.ring: Ring  # of the latest stretch
         self.frame: Frame
         self.again = False  # the latest origination or delivery repeats one
+        self.differs = False  # it tells something else of its frame than the first that named it
+        self.fresh = False  # it is a delivery, and no event named its frame before
         self.over: list[Ring] = []  # rings that ended with the latest event
         self.trimmed: Ring | None = None
         self.forgotten = ViewId(0, 1)  # largest ring forgotten
@@ -119,6 +121,7 @@ class History:
         span = self.span = self._place(event.node, event.ring)
         ring, sender = span.ring, event.owner
         frame = ring.frames.get(event.seq)
+        self.differs = frame is not None and not frame.holds(event, sender)
         if frame is None:
             frame = self._new_frame(ring, event, sender)
             if frame.index % TRIM_EVERY == 0:
@@ -126,7 +129,6 @@ class History:
         self.again = frame.index == 0 or frame.origin_us is not None
         if not self.again:
             frame.origin_us = event.t_us
-            frame.fill(event, sender, self._sender(ring, sender))
         self.frame = frame
 
     def _delivered(self, event: Delivered) -> None:
@@ -134,6 +136,8 @@ class History:
         span = self.span = self._place(event.node, event.ring)
         ring = span.ring
         frame = ring.frames.get(event.seq)
+        self.differs = frame is not None and not frame.holds(event, event.sender)
+        self.fresh = frame is None
         if frame is None:
             frame = self._new_frame(ring, event, event.sender)
         self.frame = frame
@@ -188,7 +192,7 @@ class History:
         span = ring.spans.get(node.id)
         if span is None or span.state is not State.WAITING:
             span = ring.spans[node.id] = Span(ring, node, State.OPEN)
-        span.state = State.OPEN
+        span.state, span.conf = State.OPEN, event
         node.waiting.pop(event.view, None)
         node.span = span
         node.last_seq = max(node.last_seq, event.view.seq)

@@ -34,8 +34,9 @@ class Lamport(Property):
     def on_originated(self, event: Originated) -> None:
         """Give the message its number and its past."""
         if not self.history.again:
-            number = self._count[event.owner] = self._count.get(event.owner, 0) + 1
-            self.history.frame.marks[self.tag] = (number, number, self.clock(event.node))
+            frame = self.history.frame
+            number = self._count[frame.sender] = self._count.get(frame.sender, 0) + 1
+            frame.marks[self.tag] = (number, number, self.clock(event.node))
 
     def clock(self, node: NodeId) -> Clock:
         """The vector of a processor, as it is now."""
@@ -51,7 +52,7 @@ class Lamport(Property):
         past = self._past.get(event.node)
         if past is None:
             past = self._past[event.node] = {}
-        known = past.get(event.sender)
+        known = past.get(frame.sender)
         if known is not None and known[0] >= low:
             self.violate(
                 f"Processor {event.node} delivered {frame} at {event.t_us} us after {known[1]}, "
@@ -60,7 +61,7 @@ class Lamport(Property):
                 (frame, known[1]),
                 event.t_us,
             )
-        past[event.sender] = (high, frame)
+        past[frame.sender] = (high, frame)
         for sender, number in clock.items():
             known = past.get(sender)
             if known is None or known[0] < number:

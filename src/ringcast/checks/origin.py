@@ -6,6 +6,8 @@ A ring that is over is forgotten; a delivery out of it is D5's to report.
 from __future__ import annotations
 
 from ringcast.checks.property import Property, Reads
+from ringcast.checks.ring import Frame
+from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered, Originated
 
 
@@ -41,23 +43,18 @@ class Origin(Property):
                     (frame,),
                     event.t_us,
                 )
-        elif (
-            frame.digests != event.digests
-            or frame.sender != event.sender
-            or frame.first != event.first
-            or frame.level != event.level
-        ):
+        elif self.history.differs:
             self.violate(
                 f"Processor {event.node} delivered {frame} at {event.t_us} us as "
-                f"{_contents(event.sender, event)}, but processor {frame.sender} originated it "
-                f"at {frame.origin_us} us as {_contents(frame.sender, frame)}.",
+                f"{contents(event.sender, event)}, but processor {frame.sender} originated it "
+                f"at {frame.origin_us} us as {contents(frame.sender, frame)}.",
                 (frame.sender, event.node),
                 (frame,),
                 event.t_us,
             )
 
 
-def _contents(sender: int, it: object) -> str:
-    level, first, digests = it.level, it.first, it.digests  # type: ignore[attr-defined]
-    sums = " ".join(f"{digest:08x}" for digest in digests)
-    return f"number {first} of {sender}, {level.name.lower()}, checksums {sums}"
+def contents(sender: NodeId, it: Frame | Originated | Delivered) -> str:
+    """What a frame holds, in words."""
+    sums = " ".join(f"{digest:08x}" for digest in it.digests)
+    return f"number {it.first} of {sender}, {it.level.name.lower()}, checksums {sums}"

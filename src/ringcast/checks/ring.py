@@ -31,7 +31,8 @@ class State(IntEnum):
 class Frame:
     """Messages of one sender that share a place ``(ring, seq)`` in the order.
 
-    Index 0 stands for a frame that was trimmed and now turns up again.
+    The first event that names the place says what it holds. Index 0 stands for a frame that was
+    trimmed and now turns up again.
     """
 
     __slots__ = (
@@ -45,8 +46,10 @@ class Frame:
         "ring",
         "sender",
         "seq",
+        "told_by",
     )
 
+    told_by: NodeId
     sender: NodeId
     incarnation: int
     level: Level
@@ -62,11 +65,21 @@ class Frame:
 
     def fill(self, event: Originated | Delivered, sender: NodeId, incarnation: int) -> None:
         """Take over whose it is and what it holds."""
+        self.told_by = event.node
         self.sender = sender
         self.incarnation = incarnation
         self.level = event.level
         self.first = event.first
         self.digests = event.digests
+
+    def holds(self, event: Originated | Delivered, sender: NodeId) -> bool:
+        """Whether the event tells the same of it: sender, number, level and contents."""
+        return (
+            self.digests == event.digests
+            and self.sender == sender
+            and self.first == event.first
+            and self.level == event.level
+        )
 
     def __str__(self) -> str:
         return f"{self.ring.view}:{self.seq}.0"
@@ -76,6 +89,7 @@ class Span:
     """The stay of one processor in one ring, and what it delivered there."""
 
     __slots__ = (
+        "conf",
         "count",
         "highest",
         "incarnation",
@@ -93,6 +107,7 @@ class Span:
         self.node = node.id
         self.incarnation = node.incarnation
         self.state = state
+        self.conf: Installed | None = None  # how the processor itself told of the ring
         self.regular = SeqSet()  # indices delivered in the ring itself
         self.then: Installed | None = None  # the transitional configuration after it
         self.transitional = SeqSet()  # indices delivered there

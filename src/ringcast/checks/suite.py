@@ -12,6 +12,7 @@ from ringcast.checks.announce import Announce
 from ringcast.checks.causal import Causal
 from ringcast.checks.causal_in_ring import CausalInRing
 from ringcast.checks.consensus import Consensus
+from ringcast.checks.content import Content
 from ringcast.checks.everyone import Everyone
 from ringcast.checks.evs_graph import EvsGraph
 from ringcast.checks.evs_order import EvsOrder
@@ -23,6 +24,7 @@ from ringcast.checks.lamport import Lamport
 from ringcast.checks.once import Once
 from ringcast.checks.one_at_a_time import OneAtATime
 from ringcast.checks.origin import Origin
+from ringcast.checks.own_origin import OwnOrigin
 from ringcast.checks.place import Place
 from ringcast.checks.property import Property
 from ringcast.checks.safe_regular import SafeRegular
@@ -68,6 +70,7 @@ COMMON: dict[str, type[Property]] = {
         SameChange,
         Consensus,
         Origin,
+        OwnOrigin,
         Once,
         SelfDelivery,
         Everyone,
@@ -86,6 +89,7 @@ COMMON: dict[str, type[Property]] = {
         Agreement,
         UniformAgreement,
         Integrity,
+        Content,
         TotalOrder,
         Fifo,
         Causal,

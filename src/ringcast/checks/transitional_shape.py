@@ -28,12 +28,13 @@ class TransitionalShape(Property):
         if event.transitional or middle is None or not middle.transitional or left is None:
             return
         old = left.ring
+        before = left.conf.members if left.conf else old.members  # as it was told itself
         members = set(middle.members)
         problem = ""
         if event.node not in members:
             problem = "does not include it"
-        elif not members <= set(old.members):
-            problem = f"is not within the ring before, {old.view} {old.members}"
+        elif not members <= set(before):
+            problem = f"is not within the ring before, {old.view} {before}"
         elif not members <= set(event.members):
             problem = f"is not within the ring after, {event.view} {event.members}"
         elif not old.view < middle.view < event.view:

@@ -9,7 +9,7 @@ Files say in their metadata what the protocol had claimed, for whoever checks th
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -214,7 +214,19 @@ def read_trace(folder: Path | str, run: int = 0) -> Iterator[TraceEvent]:
 
 def read_claims(folder: Path | str, run: int = 0) -> Claims | None:
     """What the protocol of this run had claimed, if whoever wrote the trace knew."""
-    return TraceFile.of(folder, "fault", run).claims
+    return common_claims(TraceFile.of(folder, name, run) for name in TABLES)
+
+
+def common_claims(files: Iterable[TraceFile]) -> Claims | None:
+    """What all tables of a run say was claimed; TraceError if they differ."""
+    first, *others = files
+    for file in others:
+        if file.claims != first.claims:
+            raise TraceError(
+                f"{file.path}: claims other properties than {first.path}; "
+                f"the tables are not of one run"
+            )
+    return first.claims
 
 
 def _merge(files: list[TraceFile]) -> Iterator[TraceEvent]:
@@ -233,16 +245,26 @@ def _merge(files: list[TraceFile]) -> Iterator[TraceEvent]:
 
 
 def _own(files: list[TraceFile], node: int) -> Iterator[TraceEvent]:
-    """A processor's own events by its numbers for them, no two of which are the same."""
-    last = -1
+    """A processor's own events by its numbers for them, no two the same, and by its clock too."""
+    last = last_us = -1
     own = [file.events(node, world=False) for file in files]
     for event in heapq.merge(*own, key=lambda event: event.n):  # type: ignore[union-attr]
         assert not isinstance(event, Ended)
-        if event.n <= last:
+        if event.n <= last or event.t_us < last_us:
             (path,) = (file.path for file in files if type(event).__name__ in file.kinds)
-            raise TraceError(f"{path}: processor {node} has an event {event.n} behind its {last}")
-        last = event.n
+            if event.n <= last:
+                told = f"processor {node} has an event {event.n} behind its {last}"
+                raise TraceError(f"{path}: {told}")
+            raise TraceError(f"{path}: {clock_back(node, event.n, event.t_us, last, last_us)}")
+        last, last_us = event.n, event.t_us
         yield event
+
+
+def clock_back(node: int, n: int, t_us: int, last: int, last_us: int) -> str:
+    """Why a trace is refused in which a processor's times fall while its numbers rise."""
+    return (
+        f"processor {node}'s event {n} ({t_us} us) is earlier than its event {last} ({last_us} us)"
+    )
 
 
 def _moment(event: TraceEvent) -> tuple[int, int, int]:

@@ -8,14 +8,15 @@ install their first ring, all agree, and each goes through its transitional conf
 ====================  ============================================================================
 ``reg(8,1){1,2}``     installs a regular configuration; ``conf_id`` is the one before
 ``tr(10,1){1,2}``     installs a transitional one; ``@3`` after it: with ``seq`` 3 in place of the
-                      last number delivered
+                      last number delivered; after either, ``<(4,1)``: says it came from there
 ``o5``  ``o5-8``      originates number 5 (5 to 8) on its ring, agreed; ``<2``: for a message of
                       processor 2, ``s``: safe, ``x3``: three messages in the frame, ``#7``: from
                       its sender's 7th on, ``=9``: with the contents of the 9th, ``@(4,1)``: on
                       that ring. What was not submitted before is submitted now
 ``sub3``  ``sub1s``   submits three messages, one safe message
 ``d5``  ``d5-8``      delivers number 5 (5 to 8) of its ring; ``@(4,1)``: of that ring, ``/(6,1)``:
-                      says it is in that configuration, ``~``: with other contents
+                      says it is in that configuration, ``~``: with other contents, ``^``: with the
+                      other level
 ``unc3``  ``unc3-5``  tells its application that its messages 3 (3 to 5) are uncertain
 ``down``  ``up``      crashes; restarts, ``up!`` without its stable storage
 ``commit(8,1){1,2}``  notes that it forwards the Commit token
@@ -48,12 +49,12 @@ from ringcast.core.trace import (
 
 VIEW = r"\((\d+),(\d+)\)"
 RING = re.compile(r"ring" + VIEW + r"\{([\d,]+)\}")
-CONF = re.compile(r"(reg|tr|commit|memb)" + VIEW + r"\{([\d,]+)\}(?:@(\d+))?")
+CONF = re.compile(r"(reg|tr|commit|memb)" + VIEW + r"\{([\d,]+)\}(?:@(\d+))?(?:<" + VIEW + ")?")
 ORIGINATE = re.compile(
     r"o(\d+)(?:-(\d+))?(?:<(\d+))?(s)?(?:x(\d+))?(?:#(\d+))?(?:=(\d+))?(?:@" + VIEW + ")?"
 )
-DELIVER = re.compile(r"d(\d+)(?:-(\d+))?(?:@" + VIEW + ")?(?:/" + VIEW + ")?(~)?")
 NOTE = re.compile(r"([a-z_]+)\(((?:[a-z_]+=)?-?\d+(?:,(?:[a-z_]+=)?-?\d+)*)\)")
+DELIVER = re.compile(r"d(\d+)(?:-(\d+))?(?:@" + VIEW + ")?(?:/" + VIEW + ")?([~^])?")
 UNCERTAIN = re.compile(r"unc(\d+)(?:-(\d+))?")
 SUBMIT = re.compile(r"sub(\d+)(s)?")
 END = re.compile(r"end(?:\{([\d,]+)\})?")
@@ -173,14 +174,14 @@ class _Story:
         if kind in ("commit", "memb"):
             what = "commit" if kind == "commit" else "deliver_memb"
             return Noted(*self.at(node), "story", what, "", view, members)
-        before = actor.current
-        actor.current = view
+        before, actor.current = actor.current, view
+        prev = ViewId(int(match[6]), int(match[7])) if match[6] else before
         if kind == "tr":
             ring = actor.regular or view
             seq = actor.last if match[5] is None else int(match[5])
-            return Installed(*self.at(node), view, members, True, ring, seq, None, before)
+            return Installed(*self.at(node), view, members, True, ring, seq, None, prev)
         actor.regular, actor.last = view, 0
-        return Installed(*self.at(node), view, members, False, view, 0, before, before)
+        return Installed(*self.at(node), view, members, False, view, 0, before, prev)
 
     def submit(self, node: NodeId, actor: _Actor, count: int, level: Level) -> Submit:
         first = actor.submitted + 1
@@ -219,8 +220,12 @@ class _Story:
         frame = self.frames.get((ring, seq))
         if frame is None:
             return Delivered(*self.at(node), view, ring, seq, node, Level.AGREED, 1, (0,))
-        digests = tuple(d + 1 for d in frame.digests) if match[7] else frame.digests
-        sender, level, first = frame.owner, frame.level, frame.first
+        digests, level = frame.digests, frame.level
+        if match[7] == "~":
+            digests = tuple(d + 1 for d in digests)
+        elif match[7]:
+            level = Level(1 - level)
+        sender, first = frame.owner, frame.first
         return Delivered(*self.at(node), view, ring, seq, sender, level, first, digests)
 
 

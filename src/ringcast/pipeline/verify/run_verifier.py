@@ -12,13 +12,13 @@ from ringcast.checks import Stretch, Suite, Verdict, in_order, suite
 from ringcast.checks.property import Reads
 from ringcast.core.trace import TraceEvent
 from ringcast.pipeline.verify.condense.columns import Table, table_of
-from ringcast.pipeline.verify.condense.event_rows import Irregular
 from ringcast.pipeline.verify.condense.full import MOST_EVENTS
 from ringcast.pipeline.verify.condense.plan import Window
-from ringcast.pipeline.verify.condense.stitch import Course
+from ringcast.pipeline.verify.condense.stitch import Course, Irregular
 from ringcast.pipeline.verify.condense.window import Found, look
 from ringcast.pipeline.verify.verdicts import RunVerdict, answers
-from ringcast.traces import Claims, TraceError, read_claims, read_trace
+from ringcast.traces import Claims, TraceError, read_trace
+from ringcast.traces.parquet import common_claims
 from ringcast.traces.schema import TABLES
 
 SMALL_ROWS = 20_000
@@ -41,9 +41,9 @@ class Ask(msgspec.Struct, frozen=True):
     only: tuple[str, ...]
     usual: Claims
 
-    def claims(self, folder: Path, run: int) -> Claims:
-        """For one run."""
-        told = read_claims(folder, run) or self.usual
+    def claims(self, told: Claims | None) -> Claims:
+        """For a run whose files say this."""
+        told = told or self.usual
         return Claims(self.only or told.tags, told.bound_us)
 
 
@@ -63,12 +63,12 @@ class Case:
             self._error = _line(error)
 
     def _begin(self, ask: Ask) -> None:
-        claims = ask.claims(self.folder, self.run)
+        self._tables: dict[str, Table] = {n: table_of(self.folder, n, self.run) for n in TABLES}
+        claims = ask.claims(common_claims(table.file for table in self._tables.values()))
         if not claims.tags:
             path = self.folder / "fault" / f"{self.run}.parquet"
             raise TraceError(f"{path}: claims no property; --only or --protocol says what to judge")
         self._bound_us = claims.bound_us
-        self._tables: dict[str, Table] = {n: table_of(self.folder, n, self.run) for n in TABLES}
         kinds = {type(prop).tag: type(prop) for prop in suite(claims.tags).properties}
         every = [tag for tag, kind in kinds.items() if kind.reads is Reads.EVERY_EVENT]
         self._whole = every if self._rows() > SMALL_ROWS else list(kinds)

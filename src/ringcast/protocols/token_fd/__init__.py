@@ -38,9 +38,12 @@ from ringcast.protocols.token_fd.messages import (
 from ringcast.protocols.token_fd.swarm import SWARM
 from ringcast.protocols.token_fd.token_path import TokenPath
 
+# Not D1: a member may deliver a message before its sender hears of the place, or after that one
+# crashed without hearing of it. ``content`` compares what all of them deliver.
 CLAIMS = (
     "M1",
     "M2",
+    "D1-own",
     "D2",
     "D4",
     "D5",
@@ -50,6 +53,7 @@ CLAIMS = (
     "agreement",
     "uniform-agreement",
     "integrity",
+    "content",
     "total-order",
     "fifo",
     "causal",

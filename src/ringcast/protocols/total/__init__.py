@@ -54,6 +54,7 @@ PREFIX = (
     "D12-graph",
     "D13",
     "integrity",
+    "content",
     "total-order",
     "fifo",
     "causal",

@@ -11,10 +11,7 @@ from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.trace import Delivered, Originated, Submit
 from ringcast.pipeline.verify.condense.columns import NOT_KNOWN, Flags, Ints, Rows
 from ringcast.traces import TraceError
-
-
-class Irregular(Exception):
-    """Rows whose order is not that of their numbers and times: they cannot be compared."""
+from ringcast.traces.parquet import clock_back
 
 
 class Told:
@@ -76,10 +73,9 @@ class Told:
         wrong = (n[1:] <= n[:-1]) | (t_us[1:] < t_us[:-1])
         if np.any(wrong):
             at = int(np.argmax(wrong)) + 1
-            raise Irregular(
-                f"{self.rows.table.file.path}: processor {self.node}'s event {n[at]} "
-                f"({t_us[at]} us) stands after its event {n[at - 1]} ({t_us[at - 1]} us)"
-            )
+            last = int(n[at - 1]), int(t_us[at - 1])
+            told = clock_back(self.node, int(n[at]), int(t_us[at]), *last)
+            raise TraceError(f"{self.rows.table.file.path}: {told}")
 
     def in_ring(self, ring: ViewId, *prefixes: str) -> Flags | None:
         """Which events name this configuration in all those columns; None: all of them."""

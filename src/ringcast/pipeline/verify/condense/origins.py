@@ -11,8 +11,9 @@ from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Submit
 from ringcast.pipeline.verify.condense.align import align
 from ringcast.pipeline.verify.condense.columns import NOT_KNOWN, Flags, Ints, Rows, Table
-from ringcast.pipeline.verify.condense.event_rows import Irregular, Told, submitted
+from ringcast.pipeline.verify.condense.event_rows import Told, submitted
 from ringcast.pipeline.verify.condense.plan import Stay
+from ringcast.traces import TraceError
 
 MOST_BESIDES = 1000
 """Submissions of one sender that are shown although their messages are not."""
@@ -88,20 +89,7 @@ class Origins:
     def check_times(self, deliveries: dict[NodeId, Told]) -> None:
         """Originations and deliveries of a member have their times in the order of its numbers."""
         for told in self.tolds:
-            n, t_us = told.first("n"), told.first("t_us")
-            own = deliveries[told.node]
-            its_n, its_us = own.first("n"), own.first("t_us")
-            at = np.searchsorted(its_n, n)
-            wrong = np.zeros(len(n), np.bool_)
-            before, after = at > 0, at < len(its_n)
-            wrong[before] = its_us[at[before] - 1] > t_us[before]
-            wrong[after] |= (its_us[at[after]] < t_us[after]) | (its_n[at[after]] == n[after])
-            if np.any(wrong):
-                event = int(np.argmax(wrong))
-                raise Irregular(
-                    f"{told.rows.table.file.path}: processor {told.node}'s event {n[event]} "
-                    f"({t_us[event]} us) does not fit between its deliveries"
-                )
+            check_times(told.rows, told.first("n"), told.first("t_us"), deliveries[told.node])
 
 
 class Submissions:
@@ -139,6 +127,12 @@ class Submissions:
             self._parts[stay.node] = found
             self._rows[stay.node] = Rows(self._table, int(found[1][0]), int(found[1][-1]) + 1)
 
+    def check_times(self, deliveries: dict[NodeId, Told]) -> None:
+        """Submissions of a member have their times in the order of its numbers."""
+        for sender, rows in self._rows.items():
+            at = self._parts[sender][1] - rows.first
+            check_times(rows, rows.column("n")[at], rows.column("t_us")[at], deliveries[sender])
+
     def silent(self, sender: NodeId) -> bool:
         """Whether the trace has no word of what this processor submitted."""
         return len(self._table.of(sender)) == 0
@@ -167,6 +161,7 @@ class Submissions:
         right &= (digest == NOT_KNOWN) | (digest == origins.digest[origins.rows(events)])
         n, t_us = rows.column("n")[chosen], rows.column("t_us")[chosen]
         each = np.repeat(events, origins.size[events])
+        right &= rows.column("level")[chosen] <= origins.level[each]
         by_itself = origins.node[each] == stay.node
         earlier = (t_us < origins.t_us[each]) | (
             (t_us == origins.t_us[each]) & (stay.node < origins.node[each])
@@ -221,6 +216,22 @@ class Submissions:
     def _events(self, sender: NodeId, rows: Rows) -> Iterator[Submit]:
         told = Told(sender, rows)
         return submitted(told, 0, len(told))
+
+
+def check_times(rows: Rows, n: Ints, t_us: Ints, own: Told) -> None:
+    """Events with these numbers and times fit between a member's deliveries by both."""
+    its_n, its_us = own.first("n"), own.first("t_us")
+    at = np.searchsorted(its_n, n)
+    wrong = np.zeros(len(n), np.bool_)
+    before, after = at > 0, at < len(its_n)
+    wrong[before] = its_us[at[before] - 1] > t_us[before]
+    wrong[after] |= (its_us[at[after]] < t_us[after]) | (its_n[at[after]] == n[after])
+    if np.any(wrong):
+        event = int(np.argmax(wrong))
+        raise TraceError(
+            f"{rows.table.file.path}: processor {own.node}'s event {n[event]} "
+            f"({t_us[event]} us) does not fit between its deliveries"
+        )
 
 
 def _numbers(origins: Origins, events: Ints) -> Ints:

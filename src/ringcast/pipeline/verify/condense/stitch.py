@@ -24,7 +24,6 @@ from ringcast.core.ids import LIMIT, NodeId, ViewId
 from ringcast.core.trace import Delivered, Ended, Faulted, Originated, TraceEvent
 from ringcast.pipeline.verify.condense.columns import Rows, table_of
 from ringcast.pipeline.verify.condense.event_rows import (
-    Irregular,
     delivered,
     originated,
     placed,
@@ -42,6 +41,13 @@ from ringcast.pipeline.verify.condense.plan import (
 )
 from ringcast.pipeline.verify.condense.runs import Piece
 from ringcast.pipeline.verify.condense.window import Found
+from ringcast.traces import TraceError
+from ringcast.traces.parquet import clock_back
+
+
+class Irregular(Exception):
+    """What is odd cannot be told apart from the rest in a few rounds."""
+
 
 ROUNDS = 12
 """How often windows may be asked for more."""
@@ -82,13 +88,10 @@ class Course:
     def settle(self) -> bool:
         """Whether everything fits together; if not, there are windows to look at again."""
         found = self._found()
-        for each in found:
-            if each.irregular:
-                raise Irregular(each.irregular)
-        self._check_times(found)
-        self._cut_off()
         if self._outside is None:
             self._outside = list(self._not_in_windows(found))
+        self._check_times(found)
+        self._cut_off()
         keeps: dict[int, Keep] = {}
         placed = list(self._placed(keeps))
         self._repeated(placed, keeps)
@@ -138,16 +141,16 @@ class Course:
         for event in self.plan.control:
             if not isinstance(event, Ended | Faulted):
                 marks.setdefault(event.node, []).append((event.n, event.t_us))
+        for event in self._outside or ():
+            if not isinstance(event, Ended):
+                marks.setdefault(event.node, []).append((event.n, event.t_us))
         for each in found:
             for node, n, t_us in each.marks:
                 marks.setdefault(node, []).append((n, t_us))
         for node, own in marks.items():
-            for (n, t_us), (next_n, next_us) in pairwise(sorted(own)):
-                if next_us < t_us:
-                    raise Irregular(
-                        f"run {self.run}: processor {node}'s event {next_n} ({next_us} us) "
-                        f"comes after its event {n} ({t_us} us)"
-                    )
+            for last, here in pairwise(sorted(own)):
+                if here[1] < last[1]:
+                    raise TraceError(f"run {self.run}: {clock_back(node, *here, *last)}")
 
     def _cut_off(self) -> None:
         """Behind a window that does not show everything nothing of its ring is shown."""
@@ -244,7 +247,7 @@ class Course:
                 parts.append(Part.of(0, make, node, rows))
                 missed -= len(rows)
         if missed:
-            raise Irregular(
+            raise TraceError(
                 f"run {self.run}: {missed} messages have the number of a configuration or a crash"
             )
         if self.reads >= Reads.SUBMISSIONS:

@@ -9,8 +9,8 @@ Frames that pass all of this are *alike*, and a stretch will stand for them:
   could lack it (D7, agreement);
 - what a sender delivered before an origination has lower places, so causes come first (D7, D8);
 - numbers of a sender follow each other (fifo, integrity), and each message was submitted before
-  with these contents (fifo, integrity, validity); for ``causal``, after its sender had come to the
-  ring, so that its past is that of its originations;
+  with these contents and this level (content, integrity, validity); for ``causal``, after its
+  sender had come to the ring, so that its past is that of its originations;
 - where one processor numbers for others, it numbers in ascending order (one-sequencer).
 
 What fails is *odd*, and so is what has no counterpart. Frames that were originated before the last
@@ -33,7 +33,6 @@ from ringcast.core.trace import Delivered, Originated, Submit
 from ringcast.pipeline.verify.condense.align import align
 from ringcast.pipeline.verify.condense.columns import Flags, Ints, Rows, Table, table_of
 from ringcast.pipeline.verify.condense.event_rows import (
-    Irregular,
     Told,
     delivered,
     originated,
@@ -64,8 +63,6 @@ class Found(msgspec.Struct):
     """How many it is about: of deliveries and, if they are read, of originations."""
     stop_us: int | None = None
     """From here on not everything is shown: there is too much of it."""
-    irregular: str = ""
-    """Why the window cannot be judged at all."""
     error: str = ""
     """Why it cannot be read."""
 
@@ -81,8 +78,6 @@ def look(window: Window) -> Found:
     """Compare the members in a window."""
     try:
         return _Look(window).found()
-    except Irregular as error:
-        return Found(irregular=str(error))
     except TraceError as error:
         return Found(error=str(error))
 
@@ -275,6 +270,7 @@ class _Look:
         window = self.window
         table = table_of(Path(window.folder), "submit", window.run)
         self.submissions = Submissions(table, window.stays, self.origins)
+        self.submissions.check_times(self.told)
         sender, said = self.ref.first("sender"), self._said()
         for stay in window.stays:
             mine = np.flatnonzero((sender == stay.node) & ~self.odd[:-1])

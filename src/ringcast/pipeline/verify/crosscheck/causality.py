@@ -64,7 +64,8 @@ def _knowledge(learned: str, sends: str, counts: str) -> dict[str, str]:
             WHERE rid IS NOT NULL AND soonest IS NOT NULL
             GROUP BY run, r, rid, seq""",
         f"{learned}_by_two": f"""
-            SELECT t.run, t.node AS p, x.q, x.known, x.at, t.name, t.sender, t.n AS got_n, t.moment
+            SELECT t.run, t.node AS p, x.q, x.known, x.at, t.name, t.first.sender, t.n AS got_n,
+                   t.moment
             FROM (
                 SELECT run, q, rid, seq, at, true AS known FROM {{{learned}_at_all}}
                 UNION ALL
@@ -106,7 +107,7 @@ DEFINITIONS = {
         LEFT JOIN {told} t ON t.run = k.run AND t.rid = k.rid AND t.seq = k.seq
             AND t.node = p.node AND NOT t.again
         UNION ALL
-        SELECT s.run, s.rid, t.node, s.node, false, s.n, s.name, s.sender, t.n, t.moment
+        SELECT s.run, s.rid, t.node, s.node, false, s.n, s.name, s.first.sender, t.n, t.moment
         FROM {sent} s JOIN {told} t ON t.run = s.run AND t.rid = s.rid AND t.seq = s.seq
         WHERE s.home AND NOT s.again AND t.sound""",
     "detours": """
@@ -120,9 +121,10 @@ DEFINITIONS = {
         SELECT run, rid, seq, node AS q, struct(t_us, node, n, 0L AS number) AS at
         FROM {told} WHERE NOT again AND sound
         UNION ALL
-        SELECT run, rid, seq, -sender, struct(t_us, node, n, 0L) FROM {sent} WHERE NOT again""",
+        SELECT run, rid, seq, -first.sender, struct(t_us, node, n, 0L)
+        FROM {sent} WHERE NOT again""",
     "numberings": """
-        SELECT run, rid, seq, explode(array(node, -sender)) AS q,
+        SELECT run, rid, seq, explode(array(node, -first.sender)) AS q,
                struct(t_us, node, n, 0L AS number) AS at
         FROM {sent} WHERE NOT again""",
     # causal: what a processor delivered before it submitted the last message of a frame; and,
@@ -137,6 +139,7 @@ DEFINITIONS = {
         SELECT f.run, f.rid, f.seq, f.sender AS q, struct(s.t_us, s.node, s.n, 0L AS number) AS at
         FROM {frames} f JOIN {submit} s ON s.run = f.run AND s.node = f.sender
             AND s.incarnation = f.incarnation AND s.sequence = f.upto
+            AND struct(s.t_us, s.node, s.n) < f.appeared
         WHERE NOT outlived
         UNION ALL
         SELECT run, rid, seq, -sender, struct(incarnation, 0L, 0L, upto)

@@ -29,20 +29,23 @@ def _safe(transitional: str) -> Check:
 CHECKS = {
     "D1": Check(
         broken=(
-            """SELECT s.run, s.moment, array(f.origin.sender, s.node) AS nodes,
-                array(s.name) AS messages
-            FROM {sent} s JOIN {frames} f ON f.run = s.run AND f.rid = s.rid AND f.seq = s.seq
-            WHERE s.again""",
+            """SELECT run, moment, array(first.sender, node) AS nodes, array(name) AS messages
+            FROM {sent} WHERE again""",
             """SELECT run, moment, array(node) AS nodes, array(name) AS messages
-            FROM {told} WHERE NOT sound AND rid IS NOT NULL""",
-            # A ring that is over is not known any more; what comes out of it is D5's.
-            """SELECT t.run, t.moment, array(t.node) AS nodes, array(t.name) AS messages
-            FROM {told} t LEFT ANTI JOIN {rings} r
-                ON r.run = t.run AND r.until <= t.moment AND r.ring >= t.ring
-            WHERE t.rid IS NULL""",
-            """SELECT run, moment, array(origin.sender, node) AS nodes, array(name) AS messages
-            FROM {told} WHERE sound AND (origin.contents <> contents OR origin.sender <> sender
-                OR origin.number <> number OR origin.level <> level)""",
+            FROM {baseless}""",
+            """SELECT run, moment, array(first.sender, node) AS nodes, array(name) AS messages
+            FROM {told} WHERE sound AND NOT alike""",
+        ),
+    ),
+    "D1-own": Check(
+        broken=(
+            """SELECT run, struct(t_us, node, n) AS moment, array(node, sender) AS nodes,
+                array(concat('(', ring_seq, ',', ring_rep, '):', seq, '.0')) AS messages
+            FROM {originate} WHERE `index` = 0 AND sender NOT IN (0, node)""",
+            """SELECT run, moment, array(node) AS nodes, array(name) AS messages
+            FROM {sent} WHERE again AND sender = node""",
+            """SELECT run, moment, array(node) AS nodes, array(name) AS messages
+            FROM {baseless} WHERE sender = node""",
         ),
     ),
     "D2": Check(
@@ -157,6 +160,15 @@ CHECKS = {
 }
 
 DEFINITIONS = {
+    # Deliveries of what nobody had originated. A ring that is over is not known any more; what
+    # comes out of it is D5's.
+    "baseless": """
+        SELECT run, moment, node, sender, name FROM {told} WHERE NOT sound AND rid IS NOT NULL
+        UNION ALL
+        SELECT t.run, t.moment, t.node, t.sender, t.name
+        FROM {told} t LEFT ANTI JOIN {rings} r
+            ON r.run = t.run AND r.until <= t.moment AND r.ring >= t.ring
+        WHERE t.rid IS NULL""",
     # A processor's own frames that it did not deliver in time.
     "unmet": """
         SELECT s.run, s.node, s.name, v.ended, v.crashed

@@ -16,7 +16,8 @@ CHECKS = {
     "M1": Check(
         broken=(
             f"""SELECT run, moment, array(node) AS nodes, {NOBODY}
-            FROM {{confs}} WHERE NOT array_contains(members, node)""",
+            FROM {{confs}} WHERE NOT array_contains(members, node)
+                OR NOT (prev <=> previous.view)""",
             """SELECT run, moment, array(node) AS nodes, array(name) AS messages
             FROM {acts} WHERE conf IS NULL OR conf.view <> view""",
         ),

@@ -81,8 +81,6 @@ CHECKS = {
     ),
     "fifo": Check(
         broken=(
-            """SELECT m.run, m.moment, array(m.sender) AS nodes, array(m.name) AS messages
-            FROM {misnumbered} m WHERE m.digest <> m.submitted""",
             """SELECT run, moment, array(node, sender) AS nodes, array(last.name, name) AS messages
             FROM (
                 SELECT *, lag(struct(incarnation, upto, name)) OVER (
@@ -90,6 +88,35 @@ CHECKS = {
                 FROM {heard} WHERE NOT again)
             WHERE incarnation < last.incarnation
                 OR incarnation = last.incarnation AND number <= last.upto""",
+        ),
+    ),
+    "content": Check(
+        broken=(
+            """SELECT run, moment, array(first.node, node) AS nodes, array(name) AS messages
+            FROM (SELECT run, moment, node, first, alike, name FROM {told} WHERE rid IS NOT NULL
+                  UNION ALL
+                  SELECT run, moment, node, first, alike, name FROM {sent} WHERE rid IS NOT NULL)
+            WHERE NOT alike""",
+            # What its sender has delivered is not numbered again.
+            """SELECT DISTINCT m.run, m.moment, IF(m.node = m.sender, array(m.node),
+                array(m.node, m.sender)) AS nodes, array(m.name) AS messages
+            FROM (
+                SELECT run, moment, node, sender, name, sequence, submission
+                FROM {misnumbered} WHERE submission IS NOT NULL
+                UNION ALL
+                SELECT f.run, f.appeared, f.first.node, f.sender, f.name, f.sequence,
+                       struct(s.t_us, s.node, s.n)
+                FROM (
+                    SELECT *, content.digest, number + content.`index` AS sequence
+                    FROM {frames} LATERAL VIEW explode(first.contents) AS content
+                    WHERE first.told) f
+                JOIN {submit} s ON s.run = f.run AND s.node = f.sender
+                    AND s.incarnation = f.incarnation AND s.sequence = f.sequence
+                    AND struct(s.t_us, s.node, s.n) < f.appeared
+                WHERE s.digest <> f.digest OR s.level > f.first.level) m
+            LEFT ANTI JOIN {deliver} d ON d.run = m.run AND d.node = m.sender
+                AND d.sender = m.sender AND d.sequence = m.sequence AND d.n > m.submission.n
+                AND struct(d.t_us, d.node, d.n) < m.moment""",
         ),
     ),
     "integrity": Check(
@@ -158,34 +185,38 @@ DEFINITIONS = {
                        struct(0L AS seq, 1L AS rep))))
             FROM {confs}) t
         LEFT SEMI JOIN {descents} d ON d.run = t.run""",
-    # Messages that were originated without having been submitted before under their number.
+    # Messages that were originated without having been submitted just so under their number.
     "misnumbered": """
-        SELECT o.run, o.moment, o.sender, o.name, o.digest, s.digest AS submitted
+        SELECT o.run, o.moment, o.node, o.sender, o.name, o.sequence,
+               IF(s.run IS NULL, NULL, struct(s.t_us, s.node, s.n)) AS submission
         FROM (
-            SELECT o.run, o.moment, o.sender, o.sequence, o.digest,
+            SELECT o.run, o.moment, o.node, o.sender, o.sequence, o.digest, o.level,
                    concat('(', o.ring_seq, ',', o.ring_rep, '):', o.seq, '.0') AS name,
                    coalesce(v.incarnation, b.incarnation, 1) AS incarnation
             FROM (SELECT * EXCEPT (sender), IF(sender = 0, node, sender) AS sender,
                          struct(t_us, node, n) AS moment
                   FROM {originate}) o
-            LEFT JOIN {stays} v ON v.run = o.run AND v.node = o.sender
+            LEFT JOIN {known_in} v ON v.run = o.run AND v.node = o.sender
                 AND v.ring.seq = o.ring_seq AND v.ring.rep = o.ring_rep
-                AND v.entered <= o.moment AND o.moment < v.gone
+                AND v.since <= o.moment AND o.moment < v.until
             LEFT JOIN {starts} b ON b.run = o.run AND b.node = o.sender
                 AND b.since <= o.moment AND (b.until IS NULL OR o.moment < b.until)) o
         LEFT JOIN {submit} s ON s.run = o.run AND s.node = o.sender
             AND s.incarnation = o.incarnation AND s.sequence = o.sequence
             AND struct(s.t_us, s.node, s.n) < o.moment
-        WHERE s.run IS NULL OR s.digest <> o.digest""",
+        WHERE s.run IS NULL OR s.digest <> o.digest OR s.level > o.level""",
+    # In which incarnation a ring knows a processor.
+    "known_in": """
+        SELECT r.run, r.ring, r.since, r.until, s.node, s.incarnation
+        FROM {rings} r JOIN {spans} s ON s.run = r.run AND s.rid = r.rid
+        WHERE s.incarnation IS NOT NULL""",
     # Senders whose deliveries may be out of order, repeated or not submitted.
     "suspects": """
         SELECT run, sender FROM {misnumbered}
         UNION
         SELECT run, sender FROM {slips}
         UNION
-        SELECT t.run, t.sender FROM {told} t
-        WHERE again OR NOT sound OR origin.contents <> contents OR origin.sender <> sender
-            OR origin.number <> number
+        SELECT t.run, t.sender FROM {told} t WHERE again OR NOT sound OR NOT alike
         UNION
         SELECT t.run, t.sender FROM {told} t LEFT SEMI JOIN {descents} d ON d.run = t.run""",
     # All frames of such a sender at everybody.

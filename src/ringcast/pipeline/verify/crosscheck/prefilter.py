@@ -73,14 +73,16 @@ DEFINITIONS = {
         FROM bounds b JOIN reach r ON r.run = b.run AND r.ring_seq = b.ring_seq
             AND r.ring_rep = b.ring_rep AND r.upto >= b.upto
         GROUP BY b.run, b.ring_seq, b.ring_rep, b.above, b.upto""",
-    # The first number of a ring whose frame is not plain.
+    # The first number of a ring whose frame is not plain; and whether there is one that nobody
+    # originated as it was delivered: its number may be that of any other.
     "uneven": f"""
         WITH mixed AS (
             SELECT run, ring_seq, ring_rep, seq, false AS sent, node, n, t_us, `index`, sender,
-                   {WHO} AS who, {WHAT} AS what
+                   sequence, {WHO} AS who, {WHAT} AS what
             FROM {{deliver}}
             UNION ALL
-            SELECT run, ring_seq, ring_rep, seq, true, node, n, t_us, `index`, sender, 0, {WHAT}
+            SELECT run, ring_seq, ring_rep, seq, true, node, n, t_us, `index`, sender, sequence, 0,
+                   {WHAT}
             FROM (SELECT * EXCEPT (sender), IF(sender = 0, node, sender) AS sender
                   FROM {{originate}})),
         frames AS (
@@ -89,14 +91,19 @@ DEFINITIONS = {
                    count_if(NOT sent AND `index` = 0) AS told,
                    {_halves("what", "sent WHERE sent")}, {_halves("what", "got WHERE NOT sent")},
                    {_halves("who", "who WHERE NOT sent AND `index` = 0")},
+                   sum(sender + sequence) FILTER (WHERE NOT sent) - count_if(NOT sent AND
+                       `index` = 0) * sum(sender + sequence) FILTER (WHERE sent) AS whose,
                    min(t_us) FILTER (WHERE sent) AS sent_us,
-                   min(t_us) FILTER (WHERE NOT sent) AS got_us,
                    min(n) FILTER (WHERE sent) AS sent_n,
+                   min(t_us) FILTER (WHERE NOT sent AND node NOT IN (sender, ring_rep)) AS far_us,
+                   min(t_us) FILTER (WHERE NOT sent AND node = sender) AS own_us,
                    min(n) FILTER (WHERE NOT sent AND node = sender) AS own_n,
+                   min(t_us) FILTER (WHERE NOT sent AND node = ring_rep) AS rep_us,
                    min(n) FILTER (WHERE NOT sent AND node = ring_rep) AS rep_n,
                    min(node) FILTER (WHERE sent) AS node, min(sender) FILTER (WHERE sent) AS sender
             FROM mixed GROUP BY run, ring_seq, ring_rep, seq)
-        SELECT f.run, f.ring_seq, f.ring_rep, min(f.seq) AS since
+        SELECT f.run, f.ring_seq, f.ring_rep, min(f.seq) AS since,
+               bool_or(NOT coalesce(f.origins > 0 AND f.whose = 0, false)) AS strange
         FROM frames f
         LEFT JOIN {{expected}} e ON e.run = f.run AND e.ring_seq = f.ring_seq
             AND e.ring_rep = f.ring_rep AND f.seq > e.above AND f.seq <= e.upto
@@ -104,8 +111,12 @@ DEFINITIONS = {
             f.origins = 1 AND f.told = e.members
             AND f.who_low = e.who_low AND f.who_high = e.who_high
             AND f.got_low = f.told * f.sent_low AND f.got_high = f.told * f.sent_high
-            AND f.got_us >= f.sent_us
-            AND f.sent_n < CASE f.node WHEN f.sender THEN f.own_n WHEN f.ring_rep THEN f.rep_n END,
+            AND coalesce(f.far_us > f.sent_us, true)
+            AND CASE f.node
+                WHEN f.sender THEN f.sent_n < f.own_n
+                    AND (f.sender = f.ring_rep OR coalesce(f.rep_us > f.sent_us, true))
+                WHEN f.ring_rep THEN f.sent_n < f.rep_n AND coalesce(f.own_us > f.sent_us, true)
+                END,
             false)
         GROUP BY f.run, f.ring_seq, f.ring_rep""",
     # Everything a processor is told, and what came right before, where that was not smaller or
@@ -174,6 +185,9 @@ DEFINITIONS = {
             FROM {rings} r JOIN {spans} s ON s.run = r.run AND s.rid = r.rid WHERE s.place IS NULL
             UNION ALL
             SELECT run, ring_seq, ring_rep, since FROM {uneven}
+            UNION ALL
+            SELECT r.run, r.ring.seq, r.ring.rep, 0L
+            FROM {rings} r LEFT SEMI JOIN {uneven} u ON u.run = r.run AND u.strange
             UNION ALL
             SELECT run, low.seq, low.rep, since FROM ranges
             UNION ALL

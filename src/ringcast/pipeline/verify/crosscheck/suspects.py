@@ -4,7 +4,8 @@
 configuration its processor was in by its own announcements (``conf``), whether that was the
 frame's ring or the transitional configuration after it (``home``), the life of the ring (``rid``,
 none if the ring did not exist then), and whether it repeats an earlier act (``again``). ``frames``
-has a row for each frame of a ring that existed: when it first appeared and who originated it.
+has a row for each frame of a ring that existed: when it first appeared, what was said of it then
+and who originated it.
 """
 
 from __future__ import annotations
@@ -59,23 +60,26 @@ DEFINITIONS = {
         FROM (
             SELECT *, first.sender, first.number, first.number + size(first.contents) - 1 AS upto
             FROM (
-                SELECT *, coalesce(origin, heard) AS first
-                FROM (
-                    SELECT run, rid, ring, seq, name, min(moment) AS appeared,
-                           min_by(struct(node, n, t_us, moment, sender, level, number, contents),
-                               moment) FILTER (WHERE NOT told) AS origin,
-                           min_by(struct(node, n, t_us, moment, sender, level, number, contents),
-                               moment) FILTER (WHERE told) AS heard
-                    FROM {acts} WHERE rid IS NOT NULL GROUP BY run, rid, ring, seq, name))) f
+                SELECT run, rid, ring, seq, name, min(moment) AS appeared,
+                       min_by(struct(node, moment), moment) FILTER (WHERE NOT told) AS origin,
+                       min_by(struct(node, told, sender, level, number, contents), moment) AS first
+                FROM {acts} WHERE rid IS NOT NULL GROUP BY run, rid, ring, seq, name)) f
         LEFT JOIN {spans} s ON s.run = f.run AND s.rid = f.rid AND s.node = f.sender
         LEFT JOIN {starts} b ON b.run = f.run AND b.node = f.sender AND b.since <= f.appeared
             AND (b.until IS NULL OR f.appeared < b.until)""",
-    # ``sound``: it was originated before, which among clocks means: not later.
+    # ``sound``: it was originated before. ``alike``: it says of its frame what was said first.
     "told": """
-        SELECT a.*, f.appeared, f.origin, f.incarnation,
-               coalesce(IF(f.origin.node = a.node, f.origin.n < a.n, f.origin.t_us <= a.t_us),
-                   false) AS sound
+        SELECT a.*, f.appeared, f.first, f.incarnation,
+               coalesce(f.origin.moment < a.moment, false) AS sound,
+               struct(a.sender, a.level, a.number, a.contents) <=>
+                   struct(f.first.sender, f.first.level, f.first.number, f.first.contents) AS alike
         FROM (SELECT * EXCEPT (told) FROM {acts} WHERE told) a
         LEFT JOIN {frames} f ON f.run = a.run AND f.rid = a.rid AND f.seq = a.seq""",
-    "sent": "SELECT * EXCEPT (told) FROM {acts} WHERE NOT told",
+    "sent": """
+        SELECT a.* EXCEPT (told), f.first,
+               struct(a.sender, a.level, a.number, a.contents) <=>
+                   struct(f.first.sender, f.first.level, f.first.number, f.first.contents) AS alike
+        FROM {acts} a
+        LEFT JOIN {frames} f ON f.run = a.run AND f.rid = a.rid AND f.seq = a.seq
+        WHERE NOT told""",
 }

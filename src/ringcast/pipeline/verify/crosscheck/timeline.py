@@ -22,11 +22,12 @@ DEFINITIONS = {
                struct(ring_seq AS seq, ring_rep AS rep) AS ring, seq,
                IF(conf_id_seq IS NULL, NULL, struct(conf_id_seq AS seq, conf_id_rep AS rep))
                    AS conf_id,
+               IF(prev_seq IS NULL, NULL, struct(prev_seq AS seq, prev_rep AS rep)) AS prev,
                CAST(NULL AS BIGINT) AS incarnation, true AS kept
         FROM {view}
         UNION ALL
         SELECT run, node, n, t_us, IF(event = 'Crashed', 'crash', 'start'),
-               NULL, NULL, NULL, NULL, NULL, NULL, incarnation, coalesce(storage_kept, true)
+               NULL, NULL, NULL, NULL, NULL, NULL, NULL, incarnation, coalesce(storage_kept, true)
         FROM {fault} WHERE event IN ('Crashed', 'Restarted')""",
     # A start while in a configuration means a crash that is not in the trace.
     "line": """
@@ -54,7 +55,7 @@ DEFINITIONS = {
         SELECT *, lag(visit) OVER own AS visited
         FROM (
             SELECT run, node, n, t_us, moment, life, upto, view, members, transitional, ring, seq,
-                   conf_id, lag(struct(n, view, members, transitional)) OVER own AS previous,
+                   conf_id, prev, lag(struct(n, view, members, transitional)) OVER own AS previous,
                    last(IF(transitional, NULL, struct(n, view, members)), true) OVER own AS visit
             FROM {line} WHERE kind = 'conf'
             WINDOW own AS (PARTITION BY run, node, life ORDER BY n))

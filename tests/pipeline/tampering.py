@@ -1,0 +1,464 @@
+"""Traces that somebody tampered with: each kind of edit, and what must be found in every protocol.
+
+An edit is made to the trace of a run in which nothing is wrong. It says which property must name
+it and which processors; the few that no trace can show say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.trace import (
+    Delivered,
+    Ended,
+    Faulted,
+    Installed,
+    Noted,
+    Originated,
+    Submit,
+    TraceEvent,
+)
+from ringcast.sim.faults import Crash
+from ringcast.sim.run import RunSpec, claims_of, run
+from ringcast.sim.workload import Bursts
+from ringcast.traces import Claims
+
+PROTOCOLS = ("totem", "total", "token-fd")
+
+E = TypeVar("E")
+change = msgspec.structs.replace
+
+
+def spec(protocol: str) -> RunSpec:
+    """A short run in which frames hold several messages, and a member crashes."""
+    return RunSpec(
+        protocol=protocol,
+        nodes=4,
+        seed=7,
+        duration_us=120_000,
+        workload=(Bursts(messages=3, every_us=6_000, safe=0.3, start_us=8_000),),
+        faults=(Crash(60_000, 4),),
+        core=(1, 2, 3),
+    )
+
+
+def right(protocol: str) -> tuple[list[TraceEvent], Claims]:
+    """The trace of it and what is claimed of it."""
+    events: list[TraceEvent] = []
+    result = run(spec(protocol), [events.append])
+    assert not result.violations
+    return events, claims_of(spec(protocol))
+
+
+class Trace:
+    """The events of a run, to be edited."""
+
+    def __init__(self, events: list[TraceEvent]) -> None:
+        self.events = list(events)
+
+    def all(self, kind: type[E], **wanted: object) -> list[E]:
+        """The events of a kind with these fields."""
+        return [
+            e
+            for e in self.events
+            if isinstance(e, kind) and all(getattr(e, n) == v for n, v in wanted.items())
+        ]
+
+    def middle(self, kind: type[E], where: Callable[[Any], bool] = bool, **wanted: object) -> E:
+        """One of them, from the middle."""
+        found = [e for e in self.all(kind, **wanted) if where(e)]
+        return found[len(found) // 2]
+
+    def put(self, old: Any, **changes: object) -> Any:
+        """Another event in the place of one."""
+        new = change(old, **changes)
+        self.events[self.index(old)] = new
+        return new
+
+    def index(self, event: Any) -> int:
+        return next(at for at, e in enumerate(self.events) if e is event)
+
+    def drop(self, event: Any) -> None:
+        del self.events[self.index(event)]
+
+    def swap(self, one: Any, other: Any) -> None:
+        """Two events of a processor happen in each other's place."""
+        at, to = self.index(one), self.index(other)
+        self.events[at] = change(other, n=one.n, t_us=one.t_us)
+        self.events[to] = change(one, n=other.n, t_us=other.t_us)
+
+    def insert(self, event: Any, after: Any) -> None:
+        """An event of the same processor right after another, which moves the later numbers."""
+        at = self.index(after)
+        for k, e in enumerate(self.events):
+            own = not isinstance(e, Ended | Faulted) and e.node == after.node
+            if own and e.n > after.n:
+                self.events[k] = change(e, n=e.n + 1)
+        self.events.insert(at + 1, change(event, n=after.n + 1, t_us=after.t_us))
+
+    def move(self, event: Any, after: Any) -> None:
+        """One event happens right after another, which may be another processor's."""
+        self.drop(event)
+        self.insert(change(event, node=after.node), after)
+
+    def packed(self, node: NodeId) -> Delivered:
+        """A foreign frame of several messages that a processor delivered, and not first."""
+        return self.middle(
+            Delivered,
+            lambda e: e.sender != node and len(e.digests) > 1 and self.first_told(e) != node,
+            node=node,
+        )
+
+    def first_told(self, frame: Delivered) -> NodeId:
+        """Who first named the place of a frame."""
+        return next(
+            e.node
+            for e in self.events
+            if isinstance(e, Originated | Delivered) and (e.ring, e.seq) == (frame.ring, frame.seq)
+        )
+
+    def named(self, frame: Delivered, node: NodeId) -> tuple[NodeId, NodeId]:
+        return (self.first_told(frame), node)
+
+
+Nodes = tuple[NodeId, ...] | None
+"""Who must be named; None: whoever it is."""
+Edit = Callable[[Trace], Nodes]
+
+
+class Tampering(msgspec.Struct, frozen=True):
+    """An edit, and which property names it: for all protocols, or by protocol."""
+
+    name: str
+    edit: Edit
+    breaks: dict[str, str]
+    unseen: str = ""
+    """Why no trace can show it."""
+
+
+TAMPERINGS: dict[str, Tampering] = {}
+
+
+def tampering(*, unseen: str = "", **breaks: str) -> Callable[[Edit], Edit]:
+    """Enter an edit. ``breaks`` has ``every`` or one keyword a protocol (``token_fd``)."""
+
+    def enter(edit: Edit) -> Edit:
+        name = edit.__name__.replace("_", "-")
+        by = {p: breaks.get(p.replace("-", "_"), breaks.get("every", "")) for p in PROTOCOLS}
+        TAMPERINGS[name] = Tampering(name, edit, {p: tag for p, tag in by.items() if tag}, unseen)
+        return edit
+
+    return enter
+
+
+def altered(digests: tuple[int, ...], at: int = 0) -> tuple[int, ...]:
+    return (*digests[:at], digests[at] ^ 1, *digests[at + 1 :])
+
+
+# --- contents -----------------------------------------------------------------------------------
+
+
+@tampering(every="content")
+def one_body_altered_at_one_member(trace: Trace) -> Nodes:
+    frame = trace.packed(2)
+    named = trace.named(frame, 2)
+    trace.put(frame, digests=altered(frame.digests, -1 % len(frame.digests)))
+    return named
+
+
+@tampering(every="content")
+def every_foreign_body_altered_at_one_member(trace: Trace) -> Nodes:
+    found = [e for e in trace.all(Delivered, node=3) if e.sender != 3]
+    first = trace.first_told(found[0])
+    for e in found:
+        trace.put(e, digests=tuple(d ^ 1 for d in e.digests))
+    return (3, found[0].sender) if first == 3 else (first, 3)
+
+
+@tampering(every="content")
+def body_altered_where_it_is_originated(trace: Trace) -> Nodes:
+    event = trace.middle(Originated)
+    trace.put(event, digests=altered(event.digests))
+    return None
+
+
+@tampering(every="content")
+def body_of_a_submission_altered(trace: Trace) -> Nodes:
+    event = trace.middle(Submit, node=2)
+    trace.put(event, digests=altered(event.digests))
+    return None
+
+
+@tampering(every="content")
+def message_missing_from_a_packed_frame_at_one_member(trace: Trace) -> Nodes:
+    frame = trace.packed(3)
+    named = trace.named(frame, 3)
+    trace.put(frame, digests=frame.digests[:-1])
+    return named
+
+
+@tampering(every="content")
+def contents_of_two_frames_exchanged_at_one_member(trace: Trace) -> Nodes:
+    one = trace.packed(2)
+    other = next(
+        e
+        for e in trace.all(Delivered, node=2, sender=one.sender)
+        if e.n > one.n and len(e.digests) == len(one.digests)
+    )
+    named = trace.named(one, 2)
+    trace.put(one, digests=other.digests)
+    trace.put(other, digests=one.digests)
+    return named
+
+
+@tampering(every="content")
+def contents_of_two_messages_of_a_frame_exchanged(trace: Trace) -> Nodes:
+    frame = trace.packed(2)
+    named = trace.named(frame, 2)
+    trace.put(frame, digests=(frame.digests[1], frame.digests[0], *frame.digests[2:]))
+    return named
+
+
+@tampering(every="content")
+def delivered_with_another_level(trace: Trace) -> Nodes:
+    frame = trace.packed(2)
+    named = trace.named(frame, 2)
+    trace.put(frame, level=Level(1 - frame.level))
+    return named
+
+
+def everywhere(trace: Trace, level: Level) -> Nodes:
+    """A frame gets another level, at its originator and at all members."""
+    frame = trace.middle(Delivered, node=2, level=Level(1 - level))
+    first = trace.first_told(frame)
+    for e in trace.events:
+        if isinstance(e, Originated | Delivered) and (e.ring, e.seq) == (frame.ring, frame.seq):
+            trace.put(e, level=level)
+    return (first,) if first == frame.sender else (first, frame.sender)
+
+
+@tampering(every="content")
+def safe_message_agreed_everywhere(trace: Trace) -> Nodes:
+    return everywhere(trace, Level.AGREED)
+
+
+@tampering(unseen="a protocol may promise more than was asked for; D10 and D11 hold it to that")
+def agreed_message_safe_everywhere(trace: Trace) -> Nodes:
+    return everywhere(trace, Level.SAFE)
+
+
+@tampering(every="content")
+def level_of_a_submission_raised(trace: Trace) -> Nodes:
+    trace.put(trace.middle(Submit, node=3, level=Level.AGREED), level=Level.SAFE)
+    return None
+
+
+@tampering(every="content")
+def delivered_as_another_senders(trace: Trace) -> Nodes:
+    frame = trace.packed(2)
+    named = trace.named(frame, 2)
+    trace.put(frame, sender=2)
+    return named
+
+
+@tampering(every="content")
+def delivered_with_another_number(trace: Trace) -> Nodes:
+    frame = trace.packed(3)
+    named = trace.named(frame, 3)
+    trace.put(frame, first=frame.first + 1)
+    return named
+
+
+@tampering(unseen="the size stands in the submission alone, and the checksum does not tell it")
+def size_of_a_submission_changed(trace: Trace) -> Nodes:
+    event = trace.middle(Submit, node=2)
+    trace.put(event, sizes=tuple(size + 1 for size in event.sizes))
+    return None
+
+
+@tampering(unseen="all tables tell the same; a trace is not signed")
+def body_altered_in_every_table(trace: Trace) -> Nodes:
+    frame = trace.packed(2)
+    wrong = frame.digests[0]
+    for e in trace.events:
+        if isinstance(e, Submit | Originated | Delivered) and wrong in e.digests:
+            trace.put(e, digests=tuple(d ^ (d == wrong) for d in e.digests))
+    return None
+
+
+# --- originations and submissions ---------------------------------------------------------------
+
+
+@tampering(totem="D1", total="D1", token_fd="D1-own")
+def origination_left_out(trace: Trace) -> Nodes:
+    event = trace.middle(Originated, lambda e: e.owner == e.node, node=1)
+    trace.drop(event)
+    return None
+
+
+@tampering(totem="D1-own", total="one-sequencer", token_fd="D1-own")
+def origination_moved_to_another_processor(trace: Trace) -> Nodes:
+    event = trace.middle(Originated, node=1)
+    anchor = [e for e in trace.events if getattr(e, "node", 0) == 2 and e.t_us <= event.t_us][-1]
+    trace.move(trace.put(event, sender=event.owner), anchor)
+    return (2, event.owner)
+
+
+@tampering(totem="D1", total="D1", token_fd="D1-own")
+def origination_after_its_own_delivery(trace: Trace) -> Nodes:
+    event = trace.middle(Originated, lambda e: e.owner == e.node, node=1)
+    (told,) = trace.all(Delivered, node=1, ring=event.ring, seq=event.seq)
+    trace.move(event, told)
+    return (1,)
+
+
+@tampering(totem="D1", total="D1", token_fd="D1-own")
+def origination_told_twice(trace: Trace) -> Nodes:
+    event = trace.middle(Originated, lambda e: e.owner == e.node, node=1)
+    trace.insert(event, event)
+    return None
+
+
+@tampering(every="integrity")
+def submission_left_out(trace: Trace) -> Nodes:
+    trace.drop(trace.middle(Submit, node=2))
+    return None
+
+
+@tampering(every="integrity")
+def submission_of_another_incarnation(trace: Trace) -> Nodes:
+    trace.put(trace.middle(Submit, node=2), incarnation=2)
+    return None
+
+
+@tampering(every="integrity")
+def delivered_before_it_was_submitted(trace: Trace) -> Nodes:
+    """By one member; among the others nothing changes."""
+    event = trace.middle(Submit, node=2)
+    told = next(e for e in trace.all(Delivered, node=3, sender=2) if e.first >= event.first)
+    before = [
+        e
+        for e in trace.events
+        if getattr(e, "node", 0) == 3 and not isinstance(e, Faulted) and e.t_us < event.t_us
+    ]
+    trace.move(told, before[-1])
+    return (3, 2)
+
+
+# --- order --------------------------------------------------------------------------------------
+
+
+@tampering(every="total-order")
+def two_deliveries_exchanged(trace: Trace) -> Nodes:
+    one = trace.packed(3)
+    own = trace.all(Delivered, node=3)
+    other = own[own.index(one) + 1]
+    trace.swap(one, other)
+    return None
+
+
+@tampering(every="D9")
+def delivery_left_out(trace: Trace) -> Nodes:
+    trace.drop(trace.packed(2))
+    return None
+
+
+@tampering(every="D2")
+def delivery_told_twice(trace: Trace) -> Nodes:
+    frame = trace.packed(2)
+    trace.insert(frame, frame)
+    return (2,)
+
+
+@tampering(every="integrity")
+def delivered_again_at_another_place(trace: Trace) -> Nodes:
+    frame = trace.packed(2)
+    last = trace.all(Delivered, node=2)[-1]
+    trace.insert(change(frame, ring=last.ring, view=last.view, seq=last.seq + 1), last)
+    return (2, frame.sender)
+
+
+@tampering(totem="D1", total="D1", token_fd="integrity")
+def invented_delivery(trace: Trace) -> Nodes:
+    last = trace.all(Delivered, node=2)[-1]
+    frame = change(last, seq=last.seq + 1, sender=1, first=10_000, digests=(1,))
+    trace.insert(frame, last)
+    return None
+
+
+@tampering(totem="D4", total="D4", token_fd="agreement")
+def last_deliveries_of_a_settled_member_left_out(trace: Trace) -> Nodes:
+    for e in trace.all(Delivered, node=2)[-20:]:
+        trace.drop(e)
+    return None
+
+
+# --- configurations -----------------------------------------------------------------------------
+
+
+@tampering(every="M1")
+def another_configuration_before(trace: Trace) -> Nodes:
+    event = trace.all(Installed, node=2)[-1]
+    trace.put(event, prev=ViewId(999, 1))
+    return (2,)
+
+
+@tampering(every="M1")
+def delivered_in_another_configuration(trace: Trace) -> Nodes:
+    frame = trace.packed(2)
+    trace.put(frame, view=ViewId(frame.view.seq + 7, frame.view.rep))
+    return (2,)
+
+
+@tampering(every="M2")
+def member_left_out_of_a_view(trace: Trace) -> Nodes:
+    event = trace.all(Installed, node=2)[-1]
+    trace.put(event, members=event.members[:-1])
+    return None
+
+
+@tampering(totem="M4", total="M4")
+def transitional_configuration_with_a_stranger(trace: Trace) -> Nodes:
+    event = trace.all(Installed, node=2, transitional=True)[-1]
+    trace.put(event, members=(*event.members, 9))
+    return (2,)
+
+
+@tampering(totem="M4", total="M4")
+def ring_told_without_a_member(trace: Trace) -> Nodes:
+    """The one that told so is to blame, not those that went on from the ring as it was."""
+    ring = trace.all(Installed, node=1, transitional=False)[-2]
+    trace.put(ring, members=tuple(m for m in ring.members if m != 2))
+    return (1,)
+
+
+@tampering(totem="M3", total="M3")
+def transitional_configuration_left_out(trace: Trace) -> Nodes:
+    trace.drop(trace.all(Installed, node=3, transitional=True)[-1])
+    return (3,)
+
+
+@tampering(totem="M7", total="M7")
+def another_number_before_a_change(trace: Trace) -> Nodes:
+    event = trace.all(Installed, node=3, transitional=True)[-1]
+    trace.put(event, seq=event.seq - 1)
+    return None
+
+
+@tampering(totem="M8", total="M8")
+def consent_left_out(trace: Trace) -> Nodes:
+    view = trace.all(Installed, node=1, transitional=False)[-1].view
+    for note in trace.all(Noted, node=2, what="commit", view=view):
+        trace.drop(note)
+    return None
+
+
+@tampering(unseen="faults of the world say what was done to the group, not what it did")
+def pause_invented(trace: Trace) -> Nodes:
+    trace.events.insert(9, Faulted(2, 900, trace.events[9].t_us, "pause"))
+    trace.events.insert(10, Faulted(2, 901, trace.events[9].t_us, "resume"))
+    return None
