@@ -196,7 +196,7 @@ def frames_numbered_backwards(patch: MonkeyPatch) -> None:
     patch.setattr(sending, "number_new", number_new)
 
 
-@mutant("R78 R81", "fifo")
+@mutant("R78 R81", "content")
 def queue_served_from_the_wrong_end(patch: MonkeyPatch) -> None:
     """Lets a message overtake those that were submitted before it and wait in the queue."""
 

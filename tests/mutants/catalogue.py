@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import broken_content
 import broken_membership
 import broken_order
 import broken_recovery
@@ -29,6 +30,7 @@ from ringcast.sim.swarm import draw
 __all__ = [
     "FAMILIES",
     "MUTANTS",
+    "broken_content",
     "broken_membership",
     "broken_order",
     "broken_recovery",

@@ -1,0 +1,93 @@
+"""Every protocol, with one member that hands up something else than was sent.
+
+They break no rule of the order itself: places ascend without a gap. Only what stands at a place is
+wrong, so a check that compares places sees nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+from mutant import mutant
+from pytest import MonkeyPatch
+
+from ringcast.core.effects import Batch, Deliver
+from ringcast.core.env import Env
+from ringcast.core.ids import Level
+from ringcast.core.inputs import Input
+from ringcast.core.machine import Machine
+from ringcast.protocols.token_fd.machine import TokenFd
+from ringcast.protocols.total.machine import Total
+from ringcast.protocols.totem_single.machine import TotemSingle
+
+WRONG = 2
+"""The member that does so."""
+
+PROTOCOLS: dict[str, tuple[type[Machine], str]] = {
+    "totem": (TotemSingle, "R24"),
+    "total": (Total, "TL-12"),
+    "token-fd": (TokenFd, "TF-24"),
+}
+
+Change = Callable[[list[Batch]], list[Batch]]
+
+
+def alters_a_body(batches: list[Batch]) -> list[Batch]:
+    """Hands up another body than was sent, where it is not its own."""
+    return [
+        batch if batch.sender == WRONG else replace(batch, bodies=(b"?", *batch.bodies[1:]))
+        for batch in batches
+    ]
+
+
+def re_sorts_what_it_delivers(batches: list[Batch]) -> list[Batch]:
+    """Hands up what becomes deliverable at once in an order of its own, at the right places."""
+    places = [(batch.ring, batch.seq) for batch in batches]
+    own = sorted(batches, key=lambda batch: (batch.sender, batch.first), reverse=True)
+    return [
+        replace(batch, ring=ring, seq=seq) for batch, (ring, seq) in zip(own, places, strict=True)
+    ]
+
+
+def drops_one_message_of_a_frame(batches: list[Batch]) -> list[Batch]:
+    """Hands up a frame of several messages without the last one."""
+    return [
+        replace(batch, bodies=batch.bodies[: max(1, len(batch.bodies) - 1)]) for batch in batches
+    ]
+
+
+def changes_a_level(batches: list[Batch]) -> list[Batch]:
+    """Tells the application another level than the sender asked for."""
+    return [replace(batch, level=Level(1 - batch.level)) for batch in batches]
+
+
+def _patch(machine: type[Machine], change: Change) -> Callable[[MonkeyPatch], None]:
+    whole = machine.handle
+
+    def handle(p: Machine, env: Env, event: Input) -> None:
+        whole(p, env, event)
+        at = [k for k, effect in enumerate(env.effects) if isinstance(effect, Deliver)]
+        if at and env.me == WRONG:
+            told = [env.effects[k] for k in at]
+            changed = change([effect.batch for effect in told if isinstance(effect, Deliver)])
+            for k, effect, batch in zip(at, told, changed, strict=True):
+                env.effects[k] = replace(effect, batch=batch)
+
+    def patch(monkeypatch: MonkeyPatch) -> None:
+        monkeypatch.setattr(machine, "handle", handle)
+
+    return patch
+
+
+for name, (machine, rule) in PROTOCOLS.items():
+    for change in (
+        alters_a_body,
+        re_sorts_what_it_delivers,
+        drops_one_message_of_a_frame,
+        changes_a_level,
+    ):
+        patch = _patch(machine, change)
+        patch.__name__ = f"{name}_{change.__name__}"
+        patch.__doc__ = change.__doc__
+        mutant(rule, "content")(patch)
