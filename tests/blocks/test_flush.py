@@ -285,3 +285,25 @@ def test_fl_2_what_is_stable_is_held_by_all_even_if_nobody_keeps_it() -> None:
     group = {node: msgspec.structs.replace(h, got=8) for node, h in group.items()}
     assert cut_of(group) == (1, 8, 7)
     assert orders_of(group, 1, 8) == {1: (), 2: ()}
+
+
+def test_fl_4_only_who_has_not_reported_is_given_up() -> None:
+    """Nobody can agree before the last report, so the others are not late."""
+    group = Group(4).together()
+    group.hold(p1=(1,), p2=(1, 2), p4=(1, 2))
+    group.cut.add((3, 1))
+    group.propose(1)
+    group.pass_us(1_000)
+    group.timers[1][Timer.CHANGE] = group.now_us
+    group.fire(1, Timer.CHANGE)
+    group.pass_us(10_000)
+    assert group.ends[1][-1] == group.ends[2][-1] == ((1, 2, 4), 2)
+
+
+def test_fl_4_a_report_starts_the_wait_anew() -> None:
+    group = Group(3).together()
+    group.cut.add((3, 1))
+    group.propose(1)
+    group.now_us += 5_000
+    group.run()
+    assert group.timers[1][Timer.CHANGE] == group.now_us + SETTINGS.change_us

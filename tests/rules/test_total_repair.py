@@ -23,7 +23,11 @@ def lacking(*arrive: int, **settings: int) -> Group:
 def tick(group: Group, node: int = 3) -> list[int]:
     """Let the member look for what is missing; what it asks for."""
     group.now_us = group.timers[node][Timer.RESEND]
-    effects = group.fire(node, Timer.RESEND)
+    return resends(group.fire(node, Timer.RESEND))
+
+
+def resends(effects: list[Effect]) -> list[int]:
+    """The numbers that are asked for."""
     return [number for frame in sent(effects, Resend) for number in frame.numbers]
 
 
@@ -147,9 +151,38 @@ def test_tl_21_the_first_wait_is_twice_the_time_an_answer_takes() -> None:
 def test_tl_21_an_arrival_frees_its_place_in_the_window() -> None:
     group = lacking(1, 9, resend_window=2)
     assert tick(group) == [2, 3]
-    group.receive(3, group.bcast(2), 1)
-    group.timers[3][Timer.RESEND] = group.now_us + 1
-    assert tick(group) == [4]
+    assert resends(group.receive(3, group.bcast(2), 1)) == [4]
+
+
+def test_tl_21_answers_and_not_the_tick_set_the_pace() -> None:
+    """200 numbers are there after four windows of answers, without a timer in between."""
+    group = lacking(1, 202)
+    due = tick(group)
+    rounds = 0
+    while due:
+        rounds += 1
+        assert len(due) <= 64
+        due = [n for seq in due for n in resends(group.receive(3, group.bcast(seq), 1))]
+    assert group[3].numbers.got == 202
+    assert rounds < 8
+
+
+def test_tl_21_what_has_just_come_out_of_order_is_not_asked_for_at_once() -> None:
+    group = lacking(1, 9, resend_window=2)
+    assert tick(group) == [2, 3]
+    group.receive(3, group.bcast(12), 1)
+    effects = [e for seq in range(2, 9) for e in group.receive(3, group.bcast(seq), 1)]
+    assert set(resends(effects)) <= set(range(4, 9))
+
+
+def test_tl_24_numbers_that_cannot_be_kept_are_not_asked_for_at_once() -> None:
+    """They would come, be dropped, and be asked for again without end."""
+    group = lacking(1, 9, resend_window=4, queue_size=1)
+    assert tick(group) == [2, 3, 4, 5]
+    assert resends(group.receive(3, group.bcast(5), 1)) == []
+    assert resends(group.receive(3, group.bcast(4), 1)) == []
+    assert resends(group.receive(3, group.bcast(2), 1)) == []
+    assert resends(group.receive(3, group.bcast(3), 1)) == [4]
 
 
 def test_tl_24_numbers_too_far_ahead_are_fetched_later() -> None:

@@ -209,6 +209,7 @@ class Flush(Machine):
         proposal = self.membership.proposal
         assert proposal is not None
         self._reports[src] = holding
+        self.group.call(env, self.membership.reported, src)
         if self._reports.keys() < set(proposal.view.members):
             return
         for base in dict.fromkeys(proposal.bases):

@@ -91,6 +91,7 @@ class Changing(Machine):
         self.highest = 0  # largest view number heard of
         self._gone: set[NodeId] = set()  # members of the view that will not come back to it
         self._why: dict[NodeId, Departure] = {}
+        self._reported: set[NodeId] = set()  # has stopped for the proposal, if it is mine
         self._agreed: set[NodeId] = set()  # to the proposal, if it is mine
         self._taken: tuple[View, ...] = ()  # other views that are part of it
         self._retry = False  # it is to be made again with a higher number
@@ -230,7 +231,7 @@ class Changing(Machine):
         seq = max(self.highest, *(base.seq for base in bases)) + STEP
         view = View(ViewId(seq, self.me), tuple(members), tuple(boots))
         proposal = Propose(view, tuple(bases))
-        self._agreed = set()
+        self._reported, self._agreed = set(), set()
         self._retry = False
         self._accept(env, proposal, self.settings.change_us)
         for node in view.members:
@@ -316,6 +317,12 @@ class Changing(Machine):
         if self.proposal is not None and self.proposal.view.id == cancel.id:
             self._act(env)
 
+    def reported(self, env: Env, node: NodeId) -> None:
+        """FL-2: the owner has heard that ``node`` stopped; until all have, nobody can agree."""
+        self._reported.add(node)
+        if node != self.me and not self._retry:
+            env.set_timer(Timer.CHANGE, self.settings.change_us)
+
     def on_agree(self, env: Env, src: NodeId, boot: int, consent: Agree) -> None:
         """FL-4: one more is ready."""
         proposal = self.proposal
@@ -386,18 +393,20 @@ class Changing(Machine):
                 yield self._why.get(node, others)
 
     def on_change(self, env: Env, event: TimerFired) -> None:
-        """FL-4, FL-5: what was waited for has not come."""
+        """FL-4, FL-5: what was waited for has not come. Who has reported waits for those who have
+        not, as we do; only when all have can a member be late."""
         proposal = self.proposal
         if proposal is not None and proposal.view.id.rep == self.me:
             if self._retry:
                 self.propose(env, self._taken)
             else:
-                silent = [m for m in proposal.view.members if m not in self._agreed]
-                self._give_up(env, [m for m in silent if m != self.me], "does not get ready")
+                silent = [m for m in proposal.view.members if m not in {*self._agreed, self.me}]
+                late = [m for m in silent if m not in self._reported] if self._reported else silent
+                self._give_up(env, late or silent, "does not get ready")
         elif proposal is not None or self.missed:
             if self._complained and self.coordinator != self.me:
-                late = Departure(self.coordinator, Reason.SILENT, "it does not act")
-                self._why.setdefault(self.coordinator, late)
+                passive = Departure(self.coordinator, Reason.SILENT, "it does not act")
+                self._why.setdefault(self.coordinator, passive)
                 env.note("FL-5", "gone", f"{self.coordinator} does not act")
                 self._gone.add(self.coordinator)
             self._act(env)

@@ -329,6 +329,7 @@ def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
     setup = prepare(spec)
     primary = setup.sheet.membership is Membership.PRIMARY
     least = spec.nodes - setup.config.faults if primary else 1
+    least = max(least, min(getattr(setup.config, "quorum", 0), spec.nodes))
     if isinstance(spec.core, tuple):
         core = tuple(sorted(set(spec.core)))
         return core if len(core) >= least else ()

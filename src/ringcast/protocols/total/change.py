@@ -148,7 +148,7 @@ def reset(p: Processor, env: Env, view: View) -> None:
     p.numbers = Numbers(p.config.queue_size, p.config.max_message)
     p.office = None
     p.cut = p.proposed = None
-    p.asked = {}
+    p.asked, p.lasting = {}, 0
     p.ack_on = p.resend_on = p.request_on = False
     p.request_interval_us = p.config.request_us
     for timer in OF_A_VIEW:

@@ -36,7 +36,10 @@ class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     mode: Mode = Mode.AGREED
     quorum: int = 0
     """0: every part of a divided group goes on. Else views of fewer members than this do not
-    deliver: with more than half of all processors there is one primary part at most (G-5)."""
+    deliver: with more than half of all processors there is one primary part at most (G-5). What was
+    numbered before the group divided is no exception in uniform mode and for safe messages. An
+    agreed message is promised to those alone who are together: a part that is cut off delivers it
+    at the end of the old view if one of its members has it, and the primary part may never."""
 
     beat_us: int = 60 * MS
     suspect_us: int = 300 * MS

@@ -137,9 +137,10 @@ def on_bcast(p: Processor, env: Env, event: Received) -> None:
     numbers = p.numbers
     if not numbers.first and bcast.first:
         numbers.learn(bcast.first)
-    if p.asked:
-        repair.arrived(p, env, bcast.seq)
+    freed = bool(p.asked) and repair.arrived(p, env, bcast.seq)
     fresh = numbers.take(bcast)
+    if freed and fresh:
+        repair.go_on(p, env)
     if bcast.stable > numbers.stable:
         numbers.stable = min(bcast.stable, numbers.got)
     if not fresh:

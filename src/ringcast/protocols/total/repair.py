@@ -21,6 +21,7 @@ def on_resend_timer(p: Processor, env: Env, event: TimerFired) -> None:
     numbers, now_us = p.numbers, env.now_us
     if not numbers.first or p.office is not None:
         return
+    p.lasting = numbers.top
     missing = numbers.holes(p.config.resend_window)
     asked = p.asked = {seq: p.asked[seq] for seq in missing if seq in p.asked}
     due = [seq for seq in missing if seq not in asked or asked[seq].due_us <= now_us]
@@ -47,12 +48,28 @@ def ask(p: Processor, env: Env, seq: int) -> None:
     known.due_us = env.now_us + known.interval_us + env.rng.randrange(known.interval_us // 4 + 1)
 
 
-def arrived(p: Processor, env: Env, seq: int) -> None:
-    """TL-21: its place in the window is free; asked for once, it tells how long an answer takes."""
+def arrived(p: Processor, env: Env, seq: int) -> bool:
+    """TL-21: asked for once, it tells how long an answer takes; whether its place in the window is
+    free now."""
     asked = p.asked.pop(seq, None)
     if asked is not None and asked.asked_us:
         trip_us = env.now_us - asked.asked_us
         p.trip_us = (7 * p.trip_us + trip_us) // 8 if p.trip_us else trip_us
+    return asked is not None
+
+
+def go_on(p: Processor, env: Env) -> None:
+    """TL-21: when half of the window is free, ask at once for more of what has lasted for a tick;
+    so the answers, and not the tick, set the pace."""
+    window = p.config.resend_window
+    if 2 * len(p.asked) > window:
+        return
+    last = min(p.lasting, p.numbers.got + p.config.queue_size)  # TL-24: what can be kept
+    due = [seq for seq in p.numbers.holes(window) if seq not in p.asked and seq <= last]
+    if due:
+        for seq in due:
+            ask(p, env, seq)
+        env.send(p.sequencer, Resend(p.view, tuple(due)))
 
 
 def on_resend(p: Processor, env: Env, event: Received) -> None:

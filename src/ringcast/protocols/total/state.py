@@ -202,6 +202,7 @@ class Processor(Machine):
         self.ack_on = False
         self.repeat_us = config.status_us  # until the last CUM_SEQ_ACK is repeated
         self.asked: dict[int, Missing] = {}
+        self.lasting = 0  # what is missing up to here has been for a tick
         self.trip_us = 0  # smoothed time from RESEND to the number (TL-21)
         self.resend_on = False
 

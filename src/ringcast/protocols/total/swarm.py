@@ -49,6 +49,8 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
         "max_queue": queue,
         "min_queue": queue * 3 // 4,
     }
+    if stream("quorum").random() < 0.25:
+        drawn["quorum"] = n // 2 + 1
     if large:  # through in some hundred round trips at most
         drawn |= {"window_size": 64, "request_window": 32, "queue_size": 1024, "max_packet": 9000}
     return Drawn(drawn, drawn["window_size"])
