@@ -184,16 +184,20 @@ def test_a_second_opinion(
 def test_logs_of_live_members(
     spark: SparkSession, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are put together, whatever their clocks say."""
-    logs = {node: TraceLog(here / "live", node, 1) for node in (1, 2)}
-    for event in parse(RIGHT):
-        if hasattr(event, "node"):
-            logs[event.node](event)
-    for log in logs.values():
-        log.close()
+    """They are put together, whatever their clocks say, and judged by what they claim."""
+    for folder, claims in (("live", Claims(("D2", "D9"))), ("mute", None)):
+        logs = {node: TraceLog(here / folder, node, 1, claims) for node in (1, 2)}
+        for event in parse(RIGHT):
+            if hasattr(event, "node"):
+                logs[event.node](event)
+        for log in logs.values():
+            log.close()
     assert ringcast("verify", "live", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert set(told["properties"]) == set(CLAIMS)
+    assert set(json.loads(capsys.readouterr().out)["properties"]) == {"D2", "D9"}
+    assert ringcast("verify", "mute") == 2
+    assert "mute: the logs do not say what their protocol claims" in capsys.readouterr().err
+    assert ringcast("verify", "mute", "--json", "--protocol", "totem") == 0
+    assert set(json.loads(capsys.readouterr().out)["properties"]) == set(CLAIMS)
 
 
 def test_what_must_not_be_taken_for_valid(
@@ -379,6 +383,6 @@ def test_a_damaged_log_is_an_error_in_the_answer_too(
     assert ringcast("verify", tmp_path, "--json") == 2
     printed = capsys.readouterr()
     (error,) = json.loads(printed.out)["errors"]
-    assert "1-1.trace is damaged at byte 0" in error and error in printed.err
+    assert "1-1.trace is no log of this version of ringcast" in error and error in printed.err
     assert ringcast("verify", tmp_path) == 2
-    assert "1-1.trace is damaged at byte 0" in capsys.readouterr().err
+    assert "1-1.trace is no log of this version of ringcast" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from ringcast.core.trace import Delivered, TraceEvent
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.platform import Platform, StableStore, TraceSink, Transport
 from ringcast.runtime.port_config import PortConfig
+from ringcast.traces import Claims
 from ringcast.wire.address import Address
 
 
@@ -131,7 +132,7 @@ class InMemory:
     def store(self, directory: Path) -> StableStore:
         return self.stores.setdefault(directory, Memory())
 
-    def trace(self, directory: Path, node: NodeId, boot: int) -> TraceSink:
+    def trace(self, directory: Path, node: NodeId, boot: int, claims: Claims) -> TraceSink:
         return self.traces.setdefault((node, boot), Events())
 
 

@@ -231,10 +231,18 @@ def test_a_torn_tail_is_left_out(tmp_path: Path) -> None:
         assert list(read_log(path)) == EVENTS[:4]
 
 
-def test_damage_in_the_middle_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "x.trace").write_bytes((3).to_bytes(4, "big") + b"abc" + bytes(20))
-    with pytest.raises(TraceError, match="damaged at byte 0"):
-        list(read_log(tmp_path / "x.trace"))
+def test_any_damage_but_a_torn_tail_is_an_error(tmp_path: Path) -> None:
+    """A length that is damaged does not make the rest of the log a torn tail."""
+    log = TraceLog(tmp_path, 1, 77)
+    for event in EVENTS:
+        log(event)
+    log.close()
+    path = tmp_path / "1-77.trace"
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
+        with pytest.raises(TraceError, match="damaged at byte"):
+            list(read_log(path))
 
 
 def test_much_is_flushed_without_being_asked(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringcast.checks import suite
+from ringcast.checks import Verdict, suite
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.trace import (
     Crashed,
@@ -21,8 +21,9 @@ from ringcast.core.trace import (
     Submit,
     TraceEvent,
 )
-from ringcast.traces import TraceError
-from ringcast.traces.live import late_clocks, read_live
+from ringcast.runtime.tracelog import TraceLog
+from ringcast.traces import Claims, TraceError
+from ringcast.traces.live import late_clocks, live_claims, read_live
 from ringcast.traces.text import parse
 
 STORY = """
@@ -41,12 +42,10 @@ def record(
     folder: Path, node: int, boot: int, events: Iterable[TraceEvent], back_us: int = 0
 ) -> None:
     """Write a member's file as its process would, with its clock set back."""
-    coded = [
-        msgspec.msgpack.encode(msgspec.structs.replace(event, t_us=event.t_us - back_us))
-        for event in events
-    ]
-    data = b"".join(len(each).to_bytes(4, "big") + each for each in coded)
-    (folder / f"{node}-{boot}.trace").write_bytes(data)
+    log = TraceLog(folder, node, boot)
+    for event in events:
+        log(msgspec.structs.replace(event, t_us=event.t_us - back_us))
+    log.close()
 
 
 def record_all(folder: Path, back_us: dict[int, int]) -> None:
@@ -165,5 +164,43 @@ def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
         list(read_live([tmp_path]))
     (tmp_path / "notes.trace").rename(tmp_path / "1-1.trace")
     (tmp_path / "1-1.trace").write_bytes((3).to_bytes(4, "big") + b"abc")
-    with pytest.raises(TraceError, match="damaged at byte 0"):
+    with pytest.raises(TraceError, match=r"1-1\.trace is no log of this version of ringcast"):
         list(read_live([tmp_path]))
+
+
+LONG = "ring(8,1){1,2}\np1: o1-60 d1-60 down\np2: d1-60 down"
+
+
+@pytest.mark.parametrize("lost", [0, 1, 51])
+def test_a_log_that_stops_before_the_others_leaves_no_end(lost: int, tmp_path: Path) -> None:
+    """Fifty deliveries and its end are missing at one member: nothing is valid any more."""
+    events = list(parse(LONG))
+    for node in (1, 2):
+        own = [e for e in events if getattr(e, "node", 0) == node]
+        record(tmp_path, node, 1, own[: len(own) - (lost if node == 2 else 0)])
+    checks = suite(["D2", "D4", "D9"])
+    for event in read_live([tmp_path]):
+        checks.feed(event)
+    whole = lost < 2  # without its last word alone nothing is missing
+    assert set(checks.verdicts().values()) == {Verdict.VALID if whole else Verdict.UNKNOWN}
+
+
+def test_who_was_left_behind_is_no_log_that_stops(tmp_path: Path) -> None:
+    """The others have gone on to another ring without it."""
+    story = "ring(8,1){1,2}\np1: o1-9 d1-9\np2: d1-3\nring(12,1){1}\np1: o1 d1 down"
+    for node in (1, 2):
+        record(tmp_path, node, 1, [e for e in parse(story) if getattr(e, "node", 0) == node])
+    assert isinstance(list(read_live([tmp_path]))[-1], Ended)
+
+
+def test_logs_say_what_they_claim(tmp_path: Path) -> None:
+    for node in (1, 2):
+        TraceLog(tmp_path, node, 1, Claims(("D2",))).close()
+    TraceLog(tmp_path, 0, 1).close()  # of the world
+    assert live_claims([tmp_path]) == Claims(("D2",))
+    TraceLog(tmp_path, 3, 1).close()
+    assert live_claims([tmp_path]) is None
+    (tmp_path / "3-1.trace").unlink()
+    TraceLog(tmp_path, 3, 1, Claims(("D9",))).close()
+    with pytest.raises(TraceError, match=r"3-1\.trace: claims other properties than .*1-1\.trace"):
+        live_claims([tmp_path])

@@ -21,7 +21,7 @@ from ringcast.core.registry import protocol as protocol_of
 from ringcast.pipeline.spark.session import Where, open_session, require_spark
 from ringcast.protocols import DEFAULT
 from ringcast.traces import Claims, TraceError, TraceWriter
-from ringcast.traces.live import in_order, read_live
+from ringcast.traces.live import in_order, live_claims, read_live
 
 if TYPE_CHECKING:
     from ringcast.pipeline.verify.verdicts import Report
@@ -50,8 +50,9 @@ def chosen(only: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def as_files(paths: list[Path], usual: Claims) -> Iterator[list[Path]]:
-    """Folders of Parquet files; logs of live members are put together in one for the time."""
+def as_files(paths: list[Path], given: bool) -> Iterator[list[Path]]:
+    """Folders of Parquet files; logs of live members are put together in one for the time. They
+    must say what they claim, unless that is ``given``."""
     with TemporaryDirectory(prefix="ringcast-verify-") as scratch:
         folders = []
         for number, path in enumerate(paths):
@@ -59,7 +60,10 @@ def as_files(paths: list[Path], usual: Claims) -> Iterator[list[Path]]:
                 if (path / "fault").exists():
                     fail(f"{path}: holds logs of live members and tables too; part them")
                 folder = Path(scratch, str(number))
-                with TraceWriter(folder, claims=usual) as writer:
+                claims = live_claims([path])
+                if claims is None and not given:
+                    fail(f"{path}: the logs do not say what their protocol claims; add --protocol")
+                with TraceWriter(folder, claims=claims) as writer:
                     for event in in_order(read_live([path])):
                         writer(event)
                 folders.append(folder)
@@ -111,7 +115,7 @@ def command(
         from ringcast.pipeline.verify.verdicts import Report, RunVerdict, write_violations
 
         try:
-            with as_files(paths, usual) as folders:
+            with as_files(paths, bool(tags)) as folders:
                 for folder in folders:
                     runs_in(folder)  # before anything slow begins
                 with open_session(Where(master, remote)) as spark:

@@ -25,6 +25,7 @@ from ringcast.runtime.platform import LIVE, Platform, TraceSink
 from ringcast.runtime.port import Port, check_keys
 from ringcast.runtime.priority import Priority
 from ringcast.runtime.timers import Timers
+from ringcast.traces import Claims
 
 HOUSEKEEPING_S = 1.0
 """How often a node looks after its files, and says where it is if it has seeds …"""
@@ -97,7 +98,9 @@ class Host:
         self._store.persist("incarnation", incarnation)
         self._store.persist("boot", self.boot)
         if config.trace_dir:
-            self._trace = self._platform.trace(Path(config.trace_dir), config.id, self.boot)
+            claims = Claims(config.sheet.claims(config.protocol_config))
+            folder = Path(config.trace_dir)
+            self._trace = self._platform.trace(folder, config.id, self.boot, claims)
             # Numbers of events go on rising over incarnations without being stored.
             self._scribe = Scribe(config.id, self._trace, incarnation << 40)
             self._scribe.started(self._wall_us(), incarnation)

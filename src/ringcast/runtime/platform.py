@@ -17,6 +17,7 @@ from ringcast.runtime.port_config import PortConfig
 from ringcast.runtime.store import Store
 from ringcast.runtime.tracelog import TraceLog
 from ringcast.runtime.udp import Udp
+from ringcast.traces import Claims
 from ringcast.wire import address
 from ringcast.wire.address import Address
 from ringcast.wire.keys import Bytes
@@ -119,8 +120,8 @@ class Platform(Protocol):
     def store(self, directory: Path) -> StableStore:
         """Open a node's stable storage; StorageError says why it cannot be used."""
 
-    def trace(self, directory: Path, node: NodeId, boot: int) -> TraceSink:
-        """Begin the trace of an incarnation."""
+    def trace(self, directory: Path, node: NodeId, boot: int, claims: Claims) -> TraceSink:
+        """Begin the trace of an incarnation, with what its protocol claims."""
 
 
 class LivePlatform:
@@ -145,9 +146,9 @@ class LivePlatform:
         """A file."""
         return Store(directory)
 
-    def trace(self, directory: Path, node: NodeId, boot: int) -> TraceSink:
+    def trace(self, directory: Path, node: NodeId, boot: int, claims: Claims) -> TraceSink:
         """A file."""
-        return TraceLog(directory, node, boot)
+        return TraceLog(directory, node, boot, claims)
 
 
 LIVE = LivePlatform()

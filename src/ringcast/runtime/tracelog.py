@@ -1,7 +1,7 @@
 """The live trace: events appended to a file that survives the death of the process.
 
 Each flush is one ``write``; what was written is in the kernel's hands, so SIGKILL loses nothing
-that was flushed. Records are length-prefixed MessagePack; ``ringcast.traces.live`` reads them.
+that was flushed. ``ringcast.traces.live`` says what a log looks like, and reads it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,19 @@ import msgspec
 
 from ringcast.core.errors import StorageError
 from ringcast.core.trace import TraceEvent
+from ringcast.traces import Claims
+from ringcast.traces.live import MAGIC, record
 
 FLUSH_BYTES = 1 << 16
 
 
 class TraceLog:
-    """An observer that appends every event to ``<directory>/<node>-<boot>.trace``."""
+    """An observer that appends every event to ``<directory>/<node>-<boot>.trace``.
 
-    def __init__(self, directory: Path, node: int, boot: int) -> None:
+    The log begins with what the node's protocol claims, if it has one.
+    """
+
+    def __init__(self, directory: Path, node: int, boot: int, claims: Claims | None = None) -> None:
         path = directory / f"{node}-{boot}.trace"
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -29,14 +34,14 @@ class TraceLog:
             raise StorageError(f"cannot write to the trace_dir {directory}: {error}") from None
         self._encode = msgspec.msgpack.Encoder().encode
         self._buffer = bytearray()
+        if os.fstat(self._file).st_size == 0:
+            self._buffer += MAGIC + record(self._encode(claims))
         self.failed = ""
         """Why nothing more is recorded: the disk is full, say. The node itself goes on."""
 
     def __call__(self, event: TraceEvent) -> None:
         """Take one event."""
-        record = self._encode(event)
-        self._buffer += len(record).to_bytes(4, "big")
-        self._buffer += record
+        self._buffer += record(self._encode(event))
         if len(self._buffer) >= FLUSH_BYTES:
             self.flush()
 

@@ -1,9 +1,11 @@
 """Traces of live members, many processes' files made one trace.
 
-A member appends to ``<node>-<boot>.trace`` (``ringcast.runtime.tracelog``): length-prefixed
-MessagePack, whose torn last record is left out. Each processor's events keep their order, its
-incarnations following each other; between processors the wall clocks decide. Where they disagree,
-the messages tell by how much: nothing is delivered before it was submitted and got its place.
+A member appends to ``<node>-<boot>.trace`` (``ringcast.runtime.tracelog``). A log begins with
+``MAGIC`` and what the protocol claims. Records are MessagePack behind ``HEAD``: length, checksum,
+and a checksum of these two. A torn last record is left out; whatever else is wrong is damage.
+Each processor's events keep their order, its incarnations following each other; between processors
+the wall clocks decide. Where they disagree, the messages tell by how much: nothing is delivered
+before it was submitted and got its place.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush
+from itertools import islice
 from pathlib import Path
+from struct import Struct
+from zlib import crc32
 
 import msgspec
 
@@ -21,36 +26,85 @@ from ringcast.core.trace import (
     Crashed,
     Delivered,
     Ended,
+    Installed,
     Originated,
     Restarted,
     Submit,
     TraceEvent,
 )
-from ringcast.traces.parquet import TraceError
+from ringcast.traces.parquet import Claims, TraceError
 
-LENGTH_BYTES = 4
+MAGIC = b"ringcast log 2\n"
+HEAD = Struct(">III")
 PATIENCE_US = 1_000_000
 """How long a delivery waits for the message's place to be told by its sender, who may not know it
 yet: where members vote on the order, and the sender stands still."""
 
 
-def read_log(path: Path) -> Iterator[TraceEvent]:
-    """The events of one file, up to a torn tail."""
-    decode = msgspec.msgpack.Decoder(TraceEvent).decode
+def record(payload: bytes) -> bytes:
+    """A record of a log."""
+    head = HEAD.pack(len(payload), crc32(payload), 0)[:8]
+    return head + crc32(head).to_bytes(4, "big") + payload
+
+
+def _records(path: Path) -> Iterator[tuple[int, memoryview]]:
+    """What stands in a log and where, up to a torn tail."""
     try:
         data = memoryview(path.read_bytes())
     except OSError as error:
         raise TraceError(f"cannot read {path}: {error.strerror}") from None
-    at = 0
-    while at + LENGTH_BYTES <= len(data):
-        end = at + LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
-        if end > len(data):
+    if bytes(data[: len(MAGIC)]) != MAGIC[: len(data)]:
+        raise TraceError(f"{path} is no log of this version of ringcast, or damaged at byte 0")
+    at = len(MAGIC)
+    while at + HEAD.size <= len(data):
+        length, sum, check = HEAD.unpack_from(data, at)
+        start = at + HEAD.size
+        if crc32(data[at : at + 8]) != check:
+            raise TraceError(f"{path} is damaged at byte {at}: not the head of a record")
+        if start + length > len(data):
             return
+        if crc32(data[start : start + length]) != sum:
+            raise TraceError(f"{path} is damaged at byte {at}: its contents are not those written")
+        yield at, data[start : start + length]
+        at = start + length
+
+
+def read_log(path: Path) -> Iterator[TraceEvent]:
+    """The events of one file, up to a torn tail."""
+    decode = msgspec.msgpack.Decoder(TraceEvent).decode
+    for at, payload in islice(_records(path), 1, None):
         try:
-            yield decode(data[at + LENGTH_BYTES : end])
+            yield decode(payload)
         except msgspec.DecodeError as error:
             raise TraceError(f"{path} is damaged at byte {at}: {error}") from None
-        at = end
+
+
+def live_claims(dirs: Iterable[Path]) -> Claims | None:
+    """What the protocol of these members claims; None if a log does not say. All must agree."""
+    first: tuple[Path, Claims] | None = None
+    for node, paths in logs(dirs).items():
+        for path in paths:
+            told = _claims(path)
+            if node and told is None:
+                return None
+            if told is not None and first is None:
+                first = path, told
+            elif told is not None and first is not None and told != first[1]:
+                raise TraceError(
+                    f"{path}: claims other properties than {first[0]}; the logs are not of one "
+                    f"group, or its members have different settings"
+                )
+    return first[1] if first else None
+
+
+def _claims(path: Path) -> Claims | None:
+    """The first record of a log."""
+    for _, payload in _records(path):
+        try:
+            return msgspec.msgpack.decode(payload, type=Claims | None)
+        except msgspec.DecodeError as error:
+            raise TraceError(f"{path}: what it says of claims cannot be read ({error})") from None
+    return None
 
 
 def logs(dirs: Iterable[Path]) -> dict[NodeId, list[Path]]:
@@ -155,7 +209,9 @@ def read_live(
 ) -> Iterator[TraceEvent]:
     """One trace from the files in ``dirs``, closed by ``Ended`` with the given ``settled``.
 
-    ``until_us`` cuts it there, so that a group's orderly end need not be part of it.
+    ``until_us`` cuts it there, so that a group's orderly end need not be part of it. Without it, a
+    log that stops before others of the same ring do leaves the trace without an end: what its
+    processor did afterwards is not known.
     """
     files = logs(dirs)
     late = late_clocks(path for paths in files.values() for path in paths)
@@ -167,6 +223,7 @@ def read_live(
     since: list[tuple[int, NodeId, tuple[ViewId, int]]] = []  # and since when
     originated: dict[ViewId, SeqSet] = {}
     t_us = 0
+    stands: dict[NodeId, _Stand] = {node: _Stand() for node in streams}
 
     def offer(node: NodeId) -> None:
         """Put a processor where its next event belongs."""
@@ -193,13 +250,43 @@ def read_live(
         _, node = heappop(heap)
         event = streams[node].head
         t_us = max(t_us, event.t_us)
+        stands[node].take(event)
         yield event
         if type(event) is Originated:
             originated.setdefault(event.ring, SeqSet()).add(event.seq)
             for other in waiting.pop((event.ring, event.seq), ()):
                 heappush(heap, (streams[other].t_us, other))
         offer(node)
-    yield Ended(t_us if until_us is None else until_us, settled)
+    if until_us is not None or not _cut_short(stands):
+        yield Ended(t_us if until_us is None else until_us, settled)
+
+
+class _Stand:
+    """How far one processor had come when its log stopped."""
+
+    def __init__(self) -> None:
+        self.ring: ViewId | None = None  # the last one it was in
+        self.seq = 0  # the last number that it delivered there
+        self.over = False  # it says that it ended
+
+    def take(self, event: TraceEvent) -> None:
+        self.over = type(event) is Crashed
+        if type(event) is Installed and not event.transitional:
+            self.ring, self.seq = event.view, 0
+        elif type(event) is Delivered and event.ring == self.ring:
+            self.seq = event.seq
+
+
+def _cut_short(stands: Mapping[NodeId, _Stand]) -> bool:
+    """Whether a log without an end lacks what another delivered in the ring that both were last
+    in: nobody has gone on without its processor, so it is the log that stops."""
+    last: dict[ViewId | None, int] = {}
+    for stand in stands.values():
+        last[stand.ring] = max(stand.seq, last.get(stand.ring, 0))
+    return any(
+        stand.ring is not None and not stand.over and stand.seq < last[stand.ring]
+        for stand in stands.values()
+    )
 
 
 def in_order(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:

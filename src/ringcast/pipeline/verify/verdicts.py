@@ -97,7 +97,7 @@ def answers(checks: Suite, cut: str = "") -> tuple[dict[str, Verdict], dict[str,
 def _reason(prop: Property, checks: Suite, cut: str) -> str:
     history = checks.history
     if not checks.ended:
-        return cut or "the trace has no end"
+        return cut or "the trace has no end, or one of its logs stops before the others"
     if prop.voided:
         return "a processor lost its stable storage, so ring ids may have been used again"
     if prop.about_deliveries and not history.deliveries:
