@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 
 from ringcast.core.ids import Level, ViewId
-from ringcast.core.trace import Delivered, Ended, Faulted, Originated, Submit, TraceEvent
+from ringcast.core.trace import (
+    Delivered,
+    Ended,
+    Faulted,
+    Installed,
+    Originated,
+    Submit,
+    TraceEvent,
+)
 
 About = Submit | Originated | Delivered
 
@@ -22,7 +30,7 @@ def spoil(events: list[TraceEvent], rng: Random, times: int = 1) -> list[TraceEv
             own.setdefault(event.node, []).append(event)
     for _ in range(times):
         mine = own[rng.choice(sorted(own))]
-        kind = rng.choice((Delivered, Delivered, Delivered, Originated, Submit))
+        kind = rng.choice((*(Delivered,) * 6, *(Originated,) * 2, *(Submit,) * 2, Installed))
         places = [at for at, event in enumerate(mine) if type(event) is kind]
         if places:
             rng.choice(WAYS)(mine, rng.choice(places), rng)
@@ -62,10 +70,8 @@ def _swap(mine: list[Any], at: int, rng: Random) -> None:
 
 def _change(mine: list[Any], at: int, rng: Random) -> None:
     event = mine[at]
-    names = [
-        n for n in event.__struct_fields__ if n not in ("node", "n", "t_us", "sizes", "sender")
-    ]
-    names += ["sender"] if isinstance(event, Delivered) else []
+    left = ("node", "n", "t_us", "sizes", "transitional", "conf_id")
+    names = [n for n in event.__struct_fields__ if n not in left]
     name = rng.choice(names)
     value = getattr(event, name)
     match value:
@@ -75,6 +81,10 @@ def _change(mine: list[Any], at: int, rng: Random) -> None:
             value = rng.choice(
                 (ViewId(value.seq + rng.choice((-2, 2, 4)), value.rep), _any(mine, rng))
             )
+        case tuple() if name == "members":
+            value = value[:-1] if len(value) > 1 and rng.random() < 0.5 else (*value, 9)
+        case tuple() if len(value) > 1 and isinstance(event, Delivered) and rng.random() < 0.3:
+            value = value[:-1]
         case tuple():
             value = tuple(d ^ (rng.random() < 0.6) for d in value)
         case int():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spoiling import spoil
+from tampering import spec as tampered
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, suite
 from ringcast.checks.property import Reads
@@ -138,18 +140,21 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> list[list[TraceEvent]]:
         folder = tmp_path_factory.mktemp("right")
         generate(folder, shape)
         found.append(list(read_trace(folder)))
-    for seed in (2, 5):
+    for spec in (draw(2, nodes=3), draw(5, nodes=3), tampered("total"), tampered("token-fd")):
         events: list[TraceEvent] = []
-        run(draw(seed, nodes=3), [events.append])
+        run(spec, [events.append])
         found.append(list(read_trace(write(tmp_path_factory.mktemp("right"), events))))
     return found
 
 
+EDITS = int(os.environ.get("RINGCAST_EDITS", "50"))
+"""Random edits of random traces; ten thousand for a long look."""
+
 sizes = st.tuples(st.sampled_from((16, 64, 300)), st.sampled_from((40, 200, 1000)))
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(st.integers(0, 10**9), st.integers(0, 4), st.integers(1, 3), sizes, st.sampled_from((3, 9)))
+@settings(max_examples=EDITS, deadline=None, derandomize=EDITS < 1000)
+@given(st.integers(0, 10**9), st.integers(0, 6), st.integers(1, 3), sizes, st.sampled_from((3, 9)))
 def test_spoilt_traces(
     tmp_path_factory: pytest.TempPathFactory,
     right: list[list[TraceEvent]],
