@@ -161,7 +161,7 @@ def test_why_a_node_cannot_start_is_said_once(call: Any) -> None:
 @pytest.mark.parametrize(
     ("one", "two", "words"),
     [
-        ("a", "b", "not sealed by this group (another key?)"),
+        ("a", "b", "of another group: its key or its network is not this node's"),
         ("a", "", "sealed with no key of this group"),
         ("", "b", "this node has no key (set key_file)"),
     ],
@@ -232,3 +232,21 @@ app({line.split()!r})
     )
     assert done.returncode == code
     assert words in done.stdout + done.stderr
+
+
+def test_a_guest_gets_a_key_of_its_own(call: Any) -> None:
+    call("keygen group.key")
+    code, said = call("keygen dash.key --read group.key --name dash")
+    assert (code or 0, "may read as dash" in said) == (0, True)
+    assert KeyFile(Path("dash.key")).grant == ("read", "dash")
+    for line, complaint in {
+        "keygen dash.key --read group.key --name dash": "--force replaces it",
+        "keygen x.key --read group.key": "--name: name the reader",
+        "keygen x.key --read group.key --write group.key --name x": "cannot be combined",
+        "keygen x.key --write dash.key --name x": "is a guest's",
+    }.items():
+        code, said = call(line)
+        assert (code, complaint in " ".join(said.split())) == (2, True), said
+    Path("node.toml").write_text(NODE + 'key_file = "dash.key"\n')
+    code, said = call("node -c node.toml")
+    assert (code, "is a guest's: a node needs" in " ".join(said.split())) == (2, True), said

@@ -6,17 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import Position
+from ringcast.journal.format.layout import JournalError
 from ringcast.journal.service import (
     GUEST,
-    SHORT,
     Answer,
+    Ask,
     Commit,
     Done,
+    Look,
+    Publish,
     Question,
+    Seek,
     Server,
     answers,
     call,
@@ -24,7 +29,9 @@ from ringcast.journal.service import (
 )
 from ringcast.wire import keys
 from ringcast.wire.address import Address
-from ringcast.wire.keys import KeyFile
+from ringcast.wire.keys import Grant, KeyFile
+from ringcast.wire.line import SHORT, NodeOpens
+from ringcast.wire.seal import VERSION
 
 PLACE = Position(0, 8, 1, 2, 0)
 
@@ -77,6 +84,88 @@ def test_only_holders_of_the_key_are_heard(stage: Stage) -> None:
             with pytest.raises(RingcastError):
                 await stage.commit(stranger)
         assert len(stage.asked) == 1
+
+    stage.play(story)
+
+
+def test_a_guest_does_what_its_key_is_for_and_nothing_else(stage: Stage, tmp_path: Path) -> None:
+    """Once the holder of any key could publish as any writer, and move any reader's mark."""
+    files = {}
+    for grant in (Grant("read", "dash"), Grant("write", "sink")):
+        path = tmp_path / f"{grant.right}.key"
+        keys.write(path, {1: keys.guest_key(stage.keys.keys[1], grant)}, grant)
+        files[grant.right] = KeyFile(path)
+    questions = {
+        "read": [
+            Ask(1, PLACE, PLACE),
+            Look(1, PLACE),
+            Seek(1, PLACE, PLACE, 1),
+            Commit(1, "dash", PLACE),
+        ],
+        "write": [Publish(1, "g", "sink", 0, 0, (b"x",))],
+        "": [
+            Ask(1, PLACE, PLACE, waiting=True),
+            Commit(1, "other", PLACE),
+            Publish(1, "g", "other", 0, 0, (b"x",)),
+        ],
+    }
+
+    async def story() -> None:
+        for right, file in files.items():
+            line = await call(stage.address, GUEST, file)
+            for kind, some in questions.items():
+                for question in some:
+                    stage.asked.clear()
+                    if kind == right:
+                        assert [a async for a in answers(line, question)] == [Done(1, PLACE)]
+                    else:
+                        with pytest.raises(JournalError, match=f"is for {right} as"):
+                            [a async for a in answers(line, question)]
+                    assert len(stage.asked) == (kind == right)
+            line.close()
+
+    stage.play(story)
+
+
+def test_a_guest_s_key_is_for_its_own_name(stage: Stage, tmp_path: Path) -> None:
+    """Who rewrites its file still has the key of the name it was made for."""
+    own, other = Grant("read", "dash"), Grant("read", "other")
+    keys.write(tmp_path / "g", {1: keys.guest_key(stage.keys.keys[1], own)}, other)
+
+    async def story() -> None:
+        with pytest.raises(RingcastError):
+            await stage.commit(KeyFile(tmp_path / "g"))
+        assert stage.asked == []
+
+    stage.play(story)
+
+
+def test_the_node_says_nothing_sealed_to_strangers(stage: Stage) -> None:
+    async def story() -> None:
+        reader, writer = await asyncio.open_connection(*stage.address)
+        length = int.from_bytes(await reader.readexactly(4), "big")
+        said = msgspec.msgpack.decode(await reader.readexactly(length))
+        assert said[:4] == ["ringcast node", VERSION, 1, ""]
+        writer.write(bytes(4))
+        assert await reader.read() == b""
+        writer.close()
+
+    stage.play(story)
+
+
+def test_another_version_or_network_is_named(stage: Stage) -> None:
+    async def old_node(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        said = msgspec.msgpack.encode(NodeOpens(VERSION + 1, 1, "", bytes(16)))
+        writer.write(len(said).to_bytes(4, "big") + said)
+        writer.close()
+
+    async def story() -> None:
+        with pytest.raises(RingcastError, match="is of network '', not 'blue'"):
+            await call(stage.address, 2, stage.keys, "blue")
+        other = await asyncio.start_server(old_node, "127.0.0.1", 0)
+        with pytest.raises(RingcastError, match=f"speaks version {VERSION + 1}, this one"):
+            await call(Address(*other.sockets[0].getsockname()), 2, stage.keys)
+        other.close()
 
     stage.play(story)
 

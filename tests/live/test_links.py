@@ -89,7 +89,7 @@ def test_a_wrong_key_keeps_a_node_out_until_it_has_the_right_one(trial: Make) ->
     group.work(1, 2)
     refused = group.fresh(1).metrics["frames_refused"]
     assert isinstance(refused, dict)
-    assert refused["not sealed by this group"] > 0
+    assert refused["of another group: its key or its network is not this node's"] > 0
     keys.write(mine, keys.KeyFile(group.band.key).keys)
     group.together()
     group.work()

@@ -15,13 +15,14 @@ from ringcast.core.errors import ConfigError
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.trace import Crashed, Installed, Submit, TraceEvent
 from ringcast.runtime.clock import PAUSE_US, ActiveClock
-from ringcast.runtime.discovery import MOST, Hello, PeerBook, Place
+from ringcast.runtime.discovery import PeerBook
 from ringcast.runtime.fault_injection import Shim
 from ringcast.runtime.tracelog import FLUSH_BYTES, TraceLog
 from ringcast.traces import TraceError
 from ringcast.traces.live import read_log
 from ringcast.wire import address
 from ringcast.wire.address import Address, Names, parse, parse_peer, resolve
+from ringcast.wire.meeting import MOST, Hello, Place
 
 # --- clock ---------------------------------------------------------------------------------
 
@@ -140,6 +141,27 @@ def test_names_never_wait_for_a_name_server(monkeypatch: pytest.MonkeyPatch) -> 
     assert names.resolve(Address("quick", 1)) == here
 
 
+def test_names_take_few_threads_and_little_time_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A Hello with 250 names once held up a node for seven seconds, with as many threads."""
+    end, asked = Event(), []
+
+    def server(name: Address) -> list[tuple[socket.AddressFamily, Address]]:
+        asked.append(name)
+        end.wait(10)
+        return []
+
+    monkeypatch.setattr(address, "resolve", server)
+    names = Names()
+    try:
+        assert [names.resolve(Address(f"n{n}", 1)) for n in range(250)] == [[]] * 250
+        assert len(asked) == Names.MOST
+        assert names._patience_s <= 0
+    finally:
+        end.set()
+
+
 # --- discovery -----------------------------------------------------------------------------
 
 
@@ -147,29 +169,43 @@ def place(node: int, boot: int, port: int = 1) -> Place:
     return Place(node, boot, "127.0.0.1", port)
 
 
-def test_later_incarnations_win() -> None:
-    book = PeerBook(place(1, 5), {2: Address("127.0.0.1", 20)})
-    assert book.learn(Hello((place(2, 7, 21),), False)) == [2]
-    assert book.learn(Hello((place(2, 6, 22),), False)) == []
-    assert book.learn(Hello((place(2, 8, 21),), False)) == []  # the same place
-    assert book.addresses() == {2: ("127.0.0.1", 21)}
+def test_what_a_processor_says_of_itself_wins_over_its_past_and_over_others() -> None:
+    book = PeerBook(place(1, 5), {})
+    book.learn(Hello((place(3, 1), place(2, 9, 20)), False))
+    assert book.known() == {2: ("127.0.0.1", 20), 3: ("127.0.0.1", 1)}
+    assert list(book.addresses()) == [3], "hearsay gets no frames"
+    book.learn(Hello((place(2, 7, 21),), False))
+    book.learn(Hello((place(2, 6, 22),), False))
+    book.learn(Hello((place(3, 1), place(2, 99, 66)), False))
+    assert book.addresses()[2] == ("127.0.0.1", 21)
 
 
-def test_nobody_else_says_where_i_am() -> None:
-    book = PeerBook(place(1, 5, 10), {})
-    assert book.learn(Hello((place(1, 99, 66),), False)) == []
-    assert book.hello(wants=True) == Hello((place(1, 5, 10),), True)
+def test_nobody_says_where_a_configured_peer_is_or_where_i_am() -> None:
+    book = PeerBook(place(1, 5, 10), {2: Address("127.0.0.1", 20)})
+    assert book.learn(Hello((place(2, 7, 66), place(1, 99, 66)), False)) == []
+    assert book.learn(Hello((place(3, 7), place(2, 99, 66)), False)) == []
+    assert book.addresses() == {2: ("127.0.0.1", 20), 3: ("127.0.0.1", 1)}
+    assert book.places() == (place(1, 5, 10), place(2, 0, 20), place(3, 7))
 
 
-def test_what_is_known_spreads_and_is_bounded() -> None:
+def test_an_address_of_no_machine_is_not_learned() -> None:
+    book = PeerBook(place(1, 5), {})
+    book.learn(Hello((Place(2, 1, "0.0.0.0", 5), Place(3, 1, "::", 5)), False))
+    assert book.known() == {}
+
+
+def test_what_is_known_is_bounded_and_hearsay_makes_room() -> None:
     book = PeerBook(place(1, 5), {3: Address("h", 30)})
-    book.learn(Hello(tuple(place(n, 1) for n in range(2, MOST + 1)), True))
+    new = book.learn(Hello((place(2, 1), *(place(n, 1) for n in range(1000, 1254))), True))
+    assert len(new) == MOST - 1
     book.learn(Hello((place(10_000, 1), place(10_001, 1)), True))
-    assert len(book.addresses()) == MOST
-    assert list(book.addresses()) == sorted(book.addresses())
-    told = book.hello(wants=False)
-    assert told.places[0] == place(1, 5)
-    assert len(told.places) == MOST
+    assert len(book.known()) == MOST + 1  # and the one that was listed
+    assert list(book.addresses()) == [2, 3, 10_000]
+    for n in range(20_000, 20_000 + MOST):
+        book.learn(Hello((place(n, 1),), True))
+    assert len(book.known()) == MOST + 1
+    assert len(book.places()) == MOST
+    assert book.places()[0] == place(1, 5)
 
 
 # --- faults on purpose ---------------------------------------------------------------------

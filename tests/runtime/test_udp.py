@@ -14,11 +14,12 @@ from ringcast.core.errors import TransportError
 from ringcast.core.inputs import Received
 from ringcast.protocols.totem_single.machine import MESSAGES
 from ringcast.protocols.totem_single.messages import Announce, RingId, Token
-from ringcast.runtime.discovery import Hello, Place
 from ringcast.runtime.receiver import Receiver
 from ringcast.runtime.udp import Udp
 from ringcast.wire.address import Address
-from ringcast.wire.codec import Codec, Lane
+from ringcast.wire.codec import EVERYBODY, Codec
+from ringcast.wire.meeting import Hello, Place
+from ringcast.wire.seal import Channel, Realm
 
 RING = RingId(8, 1)
 BUFFER = 2**20
@@ -32,16 +33,37 @@ def token(n: int) -> Token:
     return Token(RING, n, 0, 0, None, (), 0, False)
 
 
+STATIONS: list[Station] = []
+"""All of one test; they have met."""
+
+
+@pytest.fixture(autouse=True)
+def nobody_yet() -> None:
+    STATIONS.clear()
+
+
 class Station:
     """A node's sockets, and a log of what they hand over."""
 
     def __init__(self, node: int, host: str = "127.0.0.1") -> None:
         self.udp = Udp(Address(host, 0), BUFFER)
-        self.codec = Codec((*MESSAGES, Hello), node, 1, None)
-        self.receiver = Receiver(0, self.udp, self.codec, None, self._on_hello)
+        self.node = node
+        self.codec = Codec(MESSAGES, node, 1, None, Realm(Channel.RING))
+        for other in STATIONS:
+            self.meet(other)
+            other.meet(self)
+        STATIONS.append(self)
+        self.receiver = Receiver(0, self.udp, self.codec, None, self._hear)
         self.log: list[object] = []
         self.awake = 0
         self.arrived = asyncio.Event()
+
+    def meet(self, other: Station) -> None:
+        hello = Hello((Place(other.node, 1, "h", 1),), False, 1, self.codec.challenge)
+        self.codec.decode(other.codec.encode(hello, EVERYBODY))
+
+    def _hear(self, src: int, boot: int, hello: Hello) -> None:
+        self.log.append(hello)
 
     def start(self) -> Station:
         self.receiver.start(asyncio.get_running_loop(), self)
@@ -62,9 +84,6 @@ class Station:
         self.log.append("after")
         self.arrived.set()
 
-    def _on_hello(self, hello: Hello) -> None:
-        self.log.append(hello)
-
     async def until(self, met: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
             while not met():
@@ -77,13 +96,13 @@ def test_broadcasts_before_unicasts_in_one_drain(host: str) -> None:
     async def main() -> None:
         one, two = Station(1, host), Station(2, host)
         one.udp.connect({2: two.udp.address})
-        one.udp.unicast(2, one.codec.encode(token(1), Lane.UNICAST))
-        one.udp.broadcast(one.codec.encode(word(1), Lane.BROADCAST))
-        one.udp.unicast(2, one.codec.encode(token(2), Lane.UNICAST))
+        one.udp.unicast(2, one.codec.encode(token(1), 2))
+        one.udp.broadcast(one.codec.encode(word(1), EVERYBODY))
+        one.udp.unicast(2, one.codec.encode(token(2), 2))
         one.udp.broadcast(b"noise")
         hello = Hello((Place(1, 1, host, 1),), False)
-        one.udp.broadcast(one.codec.encode(hello, Lane.BROADCAST))
-        one.udp.broadcast(one.codec.encode(word(2), Lane.BROADCAST))
+        one.udp.broadcast(one.codec.encode(hello, EVERYBODY))
+        one.udp.broadcast(one.codec.encode(word(2), EVERYBODY))
         two.start()  # everything is in the socket already: one wake-up
         await two.until(lambda: len(two.log) > 2)
         assert two.log == [
@@ -121,10 +140,10 @@ def test_a_peer_that_moves_gets_a_new_socket() -> None:
         one, old, new = Station(1), Station(2).start(), Station(2).start()
         one.udp.connect({2: old.udp.address})
         one.udp.connect({2: old.udp.address})
-        one.udp.broadcast(one.codec.encode(word(1), Lane.BROADCAST))
+        one.udp.broadcast(one.codec.encode(word(1), EVERYBODY))
         await old.until(lambda: word(1) in old.log)
         one.udp.connect({2: new.udp.address})
-        one.udp.broadcast(one.codec.encode(word(2), Lane.BROADCAST))
+        one.udp.broadcast(one.codec.encode(word(2), EVERYBODY))
         await new.until(lambda: word(2) in new.log)
         assert word(2) not in old.log
         for each in (one, old, new):
@@ -137,7 +156,7 @@ def test_a_seed_of_the_other_family_is_reached() -> None:
     async def main() -> None:
         one, two = Station(1, "::1"), Station(2).start()
         seed = Address("127.0.0.1", two.udp.address.port)
-        one.udp.send_to(seed, one.codec.encode(word(1), Lane.BROADCAST))
+        one.udp.send_to(seed, one.codec.encode(word(1), EVERYBODY))
         await two.until(lambda: word(1) in two.log)
         one.close()
         two.close()
@@ -148,7 +167,7 @@ def test_a_seed_of_the_other_family_is_reached() -> None:
 def test_too_many_open_files_are_a_loss_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         one, two = Station(1), Station(2).start()
-        frame = one.codec.encode(word(1), Lane.BROADCAST)
+        frame = one.codec.encode(word(1), EVERYBODY)
         with monkeypatch.context() as exhausted:
 
             def refuse(*_: object) -> None:
@@ -172,8 +191,8 @@ def test_names_are_reached_too() -> None:
         one, two = Station(1), Station(2).start()
         port = two.udp.address.port
         one.udp.connect({2: Address("localhost", port)})
-        one.udp.send_to(Address("localhost", port), one.codec.encode(word(1), Lane.BROADCAST))
-        one.udp.broadcast(one.codec.encode(word(2), Lane.BROADCAST))
+        one.udp.send_to(Address("localhost", port), one.codec.encode(word(1), EVERYBODY))
+        one.udp.broadcast(one.codec.encode(word(2), EVERYBODY))
         await two.until(lambda: word(1) in two.log and word(2) in two.log)
         one.close()
         two.close()
@@ -187,7 +206,7 @@ def test_a_resting_socket_keeps_what_arrives() -> None:
         one.udp.connect({2: two.udp.address})
         two.receiver.rest(0.05)
         two.receiver.rest(60)  # already resting: not longer
-        one.udp.broadcast(one.codec.encode(word(1), Lane.BROADCAST))
+        one.udp.broadcast(one.codec.encode(word(1), EVERYBODY))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert two.log == []
@@ -207,13 +226,13 @@ async def multicast(group: str, interface: str, host: str) -> None:
         each.udp.join_multicast(Address(group, port), interface, BUFFER)
         each.udp.connect({n: s.udp.address for n, s in enumerate(stations, 1)})
     one, two, three = stations
-    one.udp.unicast(2, one.codec.encode(token(1), Lane.UNICAST))
-    one.udp.broadcast(one.codec.encode(word(1), Lane.BROADCAST))
+    one.udp.unicast(2, one.codec.encode(token(1), 2))
+    one.udp.broadcast(one.codec.encode(word(1), EVERYBODY))
     assert one.udp.sent == 2
     await two.start().until(lambda: word(1) in two.log and token(1) in two.log)
     assert two.log[:3] == [word(1), token(1), "after"]
     await three.start().until(lambda: word(1) in three.log)
-    two.udp.broadcast(two.codec.encode(word(2), Lane.BROADCAST))
+    two.udp.broadcast(two.codec.encode(word(2), EVERYBODY))
     await one.start().until(lambda: word(2) in one.log)
     assert one.receiver.received == 1 or sys.platform != "linux", "its own did not come back to it"
     for each in stations:

@@ -108,5 +108,10 @@ def make(me: NodeId, config: Config) -> Machine:
 
 
 SHEET: Sheet = msgspec.structs.replace(
-    TOTEM, name="toy-gateway", config=Config, make=make, profiles={"toy": Config()}
+    TOTEM,
+    name="toy-gateway",
+    config=Config,
+    make=make,
+    profiles={"toy": Config()},
+    agreed=("max_message",),
 )

@@ -24,10 +24,21 @@ from ringcast.protocols.totem_single.messages import (
     RingId,
     Token,
 )
-from ringcast.runtime.discovery import Hello, Place
+from ringcast.wire import codec as wire_codec
 from ringcast.wire import keys
-from ringcast.wire.codec import HEADER, MAGIC, OVERHEAD, VERSION, Codec, Lane
+from ringcast.wire.codec import (
+    EVERYBODY,
+    HEADER,
+    MAGIC,
+    MOST_PEERS,
+    MOST_REASONS,
+    MOST_STRANGERS,
+    OVERHEAD,
+    Codec,
+)
 from ringcast.wire.keys import KeyFile
+from ringcast.wire.meeting import Hello, Place
+from ringcast.wire.seal import VERSION, Channel, Realm
 
 RING = RingId(8, 1)
 REGULAR = Regular(1, RING, 7, Level.SAFE, Contents(3, (b"", b"\x00" * 300)))
@@ -44,8 +55,26 @@ SAMPLES: list[msgspec.Struct] = [
 ]
 
 
+REALM = Realm(Channel.RING, "test", "totem")
+MARK = REALM.mark(b"")
+
+
 def codec(src: int = 1, boot: int = 5, file: KeyFile | None = None) -> Codec:
-    return Codec((*MESSAGES, Hello), src, boot, file)
+    return Codec(MESSAGES, src, boot, file, REALM, {"max_message": "100"})
+
+
+def hello(src: int, echo: int = 0, **terms: str) -> Hello:
+    return Hello((Place(src, 1, "h", 1),), False, 1, echo, {"max_message": "100"} | terms)
+
+
+def meet(receiver: Codec, sender: Codec, src: int = 1) -> Codec:
+    """The receiver, which has met the sender."""
+    assert receiver.decode(sender.encode(hello(src, receiver.challenge), EVERYBODY)) is not None
+    return receiver
+
+
+def head(key: int = 0, src: int = 1, to: int = 0, boot: int = 5, counter: int = 2**63) -> bytes:
+    return HEADER.pack(MAGIC, VERSION << 4, key, MARK, src, to, boot, counter)
 
 
 @pytest.fixture(params=["plain", "sealed"])
@@ -61,89 +90,242 @@ def test_all_messages_are_in_the_samples() -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("lane", Lane)
-def test_round_trip(sample: msgspec.Struct, lane: Lane, file: KeyFile | None) -> None:
-    datagram = codec(1, 5, file).encode(sample, lane)
+@pytest.mark.parametrize("to", [EVERYBODY, 2])
+def test_round_trip(sample: msgspec.Struct, to: int, file: KeyFile | None) -> None:
+    sender = codec(1, 5, file)
+    receiver = meet(codec(2, 1, file), sender)
+    datagram = sender.encode(sample, to)
     assert len(datagram) <= OVERHEAD + len(msgspec.msgpack.encode(sample))
-    receiver = codec(2, 1, file)
-    assert receiver.decode(datagram) == (1, 5, lane, sample)
+    assert receiver.decode(datagram) == (1, 5, to, sample)
     assert receiver.refused == {}
+    assert receiver.decode(datagram) is None
+    assert receiver.refused == {"replayed frame": 1}
 
 
 def test_refusals_are_counted_by_reason() -> None:
-    good = codec().encode(REGULAR, Lane.BROADCAST)
-    receiver = codec(2)
+    sender = codec()
+    receiver = meet(codec(2), sender)
+    good = sender.encode(REGULAR, EVERYBODY)
+    other = REALM._replace(protocol="total").mark(b"")
     bad = {
         "too short": [b"", good[: HEADER.size - 1]],
-        "not a ringcast frame of this version": [
-            HEADER.pack(MAGIC + 1, VERSION << 4, 0, 1, 5, 1) + b"x",
-            HEADER.pack(MAGIC, VERSION + 1 << 4, 0, 1, 5, 1) + b"x",
-            HEADER.pack(MAGIC, VERSION << 4, 0, 0, 5, 1) + b"x",
+        "not a ringcast frame": [HEADER.pack(MAGIC + 1, VERSION << 4, 0, MARK, 1, 0, 5, 1)],
+        "of version 1, and this node's is 2: run one release": [
+            HEADER.pack(MAGIC, 0x11, 0, MARK, 1, 0, 5, 1)
         ],
-        "sealed, but this node has no key": [HEADER.pack(MAGIC, VERSION << 4, 1, 1, 5, 1)],
-        "malformed": [
+        "of protocol total, and this node's is totem": [
+            HEADER.pack(MAGIC, VERSION << 4, 0, other, 1, 0, 5, 1)
+        ],
+        "of another group: its key or its network is not this node's": [
+            HEADER.pack(MAGIC, VERSION << 4, 0, MARK ^ 1, 1, 0, 5, 1)
+        ],
+        "no such sender": [head(src=0), head(src=3, boot=2**63)],
+        "sent to another node": [head(to=3)],
+        "sealed, but this node has no key": [head(key=1)],
+        "malformed, from node 1": [
             good[: HEADER.size],
             good[:-1],
             good + b"x",
-            HEADER.pack(MAGIC, VERSION << 4, 0, 1, 5, 1) + msgspec.msgpack.encode([99]),
-            HEADER.pack(MAGIC, VERSION << 4, 0, 1, 5, 1) + b"\x91" * 60_000,
-            codec().encode(SAMPLES[-1], Lane.BROADCAST).replace(b"::1", b":\xff1"),
+            head() + msgspec.msgpack.encode([99]),
+            head() + b"\x91" * 60_000,
+            sender.encode(SAMPLES[-1], EVERYBODY).replace(b"::1", b":\xff1"),
         ],
     }
     for datagrams in bad.values():
         assert [receiver.decode(d) for d in datagrams] == [None] * len(datagrams)
     assert receiver.refused == {reason: len(datagrams) for reason, datagrams in bad.items()}
+    assert receiver.decode(good) is not None, "nothing that was refused used up its counter"
+
+
+def test_reasons_are_bounded() -> None:
+    receiver = codec(2)
+    for number in range(2 * MOST_REASONS):
+        receiver.decode(codec(3).encode(hello(3, max_message=str(number)), EVERYBODY))
+    assert len(receiver.refused) == MOST_REASONS + 1
+    assert sum(receiver.refused.values()) == 2 * MOST_REASONS - 1  # one agreed
+
+
+# --- meeting -------------------------------------------------------------------------------
+
+
+def test_nobody_is_heard_before_it_was_met(file: KeyFile | None) -> None:
+    sender, receiver = codec(1, 5, file), codec(2, 1, file)
+    early = sender.encode(REGULAR, EVERYBODY)
+    assert receiver.decode(early) is None
+    assert (list(receiver.unmet), receiver.early, receiver.refused) == ([1], 1, {})
+    assert receiver.decode(sender.encode(hello(1, echo=99), EVERYBODY)) is not None
+    assert not receiver.met(1, 5), "not what this node asked for"
+    meet(receiver, sender)
+    assert receiver.met(1, 5)
+    assert receiver.decode(early) is None
+    assert receiver.refused == {"replayed frame": 1}, "what was sent before may be a replay"
+    assert receiver.decode(sender.encode(REGULAR, EVERYBODY)) == (1, 5, EVERYBODY, REGULAR)
+
+
+def test_a_receiver_that_restarted_takes_nothing_recorded(file: KeyFile | None) -> None:
+    sender, first = codec(1, 5, file), codec(2, 1, file)
+    recorded = [sender.encode(hello(1, first.challenge), EVERYBODY)]
+    recorded += [sender.encode(REGULAR, to) for to in (EVERYBODY, 2)]
+    assert all(first.decode(each) for each in recorded)
+    restarted = codec(2, 2, file)
+    for each in recorded:
+        restarted.decode(each)
+    assert not restarted.knows(1)
+    meet(restarted, sender)
+    assert [restarted.decode(each) for each in recorded] == [None] * 3
+
+
+def test_an_earlier_incarnation_is_refused_once_a_later_one_was_met(file: KeyFile | None) -> None:
+    early, late = codec(1, 5, file), codec(1, 6, file)
+    receiver = meet(codec(2, 1, file), early)
+    assert receiver.decode(late.encode(REGULAR, EVERYBODY)) is None
+    assert receiver.decode(early.encode(REGULAR, EVERYBODY)) is not None, "not met, no change"
+    meet(receiver, late)
+    assert receiver.decode(early.encode(REGULAR, EVERYBODY)) is None
+    assert receiver.refused == {"frame of an earlier incarnation": 1}
+
+
+def test_other_settings_are_named_with_both_values() -> None:
+    sender, receiver = codec(1), codec(2)
+    differs = hello(1, receiver.challenge, max_message="7")
+    assert receiver.decode(sender.encode(differs, EVERYBODY)) is not None, "it is answered"
+    assert not receiver.knows(1)
+    assert receiver.refused == {
+        "max_message is 7 at node 1 and 100 at this node: it must be the same at all members": 1
+    }
+
+
+def test_a_frame_to_one_processor_is_none_for_another(tmp_path: Path) -> None:
+    """Its destination is authenticated, so it cannot be rewritten either."""
+    keys.write(tmp_path / "k", keys.add({}))
+    file = KeyFile(tmp_path / "k")
+    sender = codec(1, 5, file)
+    third = meet(codec(3, 1, file), sender)
+    frame = sender.encode(REGULAR, 2)
+    assert third.decode(frame) is None
+    _, _, key, mark, src, _, boot, counter = HEADER.unpack_from(frame)
+    for to in (3, EVERYBODY):
+        header = HEADER.pack(MAGIC, VERSION << 4, key, mark, src, to, boot, counter)
+        assert third.decode(header + frame[HEADER.size :]) is None
+    assert third.refused == {"sent to another node": 1, "not sealed by this group": 2}
+
+
+@pytest.mark.parametrize(
+    "realm",
+    [REALM._replace(channel=Channel.JOURNAL), REALM._replace(network="other")],
+)
+def test_channels_and_networks_are_apart(tmp_path: Path, realm: Realm) -> None:
+    """With a mark that collides, or was copied, the key is still another one."""
+    keys.write(tmp_path / "k", keys.add({}))
+    file = KeyFile(tmp_path / "k")
+    receiver = codec(2, 1, file)
+    foreign = Codec(MESSAGES, 1, 5, file, realm)
+    frame = foreign.encode(hello(1, receiver.challenge), EVERYBODY)
+    assert receiver.decode(frame) is None
+    _, kind, key, _, src, to, boot, counter = HEADER.unpack_from(frame)
+    mark = REALM.mark(file.keys[key])
+    copied = HEADER.pack(MAGIC, kind, key, mark, src, to, boot, counter) + frame[HEADER.size :]
+    assert receiver.decode(copied) is None
+    assert list(receiver.refused) == [
+        "of another group: its key or its network is not this node's",
+        "not sealed by this group",
+    ]
+
+
+def test_a_flood_of_strangers_costs_a_bounded_number_of_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys.write(tmp_path / "k", keys.add({}))
+    file = KeyFile(tmp_path / "k")
+    sender = codec(1, 5, file)
+    receiver = meet(codec(2, 1, file), sender)
+    receiver.rest()
+    derived = []
+    real = wire_codec.session
+    monkeypatch.setattr(wire_codec, "session", lambda *a: derived.append(a) or real(*a))
+    _, kind, key, mark, *_ = HEADER.unpack_from(sender.encode(REGULAR, EVERYBODY))
+    for boot in range(10 * MOST_STRANGERS):
+        receiver.decode(HEADER.pack(MAGIC, kind, key, mark, 9, 0, boot, 1) + bytes(40))
+    assert len(derived) == MOST_STRANGERS
+    assert receiver.refused["too many strangers at once"] == 9 * MOST_STRANGERS
+    assert receiver.decode(sender.encode(REGULAR, EVERYBODY)) is not None, "who was met goes on"
+    newcomer = codec(4, 1, file)
+    assert receiver.decode(newcomer.encode(hello(4), EVERYBODY)) is None
+    receiver.rest()
+    assert receiver.decode(newcomer.encode(hello(4), EVERYBODY)) is not None
+
+
+def test_senders_are_bounded() -> None:
+    receiver = codec(2)
+    for src in range(3, 3 + MOST_PEERS):
+        meet(receiver, codec(src), src)
+    assert receiver.decode(codec(1).encode(hello(1, receiver.challenge), EVERYBODY)) is None
+    assert receiver.refused == {"too many senders": 1}
+
+
+def test_state_rolled_back_repeats_no_nonce(tmp_path: Path) -> None:
+    """The same processor with the same boot number again, as from a snapshot of its disk."""
+    keys.write(tmp_path / "k", keys.add({}))
+    file = KeyFile(tmp_path / "k")
+    frames = [codec(1, 5, file).encode(REGULAR, EVERYBODY) for _ in range(100)]
+    assert len({HEADER.unpack_from(frame)[-1] for frame in frames}) == 100
 
 
 def test_deep_nesting_in_an_ignored_field_is_refused() -> None:
     """Fields beyond the known ones are skipped, which must not be a way to exhaust the stack."""
     known = msgspec.to_builtins(SAMPLES[2])
-    head = HEADER.pack(MAGIC, VERSION << 4, 0, 1, 5, 1)
     payload = bytearray(msgspec.msgpack.encode(known))
     payload[0] += 1
-    receiver = codec(2)
-    assert receiver.decode(head + bytes(payload) + b"\x91" * 50_000 + b"\xc0") is None
-    assert receiver.refused == {"malformed": 1}
+    receiver = meet(codec(2), codec())
+    assert receiver.decode(head() + bytes(payload) + b"\x91" * 50_000 + b"\xc0") is None
+    assert receiver.refused == {"malformed, from node 1": 1}
 
 
 def test_without_a_key_a_sealed_group_is_closed(tmp_path: Path) -> None:
     keys.write(tmp_path / "k", keys.add({}))
     sealed = codec(2, 1, KeyFile(tmp_path / "k"))
-    assert sealed.decode(codec().encode(REGULAR, Lane.UNICAST)) is None
+    assert sealed.decode(codec().encode(REGULAR, 2)) is None
     assert sealed.refused == {"unknown key": 1}
 
 
 def test_frames_of_our_own_past_are_refused(file: KeyFile | None) -> None:
     """Sent back to us after a restart they must not pass for another user of our id."""
-    recorded = codec(1, 5, file).encode(REGULAR, Lane.BROADCAST)
+    recorded = codec(1, 5, file).encode(REGULAR, EVERYBODY)
     restarted = codec(1, 6, file)
     assert restarted.decode(recorded) is None
     assert restarted.refused == {"frame of an earlier incarnation": 1}
-    impostor = codec(1, 7, file).encode(REGULAR, Lane.BROADCAST)
-    assert restarted.decode(impostor) == (1, 7, Lane.BROADCAST, REGULAR)
+    impostor = codec(1, 7, file)
+    assert restarted.decode(impostor.encode(REGULAR, EVERYBODY)) is None, "one frame proves nothing"
+    meet(restarted, impostor)
+    frame = impostor.encode(REGULAR, EVERYBODY)
+    assert restarted.decode(frame) == (1, 7, EVERYBODY, REGULAR), "the protocol says what to do"
 
 
 def test_new_keys_are_used_without_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "k"
     keys.write(path, keys.add({}))
     file = KeyFile(path)
-    sender, receiver = codec(1, 5, file), codec(2, 1, file)
+    sender = codec(1, 5, file)
+    receiver = meet(codec(2, 1, file), sender)
     keys.write(path, keys.retire(keys.promote(keys.add(file.keys))))
     assert file.reload()
     sender.renew_keys()
     receiver.renew_keys()
-    assert receiver.decode(sender.encode(REGULAR, Lane.UNICAST)) is not None
+    assert receiver.decode(sender.encode(REGULAR, 2)) is not None
 
 
 @given(st.binary(max_size=200))
 def test_random_bytes_never_raise(noise: bytes) -> None:
-    receiver = codec(2)
+    receiver = meet(codec(2), codec())
     assert receiver.decode(noise) is None
-    receiver.decode(HEADER.pack(MAGIC, VERSION << 4, 0, 1, 5, 1) + noise)
+    receiver.decode(head() + noise)
+    receiver.decode(head(src=7) + noise)
 
 
 @given(st.sampled_from(SAMPLES), st.integers(0, 400), st.integers(1, 255))
 def test_altered_frames_never_raise(sample: msgspec.Struct, at: int, flip: int) -> None:
-    datagram = bytearray(codec().encode(sample, Lane.BROADCAST))
+    sender = codec()
+    receiver = meet(codec(2), sender)
+    datagram = bytearray(sender.encode(sample, EVERYBODY))
     datagram[at % len(datagram)] ^= flip
-    codec(2).decode(bytes(datagram))
+    receiver.decode(bytes(datagram))

@@ -1,10 +1,9 @@
-"""Key files, rotation, sealing and what is refused."""
+"""Key files, rotation, guests, and how a repetition is told."""
 
 from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,8 @@ from hypothesis import strategies as st
 
 from ringcast.core.errors import KeyFileError
 from ringcast.wire import keys
-from ringcast.wire.keys import WINDOW, KeyFile, Opener, Peer, Sealer
+from ringcast.wire.keys import Grant, KeyFile
+from ringcast.wire.seal import WINDOW, Peer
 
 KEY = bytes(range(32))
 CODED = base64.b64encode(KEY).decode()
@@ -135,116 +135,44 @@ def test_key_ids_can_run_out() -> None:
         keys.add({i: KEY for i in range(1, 256)})
 
 
-# --- frames --------------------------------------------------------------------------------
+# --- guests --------------------------------------------------------------------------------
 
 
-class Link:
-    """A sealer of processor 3 in boot 10, and an opener elsewhere."""
-
-    def __init__(self, path: Path) -> None:
-        self.file = KeyFile(path)
-        self.sealer = Sealer(self.file, 3, 10)
-        self.opener = Opener(self.file)
-
-    def seal(self, counter: int, payload: bytes = b"payload") -> bytes:
-        return self.sealer.seal(counter, payload, b"header")
-
-    def open(
-        self,
-        counter: int,
-        sealed: bytes,
-        *,
-        key_id: int = 1,
-        src: int = 3,
-        boot: int = 10,
-        header: bytes = b"header",
-    ) -> bytes | str:
-        return self.opener.open(key_id, src, boot, counter, sealed, header)
+def test_a_guest_has_a_key_that_nodes_derive_and_nobody_else(path: Path, tmp_path: Path) -> None:
+    group = KeyFile(path)
+    dash, other = Grant("read", "dash"), Grant("read", "other")
+    keys.write(tmp_path / "guest.key", {1: keys.guest_key(KEY, dash)}, dash)
+    guest = KeyFile(tmp_path / "guest.key")
+    assert guest.grant == dash
+    assert guest.key(1, dash) == group.key(1, dash)
+    assert len({group.key(1, each) for each in (None, dash, other, Grant("write", "dash"))}) == 4
+    assert guest.key(1, None) is guest.key(1, other) is group.key(2, dash) is None
 
 
-def test_what_was_sealed_is_opened_once(path: Path) -> None:
-    link = Link(path)
-    sealed = link.seal(1)
-    assert b"payload" not in sealed
-    assert link.open(1, sealed) == b"payload"
-    assert link.open(1, sealed) == "replayed frame"
+@pytest.mark.parametrize("line", ["guest", "guest read", "guest join x", "guest read a b"])
+def test_a_guest_s_right_is_read_strictly(line: str) -> None:
+    with pytest.raises(KeyFileError, match="expected one line 'guest read <name>'"):
+        keys.parse_grant(f"{line}\n1 {CODED}\n", Path("group.key"))
 
 
-@pytest.mark.parametrize(
-    "tamper",
-    [
-        lambda link, s: link.open(1, bytes([s[0] ^ 1]) + s[1:]),
-        lambda link, s: link.open(1, s[:-1] + bytes([s[-1] ^ 1])),
-        lambda link, s: link.open(1, s[:-1]),
-        lambda link, s: link.open(1, b""),
-        lambda link, s: link.open(2, s),
-        lambda link, s: link.open(1, s, src=4),
-        lambda link, s: link.open(1, s, boot=11),
-        lambda link, s: link.open(1, s, header=b"Header"),
-    ],
-)
-def test_every_alteration_is_noticed(path: Path, tamper: Callable[[Link, bytes], object]) -> None:
-    link = Link(path)
-    assert tamper(link, link.seal(1)) == "not sealed by this group"
-    assert link.open(1, link.seal(1)) == b"payload", "a forgery must not use up the counter"
+def test_a_file_of_another_user_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    if path.stat().st_uid:
+        with pytest.raises(KeyFileError, match="belongs to another user"):
+            KeyFile(path)
+    else:
+        KeyFile(path)  # root may change it anyway
 
 
-def test_a_foreign_group_and_an_unknown_key_are_told_apart(path: Path, tmp_path: Path) -> None:
-    keys.write(tmp_path / "other.key", {1: bytes(32), 9: bytes(32)})
-    foreign = Link(tmp_path / "other.key")
-    link = Link(path)
-    assert link.open(1, foreign.seal(1)) == "not sealed by this group"
-    assert link.open(1, foreign.seal(1), key_id=9) == "unknown key"
-
-
-def test_late_frames_are_opened_within_the_window(path: Path) -> None:
-    link = Link(path)
-    late, too_late = link.seal(WINDOW + 5), link.seal(10)
-    assert link.open(2 * WINDOW, link.seal(2 * WINDOW)) == b"payload"
-    assert link.open(WINDOW + 5, late) == b"payload"
-    assert link.open(WINDOW + 5, late) == "replayed frame"
-    assert link.open(10, too_late) == "replayed frame"
-
-
-def test_an_earlier_incarnation_is_refused_once_a_later_one_spoke(path: Path) -> None:
-    link = Link(path)
-    later = Sealer(link.file, 3, 11).seal(1, b"later", b"header")
-    assert link.open(1, link.seal(1)) == b"payload"
-    assert link.open(1, later, boot=11) == b"later"
-    assert link.open(2, link.seal(2)) == "frame of an earlier incarnation"
-
-
-def test_rotation_without_a_gap(path: Path) -> None:
-    """Old and new key are accepted at the same time; what was seen stays seen."""
-    link = Link(path)
-    old = link.seal(1)
-    keys.write(path, keys.promote(keys.add(link.file.keys)))
-    assert link.file.reload()
-    link.sealer.renew()
-    link.opener.renew()
-    assert link.sealer.key_id == 2
-    assert link.open(1, old) == b"payload"
-    assert link.open(2, link.seal(2), key_id=2) == b"payload"
-    assert link.open(1, old) == "replayed frame"
-    keys.write(path, keys.retire(link.file.keys))
-    assert link.file.reload()
-    link.opener.renew()
-    assert link.open(1, old) == "unknown key"
-
-
-def test_senders_are_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Opener, "MOST", 1)
-    link = Link(path)
-    assert link.open(1, link.seal(1)) == b"payload"
-    other = Sealer(link.file, 4, 10).seal(1, b"x", b"header")
-    assert link.open(1, other, src=4) == "too many senders"
+# --- repetitions ---------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(1, 3 * WINDOW), max_size=60))
 def test_window_against_a_plain_set(counters: list[int]) -> None:
-    peer, seen, high = Peer(1), set[int](), 0
+    peer, seen, high = Peer(1, WINDOW), set(range(WINDOW + 1)), WINDOW
     for counter in counters:
-        expected = counter not in seen and high - counter < WINDOW
-        assert peer.fresh(counter) == expected
+        assert peer.has(counter) == (counter in seen or high - counter >= WINDOW)
+        if not peer.has(counter):
+            peer.note(counter)
         seen.add(counter)
         high = max(high, counter)

@@ -25,7 +25,7 @@ from ringcast.runtime.config import RECEIVE_BUFFER
 from ringcast.runtime.udp import enlarge
 from ringcast.runtime.udp_offload import MOST_IN_RUN
 from ringcast.wire import keys as key_file
-from ringcast.wire.keys import TAG_BYTES
+from ringcast.wire.seal import TAG_BYTES
 
 PATIENCE_S = 30.0
 """Longest wait for the ring to form, and for results after the end of the window."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from ringcast.console.options import fail
 from ringcast.console.output import say
 from ringcast.core.errors import KeyFileError
+from ringcast.journal.format.layout import NAME
 from ringcast.wire import keys
 
 STEPS = {
@@ -40,6 +42,25 @@ def refuse_out_of_turn(file: Path, step: str, found: dict[int, bytes]) -> None:
         fail(f"{file}: nothing to retire, it holds one key only; --add begins a rotation")
 
 
+def make_guest(file: Path, read: Path | None, write: Path | None, name: str, force: bool) -> None:
+    """A key file for somebody who is no member."""
+    if read and write:
+        fail("--read and --write cannot be combined; make a key for each")
+    if not re.fullmatch(NAME, name):
+        fail("--name: name the reader or writer, such as --name dashboard")
+    if file.exists() and not force:
+        fail(f"{file} exists; --force replaces it")
+    source, right = (read, "read") if read else (write, "write")
+    assert source is not None
+    group = keys.KeyFile(source)
+    if group.grant:
+        fail(f"{source} is a guest's; name the group's key file")
+    grant = keys.Grant(right, name)
+    derived = {id: keys.guest_key(key, grant) for id, key in group.keys.items()}
+    keys.write(file, derived, grant)
+    say(f"{file}: may {right} as {name}, until the keys of {source} are changed")
+
+
 def command(
     file: Annotated[Path, typer.Argument(help="The key file.")],
     add: Annotated[
@@ -51,6 +72,15 @@ def command(
     retire: Annotated[
         bool, typer.Option("--retire", help="Step 3: leave only the key that seals.")
     ] = False,
+    read: Annotated[
+        Path | None,
+        typer.Option(help="Make a key for a guest that reads, from this group's key file."),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(help="Make a key for a guest that writes, from this group's key file."),
+    ] = None,
+    name: Annotated[str, typer.Option(help="Under which name it reads or writes.")] = "",
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file by a new key.")
     ] = False,
@@ -69,6 +99,9 @@ def command(
             refuse_out_of_turn(file, chosen[0], found)
             keys.write(file, step(found))
             say(f"{file}: {then.format(file=file)}")
+            return
+        if read or write:
+            make_guest(file, read, write, name, force)
             return
         if file.exists() and not force:
             fail(f"{file} exists; --add begins a rotation, --force replaces it by a new key")

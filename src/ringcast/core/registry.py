@@ -72,6 +72,8 @@ class Sheet(msgspec.Struct, frozen=True):
     """For a configuration and n live processors: time after the last fault until all make
     progress together."""
     membership: Membership = Membership.EVS
+    agreed: tuple[str, ...] = ("max_message",)
+    """Settings that must be the same at all members: live nodes compare them when they meet."""
     turn: tuple[type[msgspec.Struct], ...] = ()
     """Messages whose sending ends a processor's turn, for what is counted per turn."""
     unicast: tuple[type[msgspec.Struct], ...] = ()

@@ -65,6 +65,10 @@ class Domain(Protocol):
         """The keys of the domain."""
 
     @property
+    def network(self) -> str:
+        """The name that its nodes have in common."""
+
+    @property
     def address(self) -> Address:
         """Where the node listens."""
 
@@ -90,7 +94,7 @@ class NodeJournal:
         self._patience_s = patience_s
         self.folder = folder
         self._commits = GroupCommit(folder, limits, failed)
-        self._servers = [Server(each.id, each.keys, self._serve) for each in domains]
+        self._servers = [Server(each.id, each.keys, self._serve, each.network) for each in domains]
         self._tasks: set[asyncio.Task[None]] = set()
         self._view: InstallView | None = None
         self._refusals: set[tuple[NodeId, Position]] = set()
@@ -250,7 +254,7 @@ class NodeJournal:
         if domain is None:
             return False
         try:
-            line = await call(domain.addresses()[peer], domain.id, domain.keys)
+            line = await call(domain.addresses()[peer], domain.id, domain.keys, domain.network)
         except ConnectionRefusedError:
             again = (peer, upto) in self._refusals
             self._refusals.add((peer, upto))

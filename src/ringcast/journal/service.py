@@ -1,11 +1,7 @@
 """Journals over TCP: a node serves its own to nodes that were away, and to readers elsewhere.
 
-The node listens on its own port number, on TCP. A conversation is one question at a time, each
-frame sealed with the group's key as on UDP: a connection has an incarnation of its own on both
-sides, so nonces never repeat, and every answer carries the question's token, so an old answer
-is no answer. The node greets whoever calls with a number that must come back first: a recorded
-conversation is no caller, and who has no key gets no room for a long frame. Without keys the same
-frames go in the clear, where the node itself may.
+The node listens on its own port number, on TCP. A conversation (``wire.line``) is one question at
+a time; every answer carries the question's token.
 """
 
 from __future__ import annotations
@@ -21,25 +17,17 @@ from ringcast.core.errors import RingcastError, TransportError
 from ringcast.core.ids import NodeId, Position
 from ringcast.journal.format.frame import Frame, read_frame
 from ringcast.journal.format.layout import NAME, JournalError
+from ringcast.wire import line
 from ringcast.wire.address import Address
-from ringcast.wire.codec import Codec, Lane
 from ringcast.wire.envelope import RowNumber
-from ringcast.wire.keys import KeyFile
+from ringcast.wire.keys import Grant, KeyFile
+from ringcast.wire.line import Line
 
 GUEST: NodeId = 2**32 - 1
 """The id of whoever is no node: a reader or a writer elsewhere. No node should have it."""
 
-LONGEST = 256 * 2**20
-"""Bytes in a frame, at most: a message of the largest size and what goes with it."""
-
-SHORT = 256
-"""Bytes in a greeting, at most."""
-
 PART_BYTES = 4 * 2**20
 """Records that are sent at once, about."""
-
-PATIENCE_S = 20.0
-"""Longest silence in a conversation."""
 
 Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
 
@@ -147,92 +135,16 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=7):
     why: str
 
 
-class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """The first word of the node, and of whoever calls it: the same number."""
-
-    token: int
-
-
 Question = Ask | Look | Seek | Commit | Publish
 Answer = Records | Extent | Done | Refused
-MESSAGES = (Ask, Records, Extent, Commit, Publish, Done, Refused, Greeting, Seek, Look)
+MESSAGES = Question | Answer
 
 
-class Line:
-    """One side of a connection."""
-
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        me: NodeId,
-        keys: KeyFile | None,
-    ) -> None:
-        self._reader, self._writer = reader, writer
-        boot = 2**63 | secrets.randbits(62)  # never one of a node's own, which count microseconds
-        self._codec = Codec(MESSAGES, me, boot, keys)
-        self._other: tuple[NodeId, int] | None = None
-        """Who is at the other end, and in which incarnation: nobody else may cut in."""
-
-    async def greet(self) -> None:
-        """The node's side: only who has the key, now, is heard."""
-        greeting = Greeting(token())
-        await self.send(greeting)
-        if await self.receive(SHORT) != greeting:
-            raise RingcastError("no greeting")
-
-    async def answer(self) -> None:
-        """The caller's side of it."""
-        greeting = await self.receive(SHORT)
-        if not isinstance(greeting, Greeting):
-            raise RingcastError("the other side hung up" if greeting is None else "no greeting")
-        await self.send(greeting)
-
-    async def send(self, message: msgspec.Struct) -> None:
-        """One frame."""
-        frame = self._codec.encode(message, Lane.UNICAST)
-        self._writer.write(len(frame).to_bytes(4, "big"))
-        self._writer.write(frame)
-        await self._writer.drain()
-
-    async def receive(self, longest: int = LONGEST) -> msgspec.Struct | None:
-        """The next frame; None at the end. Who is not of the group is not answered."""
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                length = int.from_bytes(await self._reader.readexactly(4), "big")
-                if length > longest:
-                    raise RingcastError("a frame that is too long; is the other side ringcast?")
-                frame = await self._reader.readexactly(length)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
-        except TimeoutError:
-            raise RingcastError(f"the other side was silent for {PATIENCE_S:.0f} s") from None
-        found = self._codec.decode(frame)
-        if found is None:
-            (why,) = self._codec.refused or ("a frame of our own",)
-            raise RingcastError(f"the other side's frame was refused: {why}")
-        src, boot, _, message = found
-        self._other = self._other or (src, boot)
-        if self._other != (src, boot):
-            raise RingcastError("a frame of another conversation")
-        return message
-
-    def close(self) -> None:
-        """Hang up."""
-        self._writer.close()
-
-
-async def call(address: Address, me: NodeId, keys: KeyFile | None) -> Line:
+async def call(
+    address: Address, me: NodeId, keys: KeyFile | None, network: str | None = None
+) -> Line:
     """A connection to a node's journal; OSError if nobody listens there."""
-    async with asyncio.timeout(PATIENCE_S):
-        reader, writer = await asyncio.open_connection(address.host, address.port, limit=2**22)
-    line = Line(reader, writer, me, keys)
-    try:
-        await line.answer()
-    except BaseException:
-        line.close()
-        raise
-    return line
+    return await line.call(address, me, keys, network, MESSAGES)
 
 
 async def answers(line: Line, question: Question) -> AsyncIterator[Answer]:
@@ -256,6 +168,26 @@ def token() -> int:
     return secrets.randbits(62)
 
 
+def check_right(grant: Grant | None, question: Question) -> None:
+    """A guest does what its key is for, as nobody but itself; JournalError otherwise."""
+    if grant is None:
+        return
+    match question:
+        case Look() | Seek():
+            needed = Grant("read", grant.name)
+        case Ask(waiting=waiting):
+            needed = Grant("join" if waiting else "read", grant.name)
+        case Commit(reader=name):
+            needed = Grant("read", name)
+        case Publish(stream=name):
+            needed = Grant("write", name)
+    if grant != needed:
+        raise JournalError(
+            f"the key of this guest is for {grant.right} as {grant.name}, but this takes "
+            f"{needed.right} as {needed.name}"
+        )
+
+
 Serve = Callable[[Question], AsyncIterator[Answer]]
 
 
@@ -265,8 +197,8 @@ class Server:
     MOST = 64
     """Conversations at once; more are turned away, strangers first."""
 
-    def __init__(self, me: NodeId, keys: KeyFile | None, serve: Serve) -> None:
-        self._me, self._keys, self._serve = me, keys, serve
+    def __init__(self, me: NodeId, keys: KeyFile | None, serve: Serve, network: str = "") -> None:
+        self._me, self._keys, self._serve, self._network = me, keys, serve, network
         self._server: asyncio.Server | None = None
         self._talks: set[asyncio.Task[None]] = set()
         self._strangers: dict[asyncio.Task[None], None] = {}
@@ -292,7 +224,7 @@ class Server:
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        line = Line(reader, writer, self._me, self._keys)
+        line = Line(reader, writer, MESSAGES)
         if len(self._talks) >= self.MOST:
             if not self._strangers:
                 line.close()
@@ -301,7 +233,7 @@ class Server:
         self._talks.add(task)
         self._strangers[task] = None
         try:
-            await line.greet()
+            await line.greet(self._me, self._keys, self._network)
             del self._strangers[task]
             await self._converse(line)
         except (RingcastError, OSError, msgspec.MsgspecError):
@@ -318,6 +250,7 @@ class Server:
             if not isinstance(question, Question):
                 raise RingcastError("no question")
             try:
+                check_right(line.grant, question)
                 async for answer in self._serve(question):
                     await line.send(answer)
             except (JournalError, RingcastError) as error:

@@ -12,11 +12,14 @@ from ringcast.console.output import ids
 from ringcast.core.ids import NodeId
 
 STRANGERS = {
-    "not sealed by this group": "not sealed by this group (another key?)",
     "unknown key": "sealed with no key of this group (another key, or none?)",
     "sealed, but this node has no key": "sealed, but this node has no key (set key_file)",
+    "of another group": "",
+    "of version": "",
+    "of protocol": "",
+    "must be the same at all members": "",
 }
-"""Reasons to refuse a frame that are somebody's mistake, and what to look for."""
+"""Parts of reasons to refuse a frame that are somebody's mistake, and what to say instead."""
 
 
 class MemberStatus(msgspec.Struct, tag_field="event", tag="status"):
@@ -89,9 +92,10 @@ def clock(word: Word) -> str:
 
 
 def stranger(status: MemberStatus) -> str:
-    """Why frames of somebody without our key were refused, or nothing."""
+    """Why frames of somebody who does not fit were refused, or nothing."""
     metrics: dict[str, Any] = status.metrics
-    return next((STRANGERS[why] for why in metrics["frames_refused"] if why in STRANGERS), "")
+    whys = ((why, part) for why in metrics["frames_refused"] for part in STRANGERS if part in why)
+    return next((STRANGERS[part] or why for why, part in whys), "")
 
 
 def text(word: Word) -> str:

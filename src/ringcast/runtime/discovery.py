@@ -1,66 +1,143 @@
-"""Who is where: addresses from the configuration, and from Hellos that spread what nodes know."""
+"""Who is where, and who is alive: addresses from the configuration and from Hellos, and meeting."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
+from collections import Counter
+from collections.abc import Iterable
 
 from ringcast.core.ids import NodeId
+from ringcast.runtime.platform import Transport
+from ringcast.runtime.port_config import PortConfig
+from ringcast.wire import address
 from ringcast.wire.address import Address
+from ringcast.wire.codec import EVERYBODY, Codec
+from ringcast.wire.meeting import MOST, Hello, Place
 
-MOST = 255
-"""Addresses a node remembers; only holders of a group key can add any."""
+MOST_GREETINGS, MOST_ANSWERS = 2, 16
+"""Hellos to one processor between two looks around, unasked and asked for: a burst of frames from
+somebody who was not met must not use up the answers."""
 
 NO_ADDRESS = "somebody looks for this node, but bind names no address: set advertise"
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a processor is to be reached, according to its incarnation ``boot``."""
-
-    node: NodeId
-    boot: int
-    host: Annotated[str, msgspec.Meta(max_length=255)]
-    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
-
-
-class Hello(msgspec.Struct, frozen=True, array_like=True, tag=100, gc=False):
-    """Where I am, and where I believe the others are; ``wants`` asks for an answer."""
-
-    places: Annotated[tuple[Place, ...], msgspec.Meta(max_length=MOST, min_length=1)]
-    wants: bool
-
-
 class PeerBook:
-    """The addresses of the others. What a later incarnation says wins over an earlier one."""
+    """The addresses of the others.
+
+    The configuration wins, then what a processor says of itself, then what others say of it. That
+    last is hearsay: it is good for a greeting, and neither passed on nor sent any frame to.
+    """
 
     def __init__(self, mine: Place, listed: dict[NodeId, Address]) -> None:
         self.mine = mine
-        self._places = {
-            node: Place(node, 0, place.host, place.port) for node, place in listed.items()
-        }
+        self._listed = {node: Place(node, 0, *listed[node]) for node in sorted(listed)}
+        self._told: dict[NodeId, Place] = {}
+        self._hearsay: dict[NodeId, Place] = {}
 
     def learn(self, hello: Hello) -> list[NodeId]:
-        """Take over what is new; the processors whose address changed."""
-        changed = []
-        for place in hello.places:
-            known = self._places.get(place.node)
-            if place.node == self.mine.node or (known is None and len(self._places) >= MOST):
+        """What a processor that was met says of itself and others; who was not known before."""
+        own, *others = hello.places
+        if self._news(own, self._told):
+            self._hearsay.pop(own.node, None)
+            if len(self._told) + len(self._hearsay) >= MOST and self._hearsay:
+                del self._hearsay[next(iter(self._hearsay))]
+            if own.node in self._told or len(self._told) < MOST:
+                self._told[own.node] = own
+        new = []
+        for place in others:
+            full = len(self._told) + len(self._hearsay) >= MOST
+            if place.node in self._told or (full and place.node not in self._hearsay):
                 continue
-            if known is None or known.boot < place.boot:
-                self._places[place.node] = place
-                if known is None or (known.host, known.port) != (place.host, place.port):
-                    changed.append(place.node)
-        return changed
+            if self._news(place, self._hearsay):
+                new.append(place.node)
+                self._hearsay[place.node] = place
+        return new
 
-    def hello(self, wants: bool) -> Hello:
-        """What I can tell."""
-        known = [self._places[node] for node in sorted(self._places)]
-        return Hello((self.mine, *known[: MOST - 1]), wants)
+    def _news(self, place: Place, known: dict[NodeId, Place]) -> bool:
+        before = known.get(place.node)
+        if place.node == self.mine.node or place.node in self._listed:
+            return False
+        there = not Address(place.host, place.port).unspecified
+        return there and (before is None or before.boot < place.boot)
+
+    def places(self) -> tuple[Place, ...]:
+        """What I can tell: first where I am."""
+        known = self._listed | self._told
+        return (self.mine, *(known[node] for node in sorted(known)[: MOST - 1]))
 
     def addresses(self) -> dict[NodeId, Address]:
-        """Everybody I know of, ascending by id."""
-        return {
-            node: Address(self._places[node].host, self._places[node].port)
-            for node in sorted(self._places)
-        }
+        """Everybody to send frames to, ascending by id."""
+        return by_node(self._listed | self._told)
+
+    def known(self) -> dict[NodeId, Address]:
+        """Everybody I have heard of, ascending by id."""
+        return by_node(self._hearsay | self._told | self._listed)
+
+
+def by_node(places: dict[NodeId, Place]) -> dict[NodeId, Address]:
+    """Their addresses, ascending by id."""
+    return {node: Address(places[node].host, places[node].port) for node in sorted(places)}
+
+
+class Meetings:
+    """Says Hello to whoever has to be met before it is heard, and answers Hellos."""
+
+    def __init__(self, config: PortConfig, boot: int, udp: Transport, codec: Codec) -> None:
+        self._config, self._udp, self._codec = config, udp, codec
+        public = config.public_address
+        where = udp.address if public == config.bind_address else public
+        self.book = PeerBook(Place(config.id, boot, *where), config.peer_addresses)
+        self._seeds = [address.parse(text, "seeds") for text in config.seeds]
+        self._greeted: Counter[tuple[NodeId, bool]] = Counter()
+        """How often who was greeted, and answered, since the last look around."""
+
+    def look_around(self) -> None:
+        """Once in a while: to seeds, to the multicast group, and to who was not met yet."""
+        self._udp.connect(self.book.addresses())  # a name may have moved, a route appeared
+        self._greeted.clear()
+        for seed in self._seeds:
+            self._udp.send_to(seed, self._hello(True))
+        if self._config.multicast:  # tokens are unicast, so addresses must be known here too
+            self._udp.broadcast(self._hello(False))
+        self._greet(node for node in self.book.known() if not self._codec.knows(node))
+
+    def greet_unmet(self) -> None:
+        """Frames came from incarnations that were not met."""
+        unmet, self._codec.unmet = self._codec.unmet, {}
+        self._greet(unmet)
+
+    def on_hello(self, src: NodeId, boot: int, hello: Hello) -> None:
+        """Somebody is there."""
+        place = hello.places[0]
+        if place.node != src:
+            self._codec.refuse(f"a Hello in the name of another, from node {src}")
+            return
+        if self._config.public_address.unspecified and src not in self._config.peer_addresses:
+            self._codec.refuse(NO_ADDRESS)  # we would hear a newcomer that cannot hear us
+            return
+        met = self._codec.met(src, boot)
+        if met:
+            new = self.book.learn(hello)
+            self._udp.connect(self.book.addresses())
+            self._greet(new)
+        if hello.wants or not met:
+            at = self._config.peer_addresses.get(src, Address(place.host, place.port))
+            self._say(src, at, not met, hello.challenge)
+
+    def _greet(self, nodes: Iterable[NodeId]) -> None:
+        """Ask for the Hello that lets these be heard."""
+        known = self.book.known()
+        for node in nodes:
+            if node in known:
+                self._say(node, known[node], True, None)
+
+    def _say(self, node: NodeId, at: Address, wants: bool, echo: int | None) -> None:
+        """A Hello to one processor, unless it has had many."""
+        asked = echo is not None
+        if self._greeted[node, asked] < (MOST_ANSWERS if asked else MOST_GREETINGS):
+            self._greeted[node, asked] += 1
+            self._udp.send_to(at, self._hello(wants, echo or 0))
+
+    def _hello(self, wants: bool, echo: int = 0) -> bytes:
+        codec = self._codec
+        hello = Hello(self.book.places(), wants, codec.challenge, echo, codec.terms)
+        return codec.encode(hello, EVERYBODY)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -31,6 +32,9 @@ HOUSEKEEPING_S = 1.0
 """How often a node looks after its files, and says where it is if it has seeds …"""
 FAULTS_S = 0.05
 """… and with faults on purpose, which a test changes often."""
+
+BOOT_STEPS = 2**20
+"""How far the boot number may jump where the clock does not decide it."""
 
 STALL_SHARE = 0.5
 """How much of the patience with a silent member all may stall together for slow readers."""
@@ -56,8 +60,10 @@ class Host:
         with contextlib.ExitStack() as undo:
             self._store = platform.store(Path(config.state_dir))
             undo.callback(self._store.close)
-            # Later incarnations have larger boot numbers even if the clock was set back.
-            self.boot = max(self._store.values.get("boot", 0) + 1, self._wall_us())
+            # Later incarnations have larger boot numbers even if the clock was set back, and
+            # other ones than before if the state directory was.
+            least = self._store.values.get("boot", 0) + 1 + secrets.randbelow(BOOT_STEPS)
+            self.boot = max(least, self._wall_us())
             ports: list[Port] = []
             for number in range(len(config.domains)):
                 ports.append(Port(number, config, self.boot, platform))
@@ -217,6 +223,8 @@ class Host:
         if self._runner.stopped is not None and not self._closed:
             self.close()
             return
+        for port in self.ports:
+            port.greet_unmet()
         self._listener.on_quiet()
         if self.slow:
             members = self._runner.members

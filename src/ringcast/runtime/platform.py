@@ -20,7 +20,7 @@ from ringcast.runtime.udp import Udp
 from ringcast.traces import Claims
 from ringcast.wire import address
 from ringcast.wire.address import Address
-from ringcast.wire.keys import Bytes
+from ringcast.wire.seal import Bytes
 
 
 class DatagramSource(Protocol):

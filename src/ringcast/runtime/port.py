@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import msgspec
-
 from ringcast.core.errors import KeyFileError, RingcastError
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Message
 from ringcast.runtime.config import NodeConfig
-from ringcast.runtime.discovery import NO_ADDRESS, Hello, PeerBook, Place
+from ringcast.runtime.discovery import Meetings
 from ringcast.runtime.fault_injection import Shim
 from ringcast.runtime.platform import Platform
 from ringcast.runtime.receiver import FrameHandler, Receiver
 from ringcast.wire.address import Address
-from ringcast.wire.codec import Codec, Lane
+from ringcast.wire.codec import EVERYBODY, Codec
 from ringcast.wire.keys import KeyFile
+from ringcast.wire.seal import Channel, Realm
 
 
 class Port:
@@ -31,17 +30,21 @@ class Port:
         self.config = config = node.domains[number]
         self.id: NodeId = config.id
         self.keys = KeyFile(Path(config.key_file)) if config.key_file else None
-        messages: tuple[type[msgspec.Struct], ...] = (*node.sheet.messages, Hello)
-        self._codec = Codec(messages, config.id, boot, self.keys)
+        if self.keys and self.keys.grant:
+            raise KeyFileError(f"{config.key_file} is a guest's: a node needs the group's keys")
+        self.network = config.network
+        realm = Realm(Channel.RING, config.network, node.protocol)
+        settings = node.protocol_config
+        terms = {name: str(getattr(settings, name)) for name in node.sheet.agreed}
+        self._codec = Codec(node.sheet.messages, config.id, boot, self.keys, realm, terms)
         self._shim: Shim | None = None
         if node.fault_file:
             self._shim = Shim(Path(node.fault_file), f"shim/{number}/{config.id}/{boot}")
         self._frames: list[bytes] = []
         self._transport = platform.transport(config, node.receive_buffer)
-        self._receiver = Receiver(number, self._transport, self._codec, self._shim, self._on_hello)
-        public = config.public_address
-        where = self._transport.address if public == config.bind_address else public
-        self._book = PeerBook(Place(config.id, boot, *where), config.peer_addresses)
+        self._meetings = Meetings(config, boot, self._transport, self._codec)
+        hears = (self._codec, self._shim, self._meetings.on_hello)
+        self._receiver = Receiver(number, self._transport, *hears)
 
     def start(self, loop: asyncio.AbstractEventLoop, handler: FrameHandler) -> None:
         """Look for the others, and hand their frames to ``handler`` from now on."""
@@ -57,16 +60,16 @@ class Port:
 
     def send(self, to: NodeId, message: Message) -> None:
         """To one processor; one whose address is not known cannot be reached yet."""
-        self._transport.unicast(to, self._codec.encode(message, Lane.UNICAST))
+        self._transport.unicast(to, self._codec.encode(message, to))
 
     def send_run(self, to: NodeId, messages: list[Message]) -> None:
         """Several frames in a row to one processor."""
         encode = self._codec.encode
-        self._transport.unicasts(to, [encode(each, Lane.UNICAST) for each in messages])
+        self._transport.unicasts(to, [encode(each, to) for each in messages])
 
     def broadcast(self, message: Message) -> None:
         """To all others; it waits for ``flush``, so that broadcasts in a row leave together."""
-        self._frames.append(self._codec.encode(message, Lane.BROADCAST))
+        self._frames.append(self._codec.encode(message, EVERYBODY))
 
     def flush(self) -> None:
         """Let waiting broadcasts leave."""
@@ -93,7 +96,7 @@ class Port:
 
     def addresses(self) -> dict[NodeId, Address]:
         """Where the others are."""
-        return self._book.addresses()
+        return self._meetings.book.addresses()
 
     def keep_house(self) -> None:
         """Now and then: keys and faults may have changed on disk, nodes may have appeared."""
@@ -104,24 +107,13 @@ class Port:
                 self._shim.reload()
         except RingcastError as error:
             self._codec.refuse(str(error))  # go on with what we have; metrics show it
-        self._transport.connect(self._book.addresses())  # a name may have moved, a route appeared
-        if self.config.seeds:
-            hello = self._codec.encode(self._book.hello(wants=True), Lane.BROADCAST)
-            for seed in self.config.seed_addresses:
-                self._transport.send_to(seed, hello)
-        if self.config.multicast:  # tokens are unicast, so addresses must be known here too
-            hello = self._codec.encode(self._book.hello(wants=False), Lane.BROADCAST)
-            self._transport.broadcast(hello)
+        self._codec.rest()
+        self._meetings.look_around()
 
-    def _on_hello(self, hello: Hello) -> None:
-        if self.config.public_address.unspecified:
-            self._codec.refuse(NO_ADDRESS)  # we would hear a newcomer that cannot hear us
-            return
-        if self._book.learn(hello):
-            self._transport.connect(self._book.addresses())
-        if hello.wants:
-            answer = self._codec.encode(self._book.hello(wants=False), Lane.BROADCAST)
-            self._transport.unicast(hello.places[0].node, answer)
+    def greet_unmet(self) -> None:
+        """Frames may have come from incarnations that were not met."""
+        if self._codec.unmet:
+            self._meetings.greet_unmet()
 
     # --- what an operator asks -------------------------------------------------------------
 
@@ -134,9 +126,10 @@ class Port:
             "frames_outdated": self._receiver.outdated,
             "send_failures": self._transport.send_failures,
             "frames_refused": dict(self._codec.refused),
+            "frames_before_meeting": self._codec.early,
             "frames_lost_on_purpose": self._shim.lost if self._shim else 0,
             "keys": list(self.keys.keys) if self.keys else [],
-            "peers": {str(n): str(a) for n, a in self._book.addresses().items()},
+            "peers": {str(n): str(a) for n, a in self._meetings.book.addresses().items()},
         }
 
 

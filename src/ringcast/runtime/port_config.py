@@ -6,6 +6,8 @@ A node with one port writes these settings at the top of its file; a node with s
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from ringcast.core.errors import ConfigError
@@ -32,6 +34,9 @@ class PortConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A multicast group ``host:port`` for broadcasts; without it they go to each peer."""
     interface: str = ""
     """Interface for multicast: its address (IPv4) or name (IPv6)."""
+    network: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    """A name that all nodes of the group have in common: nodes of another one are not heard, even
+    with the same key."""
     key_file: str = ""
     """Group keys, made by ``ringcast keygen``."""
 

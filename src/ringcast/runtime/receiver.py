@@ -12,11 +12,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received
-from ringcast.runtime.discovery import Hello
 from ringcast.runtime.fault_injection import Shim
 from ringcast.runtime.platform import Transport
-from ringcast.wire.codec import Codec, Lane
+from ringcast.wire.codec import Codec
+from ringcast.wire.meeting import Hello
 
 MOST_AT_ONCE = 1024
 """Datagrams read in one wake-up, so that a flood cannot keep timers and the application waiting."""
@@ -45,7 +46,7 @@ class Receiver:
         transport: Transport,
         codec: Codec,
         shim: Shim | None,
-        on_hello: Callable[[Hello], None],
+        on_hello: Callable[[NodeId, int, Hello], None],
     ) -> None:
         self._port, self._transport, self._codec = port, transport, codec
         self._shim, self._on_hello = shim, on_hello
@@ -70,7 +71,7 @@ class Receiver:
         last = sources[-1]
         # With multicast no broadcast waits behind a token; what else is there wakes us again.
         alone = last if len(sources) > 1 else None
-        decode, unicast = self._codec.decode, int(Lane.UNICAST)
+        decode = self._codec.decode
 
         def drain() -> None:
             tokens: list[Received] = []
@@ -95,13 +96,13 @@ class Receiver:
                         frame = decode(datagram)
                         if frame is None:
                             continue
-                        src, boot, lane, message = frame
+                        src, boot, to, message = frame
                         if shim is not None and shim.loses(src):
                             continue
-                        if lane == unicast:
+                        if to:
                             tokens.append(Received(src, boot, message, port))
                         elif type(message) is Hello:
-                            on_hello(message)
+                            on_hello(src, boot, message)
                         else:
                             handle(Received(src, boot, message, port))
                     if source is alone:

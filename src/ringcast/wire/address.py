@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from threading import Thread
+from time import monotonic
 from typing import NamedTuple
 
 from ringcast.core.errors import ConfigError
@@ -75,9 +76,13 @@ class Names:
     """What addresses stand for, without ever holding up the event loop for a name server."""
 
     FIRST_S = 0.05
-    """How long the first question for a name may wait: an answer at hand comes at once."""
+    """How long first questions may wait, all together: an answer at hand comes at once."""
+
+    MOST = 8
+    """Questions under way at once; names may come from others, and each takes a thread."""
 
     def __init__(self) -> None:
+        self._patience_s = self.FIRST_S
         self._known: dict[Address, list[tuple[socket.AddressFamily, Address]]] = {}
         self._asking: dict[Address, Thread] = {}
 
@@ -85,13 +90,15 @@ class Names:
         """As far as known; a name is looked up anew in the background with every call."""
         if address.ip is not None:
             return resolve(address)
-        asking = self._asking.get(address)
-        if asking is None or not asking.is_alive():
+        self._asking = {at: thread for at, thread in self._asking.items() if thread.is_alive()}
+        if address not in self._asking and len(self._asking) < self.MOST:
             thread = Thread(target=self._look_up, args=(address,), daemon=True)
             self._asking[address] = thread
             thread.start()
-            if asking is None:
-                thread.join(self.FIRST_S)
+            if address not in self._known and self._patience_s > 0:
+                begin = monotonic()
+                thread.join(self._patience_s)
+                self._patience_s -= monotonic() - begin
         return self._known.get(address, [])
 
     def _look_up(self, address: Address) -> None:

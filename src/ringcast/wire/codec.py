@@ -1,40 +1,56 @@
 """From messages to datagrams and back. Every check on bytes from outside lives here.
 
 A datagram is a header, then the message as MessagePack, sealed where the group has keys. The
-header is authenticated too. msgspec decodes into the union of the protocol's message types, so
-a malformed payload is one caught exception: counted, dropped, never more.
+header is authenticated too: who sends, in which incarnation, and to whom, so that a frame sent
+to one processor is no frame for another. msgspec decodes into the union of the protocol's message
+types, so a malformed payload is one caught exception: counted, dropped, never more.
+
+Nothing is known of a sender before it has been met (``wire.meeting``), and nothing that is known
+changes before a frame has been opened and decoded.
 """
 
 from __future__ import annotations
 
+import secrets
 import struct
-from enum import IntEnum
 from functools import reduce
 from operator import or_
 from typing import Any
 
 import msgspec
 
-from ringcast.core.ids import NodeId
+from ringcast.core.ids import LIMIT, NodeId
 from ringcast.core.inputs import Message
-from ringcast.wire.keys import TAG_BYTES, Bytes, KeyFile, Opener, Sealer
+from ringcast.core.registry import protocols
+from ringcast.wire.keys import KeyFile
+from ringcast.wire.meeting import Hello, disagreement
+from ringcast.wire.seal import TAG_BYTES, VERSION, Bytes, Peer, Realm, opened, session
 
 MAGIC = 0x5263  # "Rc"
-VERSION = 1
-HEADER = struct.Struct("!HBBIQQ")
-"""Magic, version and lane, key id (0: none), who sends, its boot number, its frame counter."""
+HEADER = struct.Struct("!HBBHIIQQ")
+"""Magic, version, key id (0: none), the realm's mark, who sends, to whom, the sender's boot
+number, its frame counter."""
 
 OVERHEAD = HEADER.size + TAG_BYTES
+
+EVERYBODY: NodeId = 0
+"""The receiver of a broadcast frame."""
+
+MOST_PEERS = 1024
+"""Senders remembered at once; only holders of a group key get this far."""
+
+MOST_STRANGERS = 256
+"""Frames of senders not met yet that are opened between two calls of ``rest``: each costs the
+derivation of a key, so a flood of them must not cost all there is."""
+
+MOST_REASONS = 100
+"""Reasons that are counted apart: some name what a sender said."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises on bytes that are no message: of a wrong form, text or depth."""
 
-
-class Lane(IntEnum):
-    """How a message was sent, which decides the order in which a drained socket is served."""
-
-    BROADCAST = 0
-    UNICAST = 1
+Decoded = tuple[NodeId, int, NodeId, Message]
+"""Who sent it, in which incarnation, to whom, and what."""
 
 
 class Codec:
@@ -46,67 +62,155 @@ class Codec:
         src: NodeId,
         boot: int,
         keys: KeyFile | None,
+        realm: Realm,
+        terms: dict[str, str] | None = None,
     ) -> None:
-        self._src, self._boot = src, boot
-        self._counter = 0
+        self._src, self._boot, self._realm = src, boot, realm
+        # Random, so that state rolled back to an earlier day, and with it the boot number,
+        # still repeats no nonce.
+        self._counter = secrets.randbits(62)
+        self.challenge = 1 + secrets.randbits(62)
+        """Whoever says it back is alive now."""
+        self.terms = terms or {}
         self._encode = msgspec.msgpack.Encoder().encode
-        union: Any = reduce(or_, messages)
+        union: Any = reduce(or_, (*messages, Hello))
         self._decode = msgspec.msgpack.Decoder(union).decode
         self._keys = keys
-        self._sealer = Sealer(keys, src, boot) if keys else None
-        self._opener = Opener(keys) if keys else None
+        self._peers: dict[NodeId, Peer] = {}
+        self._strangers = MOST_STRANGERS
+        self.unmet: dict[NodeId, None] = {}
+        """Senders of genuine frames that have to be met before they are heard."""
+        self.early = 0
+        """Frames of theirs, which are lost."""
         self.refused: dict[str, int] = {}
         """Datagrams that went no further, by reason."""
+        self.renew_keys()
 
     def renew_keys(self) -> None:
-        """The key file changed on disk."""
-        if self._sealer and self._opener:
-            self._sealer.renew()
-            self._opener.renew()
+        """The key file changed on disk: forget the ciphers, keep what was seen."""
+        keys, realm = self._keys.keys if self._keys else {0: b""}, self._realm
+        for peer in self._peers.values():
+            peer.ciphers.clear()
+        self._marks = {id: realm.mark(key) for id, key in keys.items()}
+        others = [realm._replace(protocol=s.name) for s in protocols() if s.name != realm.protocol]
+        self._foreign = {each.mark(key): each for key in keys.values() for each in others}
+        self._key_id = self._keys.sealing if self._keys else 0
+        self._mark = self._marks[self._key_id]
+        if self._keys:
+            key = self._keys.keys[self._key_id]
+            self._seal = session(key, realm, self._src, self._boot).encrypt
 
-    def encode(self, message: Message, lane: Lane) -> bytes:
-        """The datagram for a message; the same one may go to several receivers."""
-        self._counter += 1
+    def rest(self) -> None:
+        """Once in a while: strangers may be heard again."""
+        self._strangers = MOST_STRANGERS
+
+    # --- sending ---------------------------------------------------------------------------
+
+    def encode(self, message: Message, to: NodeId) -> bytes:
+        """The datagram for a message to one processor, or to everybody."""
+        self._counter = counter = self._counter + 1
         payload = self._encode(message)
-        sealer = self._sealer
-        key_id = sealer.key_id if sealer else 0
         header = HEADER.pack(
-            MAGIC, VERSION << 4 | lane, key_id, self._src, self._boot, self._counter
+            MAGIC, VERSION << 4, self._key_id, self._mark, self._src, to, self._boot, counter
         )
-        if sealer:
-            payload = sealer.seal(self._counter, payload, header)
+        if self._key_id:
+            payload = self._seal(counter.to_bytes(12, "big"), payload, header)
         return header + payload
 
-    def decode(self, datagram: Bytes) -> tuple[int, int, int, Message] | None:
-        """Who sent it, in which incarnation, on which lane, and what; None: it goes no further."""
+    # --- receiving -------------------------------------------------------------------------
+
+    def decode(self, datagram: Bytes) -> Decoded | None:
+        """What came and from whom; None: it goes no further."""
         try:
-            magic, kind, key_id, src, boot, counter = HEADER.unpack_from(datagram)
+            magic, kind, key_id, mark, src, to, boot, counter = HEADER.unpack_from(datagram)
         except struct.error:
             return self.refuse("too short")
-        if magic != MAGIC or kind >> 4 != VERSION or src == 0:
-            return self.refuse("not a ringcast frame of this version")
-        if src == self._src:
-            if boot == self._boot:
-                return None  # a multicast of ours came back
-            if boot < self._boot:
-                # Replayed or late. Passed on, it would look like somebody else with our id.
-                return self.refuse("frame of an earlier incarnation")
-        if self._opener:
-            header = datagram[: HEADER.size]
-            opened = self._opener.open(key_id, src, boot, counter, datagram[HEADER.size :], header)
-            if isinstance(opened, str):
-                return self.refuse(opened)
-            payload: Bytes = opened
-        elif key_id:
-            return self.refuse("sealed, but this node has no key")
-        else:
-            payload = datagram[HEADER.size :]
+        if magic != MAGIC or kind != VERSION << 4 or self._marks.get(key_id) != mark:
+            return self.refuse(self._why_foreign(magic, kind, key_id, mark))
+        if to != self._src and to != EVERYBODY:
+            return self.refuse("sent to another node")
+        peer = self._peers.get(src)
+        if peer is None or peer.boot != boot:
+            return self._from_stranger(datagram, peer)
+        if peer.has(counter):
+            return self.refuse("replayed frame")
+        payload: Bytes | None = datagram[HEADER.size :]
+        if key_id:
+            cipher = peer.ciphers.get(key_id)
+            if cipher is None:
+                assert self._keys is not None
+                cipher = session(self._keys.keys[key_id], self._realm, src, boot)
+                peer.ciphers[key_id] = cipher
+            payload = opened(cipher, counter, payload, datagram[: HEADER.size])  # type: ignore[arg-type]
+            if payload is None:
+                return self.refuse("not sealed by this group")
         try:
-            return src, boot, kind & 15, self._decode(payload)
+            message = self._decode(payload)  # type: ignore[arg-type]
         except UNREADABLE:
-            return self.refuse("malformed")
+            return self.refuse(f"malformed, from node {src}")
+        peer.note(counter)
+        return src, boot, to, message
 
-    def refuse(self, reason: str) -> tuple[int, int, int, Message] | None:
+    def _from_stranger(self, datagram: Bytes, known: Peer | None) -> Decoded | None:
+        """A frame of an incarnation that was not met yet: only a Hello is of interest."""
+        _, _, key_id, _, src, to, boot, counter = HEADER.unpack_from(datagram)
+        if src == 0 or boot > LIMIT:
+            return self.refuse("no such sender")
+        if src == self._src and boot == self._boot:
+            return None  # a multicast of ours came back
+        if boot < (self._boot if src == self._src else known.boot if known else 0):
+            return self.refuse("frame of an earlier incarnation")
+        if not self._strangers:
+            return self.refuse("too many strangers at once")
+        payload: Bytes | None = datagram[HEADER.size :]
+        if self._keys:
+            self._strangers -= 1
+            cipher = session(self._keys.keys[key_id], self._realm, src, boot)
+            payload = opened(cipher, counter, payload, datagram[: HEADER.size])  # type: ignore[arg-type]
+            if payload is None:
+                return self.refuse("not sealed by this group")
+        try:
+            message = self._decode(payload)  # type: ignore[arg-type]
+        except UNREADABLE:
+            return self.refuse(f"malformed, from node {src}")
+        if type(message) is not Hello:
+            self.early += 1
+            if len(self.unmet) < MOST_PEERS:
+                self.unmet[src] = None
+            return None
+        if why := disagreement(self.terms, message.terms, src):
+            self.refuse(why)
+        elif message.echo == self.challenge:
+            if len(self._peers) >= MOST_PEERS and known is None:
+                return self.refuse("too many senders")
+            self._peers[src] = Peer(boot, counter)
+        return src, boot, to, message
+
+    def met(self, src: NodeId, boot: int) -> bool:
+        """Whether frames of this incarnation are heard."""
+        peer = self._peers.get(src)
+        return peer is not None and peer.boot == boot
+
+    def knows(self, src: NodeId) -> bool:
+        """Whether some incarnation of a processor was met."""
+        return src in self._peers
+
+    def _why_foreign(self, magic: int, kind: int, key_id: int, mark: int) -> str:
+        if magic != MAGIC:
+            return "not a ringcast frame"
+        if kind != VERSION << 4:
+            return f"of version {kind >> 4}, and this node's is {VERSION}: run one release"
+        if self._keys is None and key_id:
+            return "sealed, but this node has no key"
+        if self._keys is not None and key_id not in self._keys.keys:
+            return "unknown key"
+        if other := self._foreign.get(mark):
+            return f"of protocol {other.protocol}, and this node's is {self._realm.protocol}"
+        return "of another group: its key or its network is not this node's"
+
+    def refuse(self, reason: str) -> Decoded | None:
         """Count a datagram that goes no further; None, for ``decode`` to return."""
+        if reason not in self.refused and len(self.refused) >= MOST_REASONS:
+            reason = "other reasons"
         self.refused[reason] = self.refused.get(reason, 0) + 1
         return None

@@ -1,49 +1,45 @@
-"""Group keys: AEAD on every frame, rotation without a restart, replay refused.
+"""Group keys: the file they are in, and their rotation without a restart.
 
 A key file has one key a line, ``<id> <base64 of 32 bytes>``. Every key is accepted; the first
 one seals. Rotation is three edits, each made on all nodes before the next, and each picked up
 while the node runs: add the new key at the end, move it to the front, remove the old one.
 
-Each incarnation of a processor seals with a key of its own, derived from the group key, its id
-and its boot number, so a plain counter is a nonce that never repeats.
+No key of the file seals anything itself: ``wire.seal`` derives one for each use.
+
+A guest's file begins with a line ``guest <right> <name>``. Its keys are derived from the group's
+for that right and name, so nodes know them without a list, and none leads back to the group's.
 """
 
 from __future__ import annotations
 
 import base64
+import os
 import secrets
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
 from ringcast.core.errors import KeyFileError
 from ringcast.files.disk import DISK
-
-try:
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-except ImportError:  # an extra; what needs no keys works without it
-    CAN_SEAL = False
-else:
-    CAN_SEAL = True
-
-Bytes: TypeAlias = bytes | memoryview
-"""What came from outside: a view into the receive buffer saves a copy."""
+from ringcast.wire.seal import CAN_SEAL, Channel, Realm, derive
 
 KEY_BYTES = 32
-TAG_BYTES = 16
+GUEST = "guest"
+RIGHTS = ("read", "write")
+"""What a guest may do: read the journal, or publish rows of the writer that has its name."""
+
 MOST_KEYS = 255
 """Their ids are one byte, and 0 is no key."""
 
-WINDOW = 4096
-"""How far behind the newest frame of a sender a late one may be and still be told from a replay."""
 
-ALL = (1 << WINDOW) - 1
+class Grant(NamedTuple):
+    """What a guest may do, and as whom."""
+
+    right: str
+    name: str
 
 
 class KeyFile:
-    """The keys of a group, read again whenever the file changes."""
+    """The keys of a group or of a guest, read again whenever the file changes."""
 
     def __init__(self, path: Path) -> None:
         if not CAN_SEAL:
@@ -54,6 +50,8 @@ class KeyFile:
         self.path = path
         self._stamp = (0, 0, 0)
         self.keys: dict[int, bytes] = {}
+        self.grant: Grant | None = None
+        """What the holder of this file may do; None: everything."""
         self.reload()
 
     @property
@@ -71,21 +69,31 @@ class KeyFile:
                 return False
             if status.st_mode & 0o077:
                 raise KeyFileError(f"{self.path} can be read by others; run: chmod 600 {self.path}")
-            keys = parse(self.path.read_text("ascii"), self.path)
+            if status.st_uid not in (os.geteuid(), 0):
+                raise KeyFileError(f"{self.path} belongs to another user, who can change it")
+            text = self.path.read_text("ascii")
+            keys, grant = parse(text, self.path), parse_grant(text, self.path)
         except (OSError, UnicodeDecodeError) as error:
             raise KeyFileError(
                 f"cannot read the key file {self.path}: {error}; make one with: "
                 f"ringcast keygen {self.path}"
             ) from None
-        self.keys, self._stamp = keys, stamp
+        self.keys, self.grant, self._stamp = keys, grant, stamp
         return True
+
+    def key(self, key_id: int, grant: Grant | None) -> bytes | None:
+        """The key of this number for somebody with this grant; None if there is none."""
+        key = self.keys.get(key_id)
+        if key is None or grant == self.grant:
+            return key
+        return guest_key(key, grant) if grant and self.grant is None else None
 
 
 def parse(text: str, path: Path) -> dict[int, bytes]:
     """The keys of a key file, in the order of its lines."""
     keys: dict[int, bytes] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
+        if not line.strip() or line.startswith(("#", GUEST)):
             continue
         try:
             name, coded = line.split()
@@ -102,9 +110,26 @@ def parse(text: str, path: Path) -> dict[int, bytes]:
     return keys
 
 
-def write(path: Path, keys: dict[int, bytes]) -> None:
+def parse_grant(text: str, path: Path) -> Grant | None:
+    """What the holder of a key file may do; None: everything."""
+    lines = [line.split() for line in text.splitlines() if line.startswith(GUEST)]
+    if not lines:
+        return None
+    if len(lines) > 1 or len(lines[0]) != 3 or lines[0][1] not in RIGHTS:
+        raise KeyFileError(f"{path}: expected one line 'guest read <name>' or 'guest write <name>'")
+    return Grant(*lines[0][1:])
+
+
+def guest_key(key: bytes, grant: Grant) -> bytes:
+    """What a guest has instead of a group key."""
+    return derive(key, Realm(Channel.GUEST).info(*(part.encode() for part in grant)))
+
+
+def write(path: Path, keys: dict[int, bytes], grant: Grant | None = None) -> None:
     """Replace a key file in one step, readable by its owner only."""
     lines = ["# ringcast group keys: all are accepted, the first one seals"]
+    if grant:
+        lines = ["# ringcast keys of a guest", f"{GUEST} {grant.right} {grant.name}"]
     lines += [f"{key_id} {base64.b64encode(key).decode()}" for key_id, key in keys.items()]
     DISK.replace(path, ("\n".join(lines) + "\n").encode(), 0o600)
 
@@ -138,92 +163,3 @@ def retire(keys: dict[int, bytes]) -> dict[int, bytes]:
     """Third step: only the sealing key is left."""
     sealing = next(iter(keys))
     return {sealing: keys[sealing]}
-
-
-def session(key: bytes, src: int, boot: int) -> AESGCM:
-    """The cipher of one incarnation of one processor."""
-    info = b"ringcast/1" + src.to_bytes(4, "big") + boot.to_bytes(8, "big")
-    return AESGCM(HKDF(SHA256(), KEY_BYTES, None, info).derive(key))
-
-
-class Sealer:
-    """Seals the frames of this incarnation."""
-
-    def __init__(self, file: KeyFile, src: int, boot: int) -> None:
-        self._file, self._src, self._boot = file, src, boot
-        self.key_id = 0
-        self.renew()
-
-    def renew(self) -> None:
-        """Take the sealing key from the file."""
-        self.key_id = self._file.sealing
-        self._encrypt = session(self._file.keys[self.key_id], self._src, self._boot).encrypt
-
-    def seal(self, counter: int, payload: bytes, header: bytes) -> bytes:
-        """Encrypt ``payload``; ``header`` is authenticated with it."""
-        return self._encrypt(counter.to_bytes(12, "big"), payload, header)
-
-
-class Peer:
-    """What is known of one sender's present incarnation: its ciphers and what it sent."""
-
-    __slots__ = ("boot", "ciphers", "high", "seen")
-
-    def __init__(self, boot: int) -> None:
-        self.boot = boot
-        self.ciphers: dict[int, AESGCM] = {}
-        self.high = 0
-        self.seen = 0  # bit i: frame high - i was received
-
-    def fresh(self, counter: int) -> bool:
-        """Whether a frame was not received before; remembers it."""
-        ahead = counter - self.high
-        if ahead > 0:
-            self.seen = (self.seen << ahead | 1) & ALL if ahead < WINDOW else 1
-            self.high = counter
-            return True
-        if -ahead >= WINDOW or self.seen >> -ahead & 1:
-            return False
-        self.seen |= 1 << -ahead
-        return True
-
-
-class Opener:
-    """Opens the frames of others: who is not of the group, or repeats itself, is refused."""
-
-    MOST = 1024
-    """Senders remembered at once; only holders of a group key get this far."""
-
-    def __init__(self, file: KeyFile) -> None:
-        self._file = file
-        self._peers: dict[int, Peer] = {}
-
-    def renew(self) -> None:
-        """The key file changed: forget the ciphers, keep what was seen."""
-        for peer in self._peers.values():
-            peer.ciphers.clear()
-
-    def open(
-        self, key_id: int, src: int, boot: int, counter: int, sealed: Bytes, header: Bytes
-    ) -> bytes | str:
-        """The payload, or the reason why the frame is refused."""
-        key = self._file.keys.get(key_id)
-        if key is None:
-            return "unknown key"
-        peer = self._peers.get(src)
-        if peer is None or peer.boot < boot:
-            peer = Peer(boot)  # kept only if the frame proves genuine
-        elif peer.boot > boot:
-            return "frame of an earlier incarnation"
-        cipher = peer.ciphers.get(key_id)
-        if cipher is None:
-            cipher = session(key, src, boot)
-        try:
-            payload = cipher.decrypt(counter.to_bytes(12, "big"), sealed, header)
-        except InvalidTag:
-            return "not sealed by this group"
-        if len(self._peers) >= self.MOST and src not in self._peers:
-            return "too many senders"
-        peer.ciphers[key_id] = cipher
-        self._peers[src] = peer
-        return payload if peer.fresh(counter) else "replayed frame"

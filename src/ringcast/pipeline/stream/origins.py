@@ -20,7 +20,6 @@ from ringcast.journal.service import (
     Commit,
     Done,
     Extent,
-    Line,
     Look,
     Question,
     Records,
@@ -34,6 +33,7 @@ from ringcast.journal.writer import commit
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.options import Options, ReadOptions
 from ringcast.wire.keys import KeyFile
+from ringcast.wire.line import Line
 
 PART_BYTES = 64 * 2**20
 """Records that one task reads, about: 1 GB took 2.4 s of Python's time in parts of 16 MiB, and

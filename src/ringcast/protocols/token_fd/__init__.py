@@ -71,6 +71,7 @@ SHEET = register(
         messages=MESSAGES,
         progress_bound_us=progress_bound_us,
         membership=Membership.FIXED,
+        agreed=("max_message", "faults", "copies", "bodies_in_token"),
         turn=(Token,),
         unicast=(Token, TokenReq, TokenAck, Fetch, LogReq, LogRep, Alive),
         checks=(TokenPath,),

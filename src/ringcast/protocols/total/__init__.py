@@ -91,6 +91,7 @@ SHEET = register(
         messages=MESSAGES,
         progress_bound_us=progress_bound_us,
         membership=Membership.EVS,
+        agreed=("max_message", "mode", "quorum"),
         unicast=(Request, Unicast, NewViewAck, SeqAck, CumSeqAck, Resend, Packet, Ack),
         checks=(OneSequencer,),
         swarm=SWARM,

@@ -67,6 +67,7 @@ SHEET = register(
         messages=MESSAGES,
         progress_bound_us=progress_bound_us,
         membership=Membership.EVS,
+        agreed=("max_message", "mutual"),
         turn=(Token,),
         unicast=(Token, CommitToken),
         swarm=SWARM,

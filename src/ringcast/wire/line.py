@@ -1,0 +1,208 @@
+"""A sealed conversation over TCP between a node and whoever calls it.
+
+Both sides open with who they are and a number drawn for this connection alone, in the clear. The
+keys of the two directions are derived from the group key and both openings, so a recorded
+conversation is no caller, an answer is no question, and no frame of one connection fits another
+one or UDP. The node says nothing sealed before the caller has proved to have the key, and gives
+strangers no room for a long frame. Without keys the same frames go in the clear, where the node
+itself may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from ringcast.core.errors import RingcastError
+from ringcast.core.ids import NodeId
+from ringcast.wire.address import Address
+from ringcast.wire.keys import Grant, KeyFile
+from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Channel, Realm, derive, opened
+
+if CAN_SEAL:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+LONGEST = 256 * 2**20
+"""Bytes in a frame, at most: a message of the largest size and what goes with it."""
+
+SHORT = 512
+"""Bytes in an opening, at most."""
+
+PATIENCE_S = 20.0
+"""Longest silence in a conversation."""
+
+NONCE_BYTES = 16
+
+Text = Annotated[str, msgspec.Meta(max_length=64)]
+Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+Byte = Annotated[int, msgspec.Meta(ge=0, le=255)]
+
+
+class NodeOpens(msgspec.Struct, frozen=True, array_like=True, tag="ringcast node"):
+    """The node's first word. A field that a later version adds stands behind these."""
+
+    version: int
+    node: NodeId
+    network: Text
+    nonce: Nonce
+
+
+class CallerOpens(msgspec.Struct, frozen=True, array_like=True, tag="ringcast caller"):
+    """The caller's, which tells the key that it seals with."""
+
+    version: int
+    node: NodeId
+    key_id: Byte
+    nonce: Nonce
+    grant: tuple[Text, Text] | None = None
+    """Of a guest."""
+
+
+Opening = TypeVar("Opening", NodeOpens, CallerOpens)
+
+
+class Line:
+    """One side of a connection."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, messages: Any
+    ) -> None:
+        self._reader, self._writer = reader, writer
+        self._decode = msgspec.msgpack.Decoder(messages).decode
+        self._seal: AESGCM | None = None
+        self._open: AESGCM | None = None
+        self._sent = self._received = 0
+        self.grant: Grant | None = None
+        """What the caller may do; None: everything."""
+
+    async def greet(self, me: NodeId, keys: KeyFile | None, network: str) -> None:
+        """The node's side: only who has the key, now, is heard."""
+        mine = NodeOpens(VERSION, me, network, secrets.token_bytes(NONCE_BYTES))
+        sent = await self._send(msgspec.msgpack.encode(mine))
+        theirs, got = await self._opening(CallerOpens)
+        self.grant = Grant(*theirs.grant) if theirs.grant else None
+        self._agree(keys, theirs.key_id, sent + got, "node", "caller")
+        await self._hear_proof()
+        await self._send(b"")
+
+    async def answer(self, me: NodeId, keys: KeyFile | None, network: str | None) -> None:
+        """The caller's side of it; a network of None is any."""
+        theirs, got = await self._opening(NodeOpens)
+        if network is not None and theirs.network != network:
+            raise RingcastError(f"the other side is of network {theirs.network!r}, not {network!r}")
+        key_id = keys.sealing if keys else 0
+        self.grant = keys.grant if keys else None
+        mine = CallerOpens(VERSION, me, key_id, secrets.token_bytes(NONCE_BYTES), self.grant)
+        sent = await self._send(msgspec.msgpack.encode(mine))
+        self._agree(keys, key_id, got + sent, "caller", "node")
+        await self._send(b"")
+        await self._hear_proof()
+
+    async def _opening(self, kind: type[Opening]) -> tuple[Opening, bytes]:
+        """The other side's, and its bytes."""
+        got = await self._receive(SHORT)
+        if got is None:
+            raise RingcastError("the other side hung up")
+        try:
+            found = msgspec.msgpack.decode(got, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise RingcastError("no greeting; is the other side ringcast?") from None
+        if found.version != VERSION:
+            raise RingcastError(
+                f"the other side speaks version {found.version}, this one {VERSION}: run one "
+                "release of ringcast"
+            )
+        return found, got
+
+    def _agree(
+        self, keys: KeyFile | None, key_id: int, openings: bytes, mine: str, theirs: str
+    ) -> None:
+        """Derive the keys of the two directions."""
+        if keys is None:
+            if key_id or self.grant:
+                raise RingcastError("the other side has a key, this one has none")
+            return
+        key = keys.key(key_id, self.grant)
+        if key is None:
+            raise RingcastError("the other side's key is not known here")
+        realm = Realm(Channel.JOURNAL)
+        self._seal, self._open = (
+            AESGCM(derive(key, realm.info(side.encode(), openings))) for side in (mine, theirs)
+        )
+
+    async def _hear_proof(self) -> None:
+        """That the other side has the key: an empty frame."""
+        if await self._receive(SHORT) != b"":
+            raise RingcastError("the other side hung up; does it have this group's key?")
+
+    async def send(self, message: msgspec.Struct) -> None:
+        """One message."""
+        await self._send(msgspec.msgpack.encode(message))
+
+    async def receive(self) -> Any:
+        """The next message; None at the end."""
+        payload = await self._receive(LONGEST)
+        if payload is None:
+            return None
+        try:
+            return self._decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RingcastError(f"the other side's frame makes no sense ({error})") from None
+
+    async def _send(self, payload: bytes) -> bytes:
+        """One frame; what was in it."""
+        sealed = payload
+        head = (len(payload) + (TAG_BYTES if self._seal else 0)).to_bytes(4, "big")
+        if self._seal:
+            sealed = self._seal.encrypt(self._sent.to_bytes(12, "big"), payload, head)
+            self._sent += 1
+        try:
+            self._writer.write(head)
+            self._writer.write(sealed)
+            await self._writer.drain()
+        except ConnectionError:
+            raise RingcastError("the other side hung up") from None
+        return payload
+
+    async def _receive(self, longest: int) -> bytes | None:
+        """What is in the next frame; None at the end. Who is not of the group is not answered."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                head = await self._reader.readexactly(4)
+                length = int.from_bytes(head, "big")
+                if length > longest:
+                    raise RingcastError("a frame that is too long; is the other side ringcast?")
+                frame = await self._reader.readexactly(length)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        except TimeoutError:
+            raise RingcastError(f"the other side was silent for {PATIENCE_S:.0f} s") from None
+        if self._open is None:
+            return frame
+        payload = opened(self._open, self._received, frame, head)
+        if payload is None:
+            raise RingcastError("the other side's frame was not sealed with this group's key")
+        self._received += 1
+        return payload
+
+    def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+
+
+async def call(
+    address: Address, me: NodeId, keys: KeyFile | None, network: str | None, messages: Any
+) -> Line:
+    """A connection to a node; OSError if nobody listens there."""
+    async with asyncio.timeout(PATIENCE_S):
+        reader, writer = await asyncio.open_connection(address.host, address.port, limit=2**22)
+    line = Line(reader, writer, messages)
+    try:
+        await line.answer(me, keys, network)
+    except BaseException:
+        line.close()
+        raise
+    return line

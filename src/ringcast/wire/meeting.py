@@ -1,0 +1,54 @@
+"""Meeting: how two incarnations find out that the other one is alive now and of the same mind.
+
+Frames count only from an incarnation that has said a ``Hello`` with this node's challenge in it.
+The challenge is drawn at every start, so nothing recorded before can hold it: a node that has
+forgotten what it saw, because it started anew, cannot be fed with what was sent to its past.
+A Hello also says the settings that must be the same at all members, and where processors are.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ringcast.core.ids import NodeId, Seq
+
+MOST = 255
+"""Places in a Hello, and addresses a node remembers; only holders of a group key add any."""
+
+Text = Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where a processor is to be reached, according to its incarnation ``boot``."""
+
+    node: NodeId
+    boot: Seq
+    host: Annotated[str, msgspec.Meta(max_length=255)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag=100, gc=False):
+    """Where I am, and where I believe the others are; ``wants`` asks for an answer."""
+
+    places: Annotated[tuple[Place, ...], msgspec.Meta(max_length=MOST, min_length=1)]
+    wants: bool
+    challenge: Seq = 0
+    """A number of this incarnation's own, for the others to say back."""
+    echo: Seq = 0
+    """The challenge of the one that this Hello answers; 0: nobody's."""
+    terms: Annotated[dict[Text, Text], msgspec.Meta(max_length=32)] = {}
+    """The settings that must be the same at all members."""
+
+
+def disagreement(mine: dict[str, str], theirs: dict[str, str], node: NodeId) -> str:
+    """Which setting differs and how, for whoever can mend it; empty if none does."""
+    for name in sorted(mine.keys() | theirs.keys()):
+        here, there = mine.get(name, "nothing"), theirs.get(name, "nothing")
+        if here != there:
+            return (
+                f"{name} is {there} at node {node} and {here} at this node: "
+                "it must be the same at all members"
+            )
+    return ""

@@ -1,0 +1,7 @@
+"""Makes ``loopback``, ``journals`` and ``adversary`` importable for the tests beside it."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "api")]
