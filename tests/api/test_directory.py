@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from ringcast.api import directory
 from ringcast.api.directory import Directory
 from ringcast.api.events import Batch, View
 from ringcast.core.effects import Departure, InstallView, Reason
@@ -311,3 +312,52 @@ def test_a_protocol_without_transitional_views() -> None:
     assert (view.members, view.departures) == ((1, 3), (silent,))
     assert view.sets == (("core", (1,)),)
     assert [each.departures for each in member.log.views[:-1]] == [()] * (len(member.log.views) - 1)
+
+
+def test_a_member_that_never_speaks_is_left_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waited for it grew by 50 MB/s, and no reader got anything."""
+    monkeypatch.setattr(directory, "MOST_WAITING", 10_000)
+    monkeypatch.setattr(directory, "CROWDED", 5_000)
+    members = on_ring()
+    for member in members:
+        member.view(R2, 1, 2, 3)
+    for n, member in enumerate(members[:2], 1):
+        order(R2, n, n, member.directory.word(), *members)
+    seq = 3
+    while not members[0].directory.open:
+        assert members[0].directory.waits_for() == (3,)
+        assert members[0].directory.crowded == (seq > 8)
+        order(R2, seq, 1, Data("g", (b"x" * 600,)), *members)
+        seq += 1
+    assert seq == 14
+    order(R2, seq, 3, Groups(R2, ("g",)), *members)  # too late, for all alike
+    order(R2, seq + 1, 1, Data("g", (b"y",)), *members)
+    for member in members:
+        assert (member.directory.waits_for(), member.directory.left_aside) == ((), 1)
+        assert not member.directory.crowded
+        assert member.directory.members("g") == (1, 2)
+    a, b, c = (member.log.events for member in members)
+    assert (
+        a
+        == b
+        == [
+            ("V", (1, 2), Position.at(R2, 0)),
+            *((1, b"x" * 600, n) for n in range(3, 14)),
+            (1, b"y", 15),
+        ]
+    )
+    assert c == [("lost", 1)] * 12
+
+
+def test_words_in_another_s_name_change_nothing_there() -> None:
+    """An Enter that a node had not sent, in its name, ended it with a KeyError."""
+    a, b, c = on_ring()
+    order(R1, 20, 1, Enter("never asked for"), a, b, c)
+    order(R1, 21, 1, Enter("g"), a, b, c)
+    assert a.log.events == []
+    order(R1, 22, 2, Data("g", (b"x",)), a, b, c)
+    assert a.log.events == [(2, b"x", 22)]
+    for each in (a, b, c):
+        each.view(R2, 1, 2, 3)
+        each.directory.on_envelope(9, Level.AGREED, Position.at(R2, 1), Groups(R2, ()))
+        assert each.directory.waits_for() == (1, 2, 3), "9 is no member"

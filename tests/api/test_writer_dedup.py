@@ -79,7 +79,7 @@ def test_a_repeated_batch_is_delivered_once_everywhere_also_on_the_next_ring(
     run(story)
 
 
-@pytest.mark.parametrize(("batch", "first"), [(-1, 0), (0, -1), (2**63, 0), (0, 2**63)])
+@pytest.mark.parametrize(("batch", "first"), [(-1, 0), (0, -1), (2**63, 0), (0, 2**63), (0, 2**62)])
 def test_numbers_that_no_column_holds_are_refused(tmp_path: Path, batch: int, first: int) -> None:
     async def story() -> None:
         async with ring(tmp_path, 1) as (node,):

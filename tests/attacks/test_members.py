@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from adversary import keyed
-from loopback import eventually, run
+from journals import caught_up
+from loopback import eventually, joined, messages, run
 
 from ringcast.api.node import Node
+from ringcast.core.effects import Batch
+from ringcast.core.errors import RingcastError
+from ringcast.core.ids import Level
+from ringcast.journal.check import examine
+from ringcast.journal.merged_reader import whole
+from ringcast.journal.service import GUEST, call
+from ringcast.wire.address import parse
+from ringcast.wire.envelope import Enter, Exit, encode
+from ringcast.wire.keys import KeyFile
 
 
 def test_members_with_other_settings_do_not_meet_and_say_why(tmp_path: Path) -> None:
@@ -32,5 +42,65 @@ def test_members_with_other_settings_do_not_meet_and_say_why(tmp_path: Path) -> 
                     )
                 )
             assert [node.ring for node in nodes] == [(1, 2), (1, 2), (3,)]
+
+    run(story)
+
+
+def test_rows_without_end_destroy_no_journal(tmp_path: Path) -> None:
+    """Two calls of a guest wrote what no journal could read, at every member."""
+
+    async def story() -> None:
+        settings = [
+            each | {"journal": str(tmp_path / f"j{each['id']}"), "journal_patience_s": 0.2}
+            for each in keyed(tmp_path, 2)
+        ]
+        file = KeyFile(tmp_path / "group.key")
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(Node.open(each)) for each in settings]
+            for node in nodes:
+                await node.wait_for_ring(2)
+            address = parse(settings[0]["bind"], "bind")
+            for bodies in ([b"a"], [b"a", b"b"]):
+                for first in (2**62, 2**62 - 1):
+                    line = await call(address, GUEST, file)
+                    word = [5, 7, "g", "sink", 0, first, bodies]
+                    await line.send(word)  # type: ignore[arg-type]
+                    with suppress(RingcastError):
+                        await line.receive()
+                    line.close()
+            await nodes[1].publish("g", "other", 0, 0, (b"fine",))
+            await eventually(lambda: caught_up(nodes))
+        for number in (1, 2):
+            *_, report = examine(tmp_path / f"j{number}")
+            assert (report.findings, report.records > 1) == ([], True)
+            assert b"fine" in [
+                row["body"]
+                for batch in whole([tmp_path / f"j{number}"])
+                for row in batch.to_pylist()
+            ]
+
+    run(story)
+
+
+def test_words_in_a_member_s_name_do_not_end_it(tmp_path: Path) -> None:
+    """A member put another's id on an Enter: a KeyError ended that one."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            nodes = [
+                await stack.enter_async_context(Node.open(each)) for each in keyed(tmp_path, 2)
+            ]
+            for node in nodes:
+                await node.wait_for_ring(2)
+            groups = await joined(nodes)
+            victim = nodes[0]
+            for word in (Enter("unknown"), Enter("g"), Exit("unknown")):
+                batch = Batch(victim._ring.view, 99, 1, Level.AGREED, 2**40, (encode(word),))  # type: ignore[union-attr]
+                victim.on_deliver(batch.ring, batch)
+            assert victim.running
+            await groups[1].send(b"x")
+            assert [m.body for m in await messages(groups[0], 1)] == [b"x"]
+            await groups[0].send(b"y")
+            await eventually(lambda: victim.outgoing.idle)
 
     run(story)

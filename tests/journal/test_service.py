@@ -21,10 +21,12 @@ from ringcast.journal.service import (
     Look,
     Publish,
     Question,
+    Records,
     Seek,
     Server,
     answers,
     call,
+    from_records,
     token,
 )
 from ringcast.wire import keys
@@ -222,5 +224,31 @@ def test_strangers_make_room(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> N
         await stage.commit(stage.keys)
         for _, writer in silent:
             writer.close()
+
+    stage.play(story)
+
+
+@pytest.mark.parametrize(
+    ("entries", "rows"), [(2**63, 1), (1, 2**63), (2**62, 2**62), (-1, 1), (1, -1), (0, 0)]
+)
+def test_numbers_of_a_peer_that_make_no_sense_are_no_records(entries: int, rows: int) -> None:
+    """An OverflowError ended a node that was catching up."""
+    with pytest.raises(JournalError, match="not records of a journal"):
+        from_records(Records(1, entries, rows, bytes(200), b""))
+
+
+@pytest.mark.parametrize("first", [2**62, 2**62 - 1, 2**63])
+def test_rows_that_no_journal_could_hold_are_refused_where_they_enter(
+    stage: Stage, first: int
+) -> None:
+    """Row 2^62 and then an overlap destroyed every journal of the group."""
+
+    async def story() -> None:
+        line = await call(stage.address, GUEST, stage.keys)
+        question = msgspec.msgpack.encode([5, 1, "g", "sink", 0, first, [b"x", b"y"]])
+        await line._send(question)
+        assert await line.receive() is None
+        line.close()
+        assert (stage.asked, stage.server.refused) == ([], 1)
 
     stage.play(story)

@@ -25,6 +25,7 @@ from ringcast.journal.format.records import records
 from ringcast.journal.format.segment import HEAD_BYTES, SegmentFile, read_index
 from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import Journal, Limits, commit, segment_names
+from ringcast.wire.envelope import MOST_ROWS
 
 
 def places(folder: Path) -> list[Position]:
@@ -286,6 +287,60 @@ def test_a_full_disk_is_said_and_nothing_before_is_lost(tmp_path: Path) -> None:
     again = Journal(tmp_path)
     assert again.cut_bytes == 0 and again.number == written
     again.close()
+
+
+class Forgetful(Disk):
+    """A sync fails once; the system throws away what it could not write, and says no more."""
+
+    def __init__(self, good: int) -> None:
+        self.good = good
+
+    def sync(self, file: int) -> None:
+        self.good -= 1
+        if self.good < 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().sync(file)
+
+
+def test_after_a_failed_sync_nothing_counts_as_durable(tmp_path: Path) -> None:
+    """Closing synced once more, which may well succeed, and marked the lost range."""
+    first, *others = entries(5)
+    disk = Forgetful(1)
+    journal = Journal(tmp_path, disk=disk)
+    journal.append([first])
+    journal.sync()
+    kept = places(tmp_path)
+    marked = (tmp_path / "durable").read_bytes()
+    journal.append(others)
+    with pytest.raises(JournalError, match="cannot sync"):
+        journal.sync()
+    disk.good = 99
+    with pytest.raises(JournalError, match="cannot sync"):
+        journal.sync()
+    journal.close()
+    assert (tmp_path / "durable").read_bytes() == marked
+    again = Journal(tmp_path)
+    assert places(tmp_path) == kept
+    again.close()
+
+
+def test_all_files_are_their_owner_s_alone(tmp_path: Path) -> None:
+    filled(tmp_path / "j").close()
+    commit(tmp_path / "j", "reader", Position(0, 8, 1, 1, 0))
+    modes = {p.name: p.stat().st_mode & 0o777 for p in tmp_path.rglob("*") if p.is_file()}
+    assert {mode for name, mode in modes.items()} == {0o600}, modes
+
+
+def test_a_row_that_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    good = entries(1)[-1]
+    for row in (MOST_ROWS, MOST_ROWS - len(good.lengths) + 1):
+        with pytest.raises(JournalError, match="could not be read back"):
+            journal.append([good._replace(source=("w", 0, row))])
+    journal.append([good._replace(source=("w", 0, MOST_ROWS - len(good.lengths)))])
+    journal.sync()
+    assert len(places(tmp_path)) == len(good.lengths)
+    journal.close()
 
 
 class Volatile(Disk):

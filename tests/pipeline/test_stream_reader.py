@@ -30,6 +30,7 @@ from ringcast.journal.writer import Journal, Limits, readers
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.options import to_read, to_write
 from ringcast.pipeline.stream.origins import Files, RemoteNode
+from ringcast.pipeline.stream.sink import Writing
 from ringcast.pipeline.stream.source import RingcastSource, RingcastStreamReader
 from ringcast.wire import keys
 
@@ -445,3 +446,23 @@ def test_bodies_of_64_mib_and_of_nothing(tmp_path: Path) -> None:
     assert read(stream, start, stream.latestOffset(start, ReadAllAvailable())) == [b"", large, b""]
     end = stream.latestOffset(start, ReadMaxRows(2))
     assert read(stream, start, end) == [b"", large]
+
+
+@pytest.mark.parametrize("way", ["absolute", "parent", "link"])
+def test_a_manifest_names_files_of_its_folder_alone(tmp_path: Path, way: str) -> None:
+    """One that named others had them published into the group, and removed."""
+    secret = tmp_path / "secret"
+    secret.write_bytes((5).to_bytes(4, "big") + b"mine!")
+    staging = tmp_path / "staging" / "s"
+    staging.mkdir(parents=True)
+    name = {"absolute": str(secret), "parent": "../../secret", "link": f"{0:032x}.rows"}[way]
+    if way == "link":
+        (staging / name).symlink_to(secret)
+    (staging / f"{3:020}.json").write_bytes(msgspec.json.encode([name]))
+    row = StructType([StructField("body", BinaryType())])
+    options = WRITING | {"staging": str(tmp_path / "staging")}
+    writer = RingcastSource(options).streamWriter(row, False)
+    assert isinstance(writer, Writing)
+    with pytest.raises((PipelineError, OSError), match=r"no file of rows|symbolic links"):
+        writer.publish([], 3)
+    assert secret.exists()

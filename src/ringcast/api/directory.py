@@ -2,8 +2,9 @@
 
 On a new ring every node first says which groups it is in. When all have spoken, at one and the
 same place in the order, each group's view is known and given out; what was delivered until then
-waits. If the ring breaks before that, the view is made of those who spoke. A node that had not
-is in no group of that ring, and its groups are told what they missed.
+waits. If the ring breaks before that, or too much waits (a function of the order, too), the view is
+made of those who spoke. A node that had not is in no group of that ring, and its groups are told
+what they missed.
 
 Joining and leaving a group are messages themselves, so they have their place in the order too.
 
@@ -23,6 +24,15 @@ from ringcast.api.writer_dedup import WriterDedup
 from ringcast.core.effects import Departure, InstallView, Reason
 from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.wire.envelope import Data, Enter, Envelope, Exit, Groups, Known
+
+MOST_WAITING = 64 * 2**20
+"""Bytes that wait for members that have not said which groups they are in."""
+
+CROWDED = MOST_WAITING // 4
+"""From here on the ring is slowed down."""
+
+ITEM_BYTES = 256
+"""What a message takes besides its bodies, about; the same number at all members."""
 
 
 class Sink(Protocol):
@@ -57,6 +67,9 @@ class Directory:
         self._known: dict[NodeId, tuple[Known, ...]] = {}
         self.streams = WriterDedup()
         self._waiting: list[tuple[NodeId, Level, Position, Envelope]] = []
+        self._waiting_bytes = 0
+        self.left_aside = 0
+        """Members that were not waited for any longer, since the start."""
 
     def members(self, group: str) -> tuple[NodeId, ...]:
         """The group's members as of the last event given out."""
@@ -82,6 +95,15 @@ class Directory:
         """Whether all members of the ring have spoken, or nobody else will."""
         return self._open
 
+    @property
+    def crowded(self) -> bool:
+        """Whether much waits for members that have not spoken."""
+        return self._waiting_bytes > CROWDED
+
+    def waits_for(self) -> tuple[NodeId, ...]:
+        """The members that have not said which groups they are in."""
+        return () if self._open else tuple(q for q in self._members if q not in self._spoken)
+
     def on_view(self, change: InstallView) -> None:
         """The ring changes. With the first word of that, be it a transitional view or, of a
         protocol that has none, the next regular one, nobody else will speak on the old ring."""
@@ -105,17 +127,26 @@ class Directory:
             self.streams.learn(envelope.known)
         elif type(envelope) is Groups:
             # A word that was meant for an earlier ring, or comes after this one broke, is late.
-            if envelope.ring == self._ring and not self._open:
+            fits = envelope.ring == self._ring and sender in self._members
+            if fits and not self._open:
                 self._spoken[sender] = set(envelope.names)
                 self._known[sender] = envelope.known
                 if len(self._spoken) == len(self._members):
-                    for q in sorted(self._known):
-                        self.streams.learn(self._known[q])
-                    self._give_out()
+                    self._learn_and_give_out()
         elif self._open:
             self._act(sender, level, position, envelope)
         else:
             self._waiting.append((sender, level, position, envelope))
+            bodies = envelope.bodies if type(envelope) is Data else ()
+            self._waiting_bytes += ITEM_BYTES + sum(map(len, bodies)) + 64 * len(bodies)
+            if self._waiting_bytes > MOST_WAITING:
+                self.left_aside += len(self.waits_for())
+                self._learn_and_give_out()
+
+    def _learn_and_give_out(self) -> None:
+        for q in sorted(self._known):
+            self.streams.learn(self._known[q])
+        self._give_out()
 
     def _give_out(self) -> None:
         """Everybody has spoken, or nobody else will: the views, then what waited for them."""
@@ -124,7 +155,7 @@ class Directory:
         self._open = True
         self._opened()
         self._tell_all(Position.at(self._ring, 0), False, self._ring)
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         for item in waiting:
             self._act(*item)
 
@@ -140,6 +171,8 @@ class Directory:
                     sink.lost(len(bodies))
             case Enter(group):
                 if sender == self._me:
+                    if not self._entering.get(group):
+                        return  # in our name, and not ours
                     self._sinks[group] = self._entering[group].popleft()
                 self._spoken.setdefault(sender, set()).add(group)
                 self._tell(group, position, False, self._ring)

@@ -160,7 +160,11 @@ class Node:
 
     def metrics(self) -> dict[str, object]:
         """Counters and state, for people and monitors."""
-        found = self._host.metrics() if self._host else {}
+        if self._host is None:
+            return {}
+        found = self._host.metrics()
+        found["groups_wait_for"] = list(self._directory.waits_for())
+        found["left_aside"] = self._directory.left_aside
         return found | {"journal": self._journal.metrics()} if self._journal else found
 
     # --- for groups ------------------------------------------------------------------------
@@ -190,7 +194,7 @@ class Node:
 
         They are safe: what this node remembers as delivered, nobody who lives on can lack.
         """
-        if not (0 <= batch <= MOST_ROWS and 0 <= first <= MOST_ROWS):
+        if not (0 <= batch <= MOST_ROWS and 0 <= first <= MOST_ROWS - len(bodies)):
             raise RingcastError(f"batch {batch}, row {first}: they are numbered from 0 to 2^62")
         for some in list(portions(bodies, self.max_message)):  # all or, with an error, nothing
             position = await self._publish(group, stream, batch, first, some)
@@ -287,6 +291,7 @@ class Node:
         """All that arrived has been handled: give the machine more, slow down if need be."""
         self.outgoing.flush()
         slow = self._journal is not None and self._journal.crowded
+        slow = slow or self._directory.crowded
         for group in self._groups.values():
             slow = slow or group.crowded
         if self._host is not None:

@@ -170,6 +170,8 @@ class Outgoing:
 
     def delivered(self, number: int, position: Position) -> None:
         """Our submission ``number`` was delivered, its first body at ``position``."""
+        if number > self._submitted:
+            return  # in our name, and not ours
         self._delivered = number
         if self._drained is not None:
             self._check_drained()

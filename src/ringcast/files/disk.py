@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
+def private(path: str, flags: int) -> int:
+    """For ``open``: a file that only its owner reads."""
+    return os.open(path, flags, 0o600)
+
+
 class Disk:
     """The real one. What was written is safe after ``sync``, a name after ``sync_folder``."""
 
     def open(self, path: Path) -> int:
         """A file to append to, made if there is none."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        return private(str(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def write(self, file: int, pieces: Sequence[bytes | memoryview]) -> None:
         """Append everything; OSError if that is not possible."""
@@ -52,7 +57,7 @@ class Disk:
         for each in missing:
             self.sync_folder(each.parent)
 
-    def replace(self, path: Path, data: bytes, mode: int = 0o644) -> None:
+    def replace(self, path: Path, data: bytes, mode: int = 0o600) -> None:
         """Write a small file, whole or not at all; it is durable when this returns."""
         beside = path.with_name(path.name + ".new")
         beside.unlink(missing_ok=True)  # others may hold it open, or be allowed to read it

@@ -280,7 +280,10 @@ class GroupCommit:
                 done.set_exception(JournalError("the node has ended"))
         for journal in (self._pending, self.journal):
             if journal is not None:
-                journal.close()
+                try:
+                    journal.close()
+                except JournalError as error:
+                    self.error = self.error or str(error)
 
 
 def write(journal: Journal, entries: list[Entry], final: bool) -> None:

@@ -19,7 +19,7 @@ from ringcast.journal.format.frame import Frame, read_frame
 from ringcast.journal.format.layout import NAME, JournalError
 from ringcast.wire import line
 from ringcast.wire.address import Address
-from ringcast.wire.envelope import RowNumber
+from ringcast.wire.envelope import RowNumber, check_rows
 from ringcast.wire.keys import Grant, KeyFile
 from ringcast.wire.line import Line
 
@@ -29,6 +29,7 @@ GUEST: NodeId = 2**32 - 1
 PART_BYTES = 4 * 2**20
 """Records that are sent at once, about."""
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
 
 
@@ -50,8 +51,8 @@ class Records(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """The entries that have some of them, as in a frame of a journal (``Frame``)."""
 
     token: int
-    entries: int
-    rows: int
+    entries: Count
+    rows: Count
     section: bytes
     data: bytes
 
@@ -67,9 +68,12 @@ def from_records(answer: Records) -> Frame:
         found = read_frame(
             memoryview(answer.section), answer.entries, answer.rows, memoryview(answer.data)
         )
-    except (ValueError, msgspec.MsgspecError) as error:
+    except (ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise JournalError(f"not records of a journal ({error})") from None
-    return found.check()
+    try:
+        return found.check()
+    except (ValueError, IndexError, OverflowError) as error:  # numbers that fit no column
+        raise JournalError(f"not records of a journal ({error})") from None
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -95,7 +99,7 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag=9):
     token: int
     after: Position
     upto: Position
-    rows: int
+    rows: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -119,6 +123,10 @@ class Publish(msgspec.Struct, frozen=True, array_like=True, tag=5):
     batch: RowNumber
     first: RowNumber
     bodies: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        """Refused here, and not by whoever reads what was written."""
+        check_rows(self.first, len(self.bodies))
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=6):

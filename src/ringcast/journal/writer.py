@@ -119,6 +119,12 @@ class Journal:
         self._disk = disk
         self._clock_s = time.time() - time.monotonic()
         """Ages are by the clock as it was at opening: if it jumps, nothing is old at once."""
+        self._lost = ""
+        """Why nothing more is durable here, once a sync failed: the system may have thrown away
+        what it could not write, and a later sync would not tell."""
+        self._closed = False
+        self._durable_bytes = 0
+        """Of the segment that is being written."""
         self.cut_bytes = 0
         """What was cut off at opening, because it was being written at the end."""
         if not all(map(find_spec, ("numpy", "xxhash"))):
@@ -130,7 +136,7 @@ class Journal:
             raise JournalError(f"cannot use the journal {folder}: {error}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._mark = os.open(folder / DURABLE, os.O_RDWR | os.O_CREAT, 0o644)
+            self._mark = os.open(folder / DURABLE, os.O_RDWR | os.O_CREAT, 0o600)
             self._recover()
             self.sync()  # what a process that was killed wrote is there, but perhaps not on disk
         except BaseException as error:
@@ -226,7 +232,7 @@ class Journal:
         try:
             self._disk.write(self._file, frame)
         except OSError as error:
-            self._take_back(segment)
+            self._take_back(segment.path, segment.bytes)
             raise JournalError(f"cannot write {segment.path}: {error.strerror}") from None
         self._heads.append(head)
         self.number, self.chain, self.last = head.after, head.chain, head.last
@@ -242,20 +248,26 @@ class Journal:
             "the journal to have it filled from the other members"
         )
 
-    def _take_back(self, segment: Segment) -> None:
-        """Part of a frame may have been written: what is there must end with a whole one."""
+    def _take_back(self, path: Path, size: int) -> None:
+        """Part of a frame may have been written, or not be what it was: what is there must end
+        with a whole one."""
         with contextlib.suppress(OSError):  # then it is cut at the next opening
-            self._disk.cut(segment.path, segment.bytes)
+            self._disk.cut(path, size)
 
     def sync(self) -> None:
         """Return when everything appended is durable; only then do readers see it."""
+        if self._lost:
+            raise JournalError(self._lost)
         if self._file is not None:
             segment = self.segments[-1]
             try:
                 self._disk.sync(self._file)
                 os.pwrite(self._mark, mark(segment.path, segment.bytes), 0)
+                self._durable_bytes = segment.bytes
             except OSError as error:
-                raise JournalError(f"cannot sync {self.folder}: {error.strerror}") from None
+                self._lost = f"cannot sync {self.folder}: {error.strerror}"
+                self._take_back(segment.path, self._durable_bytes)
+                raise JournalError(self._lost) from None
 
     def _segment(self) -> Segment:
         """The segment that is being written."""
@@ -265,8 +277,11 @@ class Journal:
                 self._file = self._disk.open(path)
                 self._disk.sync_folder(self.folder)
             except OSError as error:
+                if self._file is not None:
+                    os.close(self._file)
+                    self._file = None
                 raise JournalError(f"cannot write {path}: {error.strerror}") from None
-            self._heads = []
+            self._heads, self._durable_bytes = [], 0
             self.segments.append(Segment(path, self._heads, self._now_s))
         return self.segments[-1]
 
@@ -287,7 +302,10 @@ class Journal:
             return
         self.sync()
         segment = self.segments[-1]
-        write_index(segment.path, segment.heads, self._disk)
+        try:
+            write_index(segment.path, segment.heads, self._disk)
+        except OSError as error:
+            raise JournalError(f"cannot seal {segment.path}: {error.strerror}") from None
         os.close(self._file)
         self._file = None
 
@@ -326,13 +344,19 @@ class Journal:
         path.with_suffix(INDEX).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Sync and let others have the folder."""
-        if self._file is not None:
-            self.sync()
-            os.close(self._file)
-            self._file = None
-        os.close(self._mark)
-        os.close(self._lock)
+        """Sync and let others have the folder; once is enough, even if it failed."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if not self._lost:
+                self.sync()
+        finally:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+            os.close(self._mark)
+            os.close(self._lock)
 
 
 LOCK, TRIMMED = "journal.lock", "trimmed.json"

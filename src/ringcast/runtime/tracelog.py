@@ -29,7 +29,7 @@ class TraceLog:
         path = directory / f"{node}-{boot}.trace"
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
             raise StorageError(f"cannot write to the trace_dir {directory}: {error}") from None
         self._encode = msgspec.msgpack.Encoder().encode

@@ -18,6 +18,13 @@ MOST_ROWS = 2**62
 RowNumber = Annotated[int, msgspec.Meta(ge=0, le=MOST_ROWS)]
 """Of batches and rows: what a column can hold, with rows to follow."""
 
+
+def check_rows(first: int, count: int) -> None:
+    """ValueError if rows ``first`` .. have numbers that cannot be written and read back."""
+    if first + count > MOST_ROWS:
+        raise ValueError(f"rows {first} to {first + count}: rows are numbered from 0 to 2^62")
+
+
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 """A group's name."""
 
@@ -42,6 +49,10 @@ class Once(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
     first: RowNumber
     bodies: tuple[bytes, ...]
 
+    def __post_init__(self) -> None:
+        """A member's message is no better than a guest's."""
+        check_rows(self.first, len(self.bodies))
+
 
 class Known(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How far the writer ``stream`` has come in a group: so many rows of this batch."""
@@ -49,7 +60,7 @@ class Known(msgspec.Struct, frozen=True, array_like=True, gc=False):
     group: Name
     stream: Name
     batch: RowNumber
-    rows: int
+    rows: RowNumber
 
 
 class Groups(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):

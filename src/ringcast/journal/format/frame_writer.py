@@ -13,8 +13,9 @@ import msgspec
 
 from ringcast.core.ids import NodeId, Position
 from ringcast.journal.format.frame import KINDS, OWN, SHARED, Frame, NameTable, value
-from ringcast.journal.format.layout import Entry, Source
+from ringcast.journal.format.layout import Entry, JournalError, Source
 from ringcast.journal.format.message import digest, room, shortest
+from ringcast.wire.envelope import MOST_ROWS
 
 Piece = bytes | memoryview
 
@@ -52,6 +53,8 @@ def frame_content(entries: Sequence[Entry]) -> FrameContent:
             members.append(who)
             note = len(members)
         elif source:
+            if source[2] + len(lengths) > MOST_ROWS:
+                raise JournalError(f"row {source[2]} of {source[0]} could not be read back")
             sources.append(source)
             note = len(sources)
         timestamp, ring_seq, ring_rep, seq, index, branch = first

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,12 +26,15 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 from xxhash import xxh3_64_intdigest
 
-from ringcast.files.disk import DISK
+from ringcast.files.disk import DISK, private
 from ringcast.journal.service import Publish, token
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import WriteOptions
 from ringcast.pipeline.stream.origins import RemoteNode
+
+STAGED = re.compile(r"[0-9a-f]{32}\.rows")
+"""What files of rows are called."""
 
 MOST_ROWS, MOST_BYTES = 512, 2**20
 """Rows published at a time, at most."""
@@ -58,7 +62,7 @@ class Writing:
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"{uuid.uuid4().hex}.rows"
         rows = content = 0
-        with (self._folder / name).open("wb") as file:
+        with open(self._folder / name, "wb", opener=private) as file:
             for batch in iterator:
                 for body in bodies.encode(self._form, batch):
                     file.write(len(body).to_bytes(4, "big") + body)
@@ -124,17 +128,25 @@ class Writing:
 
     def _rows(self, names: list[str]) -> Iterator[bytes]:
         for name in names:
-            data = (self._folder / name).read_bytes()
+            with open(self._staged(name), "rb", opener=no_link) as file:
+                data = file.read()
             at = 0
             while at < len(data):
                 length = int.from_bytes(data[at : at + 4], "big")
                 yield data[at + 4 : at + 4 + length]
                 at += 4 + length
 
+    def _staged(self, name: str) -> Path:
+        """A file of rows; whoever can write a manifest must not have others published, or removed,
+        that the driver can read."""
+        if not STAGED.fullmatch(name):
+            raise PipelineError(f"{self._folder}: a manifest names {name!r}, no file of rows there")
+        return self._folder / name
+
     def _remove(self, names: list[str]) -> None:
         for name in names:
             with contextlib.suppress(OSError):
-                (self._folder / name).unlink(missing_ok=True)
+                self._staged(name).unlink(missing_ok=True)
 
     def _forget(self, batch: int) -> None:
         """Spark repeats the last batch at most: earlier decisions are not needed any more."""
@@ -180,3 +192,8 @@ class RingcastWriter(Writing, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task or the commit failed."""
         self.give_up(messages, 0)
+
+
+def no_link(path: str, flags: int) -> int:
+    """For ``open``: a file that lies where its name says."""
+    return os.open(path, flags | os.O_NOFOLLOW)

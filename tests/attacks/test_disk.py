@@ -1,0 +1,48 @@
+"""Disks that fail under a live node."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ringcast.cli.app import app
+from ringcast.files.disk import Disk
+
+
+@pytest.mark.parametrize("way", ["sync", "write", "sync_folder", "replace"])
+@pytest.mark.parametrize("after", [4, 20])
+def test_a_node_whose_disk_fails_ends_in_a_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    way: str,
+    after: int,
+) -> None:
+    """With ``--json`` its last word is a line of JSON and no traceback."""
+    real, calls = getattr(Disk, way), [0]
+
+    def fails(disk: Disk, *words: object) -> object:
+        calls[0] += 1
+        if calls[0] > after:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(disk, *words)
+
+    monkeypatch.setattr(Disk, way, fails)
+    file = tmp_path / "node.toml"
+    file.write_text(
+        'id = 1\nbind = "127.0.0.1:0"\npeers = ["2@127.0.0.1:9"]\nstate_dir = "s"\n'
+        'journal = "j"\njournal_patience_s = 0.1\njournal_limits = {segment_bytes = 20000}\n'
+    )
+    limit = ["--deliver-limit", "1000"]
+    with pytest.raises(SystemExit) as caught:
+        app(["node", "-c", str(file), "--drive", "1000", "--size", "1000", "--json", *limit])
+    said = capsys.readouterr()
+    last = json.loads(said.out.splitlines()[-1])
+    assert last["event"] == "stopped"
+    if caught.value.code:
+        assert os.strerror(errno.EIO) in last["reason"]
+    assert "Traceback" not in said.err
