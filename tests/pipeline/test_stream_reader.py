@@ -339,14 +339,14 @@ def listening(answer: bytes) -> Iterator[str]:
     [
         (b"", "was silent for"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "is the other side ringcast"),
-        (b"\0\0\0\x05hello", "frame was refused: too short"),
-        (b"\0\0\0\x40" + b"hello!!!" * 8, "not a ringcast frame of this version"),
+        (b"\0\0\0\x05hello", "no greeting; is the other side ringcast"),
+        (b"\0\0\0\x40" + b"hello!!!" * 8, "no greeting; is the other side ringcast"),
     ],
 )
 def test_connect_to_somebody_else(
     monkeypatch: pytest.MonkeyPatch, answer: bytes, words: str
 ) -> None:
-    monkeypatch.setattr("ringcast.journal.service.PATIENCE_S", 0.5)
+    monkeypatch.setattr("ringcast.wire.line.PATIENCE_S", 0.5)
     with listening(answer) as address, pytest.raises(JournalError, match=words):
         reader(connect=address).initialOffset()
 
@@ -372,7 +372,7 @@ def test_connect_with_another_key_or_none(tmp_path: Path) -> None:
     with group(tmp_path, 1, key_file=str(ours)) as (member,):
         assert reader(connect=member["bind"], key_file=ours).initialOffset()
         for more in ({"key_file": other}, {}):
-            with pytest.raises(JournalError, match="frame was refused"):
+            with pytest.raises(JournalError, match="does it have this group's key"):
                 reader(connect=member["bind"], **more).initialOffset()
 
 

@@ -571,7 +571,8 @@ async def two_domains(stage: Stage, *files: str) -> list[tuple[Host, Ear, Puppet
     called 2 in both, can be reached by it."""
     ends = []
     for domain, file in enumerate(files or ("", "")):
-        ends.append(stage.host(2, state=f"end{domain}", key_file=file))
+        elsewhere = ("8@127.0.0.1:9",)
+        ends.append(stage.host(2, state=f"end{domain}", key_file=file, peers=elsewhere))
         await ends[-1][0].start()
     ports = tuple(
         PortConfig(
@@ -584,6 +585,8 @@ async def two_domains(stage: Stage, *files: str) -> list[tuple[Host, Ear, Puppet
     )
     middle = stage.host(9, ports=ports)
     await middle[0].start()
+    for domain, (end, ear, _) in enumerate(ends):
+        await ear.until(lambda: end.ports[0]._codec.met(9 + 10 * domain, middle[0].boot))  # noqa: B023
     return [middle, *ends]
 
 

@@ -294,6 +294,9 @@ def test_frames_of_our_own_past_are_refused(file: KeyFile | None) -> None:
     restarted = codec(1, 6, file)
     assert restarted.decode(recorded) is None
     assert restarted.refused == {"frame of an earlier incarnation": 1}
+    again = codec(1, 5, file).encode(hello(1, restarted.challenge), EVERYBODY)
+    assert restarted.decode(again) is not None, "if it lives, it has to learn of us"
+    assert not restarted.knows(1)
     impostor = codec(1, 7, file)
     assert restarted.decode(impostor.encode(REGULAR, EVERYBODY)) is None, "one frame proves nothing"
     meet(restarted, impostor)

@@ -90,6 +90,11 @@ class Meetings:
         self._greeted: Counter[tuple[NodeId, bool]] = Counter()
         """How often who was greeted, and answered, since the last look around."""
 
+    def all_met(self) -> bool:
+        """Whether everybody that is known has been met."""
+        known = self.book.known()
+        return bool(known) and all(self._codec.knows(node) for node in known)
+
     def look_around(self) -> None:
         """Once in a while: to seeds, to the multicast group, and to who was not met yet."""
         self._udp.connect(self.book.addresses())  # a name may have moved, a route appeared

@@ -115,6 +115,9 @@ class Host:
             self._priority = Priority()
         self._loop = loop = asyncio.get_running_loop()
         self._timers.start(loop, self._on_alarm)
+        await asyncio.gather(*(port.welcome() for port in self.ports))
+        if self.stopped is not None:
+            raise NodeStopped(f"the node could not start: {self.stopped}")
         for port in self.ports:
             port.start(loop, self)
         self._plan_housekeeping(loop)

@@ -22,6 +22,9 @@ from ringcast.wire.codec import EVERYBODY, Codec
 from ringcast.wire.keys import KeyFile
 from ringcast.wire.seal import Channel, Realm
 
+WELCOME_S = 0.05
+"""How long a node that starts waits for others to answer its first Hello."""
+
 
 class Port:
     """Port ``number`` of a node, in the incarnation ``boot``."""
@@ -46,9 +49,13 @@ class Port:
         hears = (self._codec, self._shim, self._meetings.on_hello)
         self._receiver = Receiver(number, self._transport, *hears)
 
-    def start(self, loop: asyncio.AbstractEventLoop, handler: FrameHandler) -> None:
-        """Look for the others, and hand their frames to ``handler`` from now on."""
+    async def welcome(self) -> None:
+        """Look for the others, and meet whoever is there before the first frame leaves."""
         self.keep_house()
+        await self._receiver.welcome(self._meetings.all_met, WELCOME_S)
+
+    def start(self, loop: asyncio.AbstractEventLoop, handler: FrameHandler) -> None:
+        """Hand the others' frames to ``handler`` from now on."""
         self._receiver.start(loop, handler)
 
     def close(self) -> None:

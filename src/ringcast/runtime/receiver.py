@@ -9,6 +9,7 @@ it speaks of.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
@@ -56,6 +57,31 @@ class Receiver:
         self.received = 0
         self.outdated = 0
         """Datagrams thrown away unread because they had waited too long."""
+
+    async def welcome(self, enough: Callable[[], bool], seconds: float) -> None:
+        """Hear Hellos and nothing else, until it is enough or the time is over."""
+        heard, sources = asyncio.Event(), self._transport.sources
+
+        def hear() -> None:
+            for source in sources:
+                with contextlib.suppress(OSError):
+                    for datagram in source.receive() if source.waits() else ():
+                        frame = self._codec.decode(datagram)
+                        lost = frame and self._shim and self._shim.loses(frame[0])
+                        if frame and type(frame[3]) is Hello and not lost:
+                            self._on_hello(frame[0], frame[1], frame[3])
+                            heard.set()
+
+        self._transport.listen(hear)
+        try:
+            async with asyncio.timeout(seconds):
+                while not enough():
+                    heard.clear()
+                    await heard.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._transport.ignore()
 
     def start(self, loop: asyncio.AbstractEventLoop, handler: FrameHandler) -> None:
         """Hand frames to ``handler`` from now on."""

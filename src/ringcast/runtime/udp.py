@@ -183,6 +183,7 @@ class Udp:
     def close(self) -> None:
         """Close every socket."""
         self.ignore()
+        self._loop = None
         for each in self._intakes:
             each.socket.close()
         for link in self._peers.values():

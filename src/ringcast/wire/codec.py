@@ -22,7 +22,7 @@ import msgspec
 from ringcast.core.ids import LIMIT, NodeId
 from ringcast.core.inputs import Message
 from ringcast.core.registry import protocols
-from ringcast.wire.keys import KeyFile
+from ringcast.wire.keys import KeySet
 from ringcast.wire.meeting import Hello, disagreement
 from ringcast.wire.seal import TAG_BYTES, VERSION, Bytes, Peer, Realm, opened, session
 
@@ -61,7 +61,7 @@ class Codec:
         messages: tuple[type[msgspec.Struct], ...],
         src: NodeId,
         boot: int,
-        keys: KeyFile | None,
+        keys: KeySet | None,
         realm: Realm,
         terms: dict[str, str] | None = None,
     ) -> None:
@@ -158,7 +158,7 @@ class Codec:
             return self.refuse("no such sender")
         if src == self._src and boot == self._boot:
             return None  # a multicast of ours came back
-        if boot < (self._boot if src == self._src else known.boot if known else 0):
+        if known is not None and boot < known.boot:
             return self.refuse("frame of an earlier incarnation")
         if not self._strangers:
             return self.refuse("too many strangers at once")
@@ -173,6 +173,11 @@ class Codec:
             message = self._decode(payload)  # type: ignore[arg-type]
         except UNREADABLE:
             return self.refuse(f"malformed, from node {src}")
+        past = src == self._src and boot < self._boot
+        if past and type(message) is not Hello:
+            # Passed on, it would look like somebody else with our id. A Hello is answered: if that
+            # node lives, it has to learn that it is not alone.
+            return self.refuse("frame of an earlier incarnation")
         if type(message) is not Hello:
             self.early += 1
             if len(self.unmet) < MOST_PEERS:
@@ -180,7 +185,7 @@ class Codec:
             return None
         if why := disagreement(self.terms, message.terms, src):
             self.refuse(why)
-        elif message.echo == self.challenge:
+        elif message.echo == self.challenge and not past:
             if len(self._peers) >= MOST_PEERS and known is None:
                 return self.refuse("too many senders")
             self._peers[src] = Peer(boot, counter)

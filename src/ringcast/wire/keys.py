@@ -38,8 +38,29 @@ class Grant(NamedTuple):
     name: str
 
 
-class KeyFile:
-    """The keys of a group or of a guest, read again whenever the file changes."""
+class KeySet:
+    """The keys of a group or of a guest."""
+
+    def __init__(self, keys: dict[int, bytes], grant: Grant | None = None) -> None:
+        self.keys = keys
+        self.grant = grant
+        """What the holder may do; None: everything."""
+
+    @property
+    def sealing(self) -> int:
+        """The id of the key that seals: the first one."""
+        return next(iter(self.keys))
+
+    def key(self, key_id: int, grant: Grant | None) -> bytes | None:
+        """The key of this number for somebody with this grant; None if there is none."""
+        key = self.keys.get(key_id)
+        if key is None or grant == self.grant:
+            return key
+        return guest_key(key, grant) if grant and self.grant is None else None
+
+
+class KeyFile(KeySet):
+    """A set of keys that is read again whenever its file changes."""
 
     def __init__(self, path: Path) -> None:
         if not CAN_SEAL:
@@ -47,17 +68,10 @@ class KeyFile:
                 "keys need the package cryptography, which is not installed: "
                 "pip install 'ringcast[live]'"
             )
+        super().__init__({})
         self.path = path
         self._stamp = (0, 0, 0)
-        self.keys: dict[int, bytes] = {}
-        self.grant: Grant | None = None
-        """What the holder of this file may do; None: everything."""
         self.reload()
-
-    @property
-    def sealing(self) -> int:
-        """The id of the key that seals: the first of the file."""
-        return next(iter(self.keys))
 
     def reload(self) -> bool:
         """Read the file if it changed; whether it did."""
@@ -80,13 +94,6 @@ class KeyFile:
             ) from None
         self.keys, self.grant, self._stamp = keys, grant, stamp
         return True
-
-    def key(self, key_id: int, grant: Grant | None) -> bytes | None:
-        """The key of this number for somebody with this grant; None if there is none."""
-        key = self.keys.get(key_id)
-        if key is None or grant == self.grant:
-            return key
-        return guest_key(key, grant) if grant and self.grant is None else None
 
 
 def parse(text: str, path: Path) -> dict[int, bytes]:

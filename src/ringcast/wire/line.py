@@ -19,7 +19,7 @@ import msgspec
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import NodeId
 from ringcast.wire.address import Address
-from ringcast.wire.keys import Grant, KeyFile
+from ringcast.wire.keys import Grant, KeySet
 from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Channel, Realm, derive, opened
 
 if CAN_SEAL:
@@ -78,7 +78,7 @@ class Line:
         self.grant: Grant | None = None
         """What the caller may do; None: everything."""
 
-    async def greet(self, me: NodeId, keys: KeyFile | None, network: str) -> None:
+    async def greet(self, me: NodeId, keys: KeySet | None, network: str) -> None:
         """The node's side: only who has the key, now, is heard."""
         mine = NodeOpens(VERSION, me, network, secrets.token_bytes(NONCE_BYTES))
         sent = await self._send(msgspec.msgpack.encode(mine))
@@ -88,7 +88,7 @@ class Line:
         await self._hear_proof()
         await self._send(b"")
 
-    async def answer(self, me: NodeId, keys: KeyFile | None, network: str | None) -> None:
+    async def answer(self, me: NodeId, keys: KeySet | None, network: str | None) -> None:
         """The caller's side of it; a network of None is any."""
         theirs, got = await self._opening(NodeOpens)
         if network is not None and theirs.network != network:
@@ -118,7 +118,7 @@ class Line:
         return found, got
 
     def _agree(
-        self, keys: KeyFile | None, key_id: int, openings: bytes, mine: str, theirs: str
+        self, keys: KeySet | None, key_id: int, openings: bytes, mine: str, theirs: str
     ) -> None:
         """Derive the keys of the two directions."""
         if keys is None:
@@ -194,7 +194,7 @@ class Line:
 
 
 async def call(
-    address: Address, me: NodeId, keys: KeyFile | None, network: str | None, messages: Any
+    address: Address, me: NodeId, keys: KeySet | None, network: str | None, messages: Any
 ) -> Line:
     """A connection to a node; OSError if nobody listens there."""
     async with asyncio.timeout(PATIENCE_S):

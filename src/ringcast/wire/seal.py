@@ -29,9 +29,7 @@ VERSION = 2
 """Of everything that is sent. It is authenticated, too."""
 
 WINDOW = 4096
-"""How far behind the newest frame of a sender a late one may be and still be told from a replay."""
-
-ALL = (1 << WINDOW) - 1
+"""A late frame is told from a replay if it is at most this far behind the sender's newest."""
 
 
 class Channel(StrEnum):
@@ -85,25 +83,28 @@ def opened(cipher: AESGCM, counter: int, sealed: Bytes, header: Bytes) -> bytes 
 class Peer:
     """A processor's incarnation that has proved to be alive: its ciphers and what it sent."""
 
-    __slots__ = ("boot", "ciphers", "high", "seen")
+    __slots__ = ("boot", "ciphers", "high", "missing")
 
     def __init__(self, boot: int, counter: int) -> None:
         self.boot = boot
         self.ciphers: dict[int, AESGCM] = {}
         self.high = counter
-        self.seen = ALL
-        """Bit i: frame ``high - i`` came. What was sent before we met may be a replay: all did."""
+        """The newest frame. What was sent before we met may be a replay, so all of that came."""
+        self.missing: set[int] = set()
+        """Frames before it that did not come and still may; frames to others are among them."""
 
     def has(self, counter: int) -> bool:
         """Whether a frame came before, or is too old to tell."""
-        behind = self.high - counter
-        return behind >= 0 and (behind >= WINDOW or bool(self.seen >> behind & 1))
+        return counter <= self.high and counter not in self.missing
 
     def note(self, counter: int) -> None:
         """Remember a frame that was genuine."""
-        ahead = counter - self.high
-        if ahead > 0:
-            self.seen = (self.seen << ahead | 1) & ALL if ahead < WINDOW else 1
+        if counter == self.high + 1:
             self.high = counter
+        elif counter > self.high:
+            self.missing.update(range(max(self.high + 1, counter - WINDOW), counter))
+            self.high = counter
+            if len(self.missing) > 2 * WINDOW:
+                self.missing = {each for each in self.missing if each > counter - WINDOW}
         else:
-            self.seen |= 1 << -ahead
+            self.missing.discard(counter)
