@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "replica": {"core"},
     "traces": {"core"},
     "journal": {"core", "files", "wire"},
-    "sim": {"core", "blocks", "protocols", "checks", "traces"},
+    "sim": {"core", "wire", "blocks", "protocols", "checks", "traces"},
     "runtime": {"core", "files", "wire", "blocks", "protocols", "checks", "traces", "journal"},
     "api": {
         "replica",

@@ -82,13 +82,19 @@ def plan_of_file(file: Path, seeds: str | None) -> SimPlan:
     return SimPlan(chosen, lambda n: Job(n, spec=spec), sheet_of(spec), lambda n: f"{again} {n}")
 
 
-def plan_of_swarm(protocol: str, profile: str, nodes: int | None, seeds: str) -> SimPlan:
+def plan_of_swarm(
+    protocol: str, profile: str, nodes: int | None, seeds: str, outsider: float
+) -> SimPlan:
     """Everything drawn from the seed, but what is given here."""
     if nodes is not None and nodes < FEWEST_FIXED:
         fail(f"--nodes {nodes} is too few for --faults swarm; it needs {FEWEST_FIXED} or more")
     sheet = sheet_of(RunSpec(protocol=protocol, profile=profile))
     chosen = seed_range(seeds)
-    return SimPlan(chosen, lambda seed: Job(seed, protocol, nodes, profile=profile), sheet)
+
+    def job(seed: int) -> Job:
+        return Job(seed, protocol, nodes, profile=profile, outsider=outsider)
+
+    return SimPlan(chosen, job, sheet)
 
 
 def plan_of_options(given: dict[str, Any], seeds: str) -> SimPlan:
@@ -255,6 +261,14 @@ def command(
             "[default: until 1 s after the last fault]."
         ),
     ] = None,
+    outsider: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="In a swarm: seal frames, and let somebody without the key act upon this share.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     trace: Annotated[
         Path | None, typer.Option(help="Write the traces as Parquet files into this directory.")
@@ -284,6 +298,7 @@ def command(
         "--seconds": seconds,
     }
     given: dict[str, Any] = {"--protocol": protocol, "--nodes": nodes, "--faults": faults}
+    given["--outsider"] = outsider
     given |= {"--network": network, "--profile": profile} | drawn
     if file is not None:
         beside = dict(given)
@@ -307,7 +322,10 @@ def command(
     elif faults in (None, "swarm"):
         if excess := [name for name, value in drawn.items() if value is not None]:
             fail(f"{excess[0]} is drawn by a swarm from the seed; to choose it, add --faults none")
-        plan = plan_of_swarm(protocol or DEFAULT, profile or "", nodes, seeds or "0..100")
+        chosen = (protocol or DEFAULT, profile or "", nodes, seeds or "0..100")
+        plan = plan_of_swarm(*chosen, outsider or 0.0)
+    elif outsider is not None:
+        fail("--outsider is for --faults swarm; in a run file, say outsider = SHARE")
     else:
         plan = plan_of_options(given, seeds or "0..100")
 

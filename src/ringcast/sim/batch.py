@@ -34,11 +34,13 @@ class Job(msgspec.Struct, frozen=True):
     nodes: int | None = None
     spec: RunSpec | None = None
     profile: str = ""
+    outsider: float = 0.0
 
     def make(self) -> RunSpec:
         """The specification to run."""
         if self.spec is None:
-            return draw(self.seed, self.protocol, self.nodes, self.profile)
+            drawn = draw(self.seed, self.protocol, self.nodes, self.profile)
+            return msgspec.structs.replace(drawn, outsider=self.outsider)
         return msgspec.structs.replace(self.spec, seed=self.seed)
 
 

@@ -42,7 +42,8 @@ class Cluster:
 
     ``config`` is one configuration for all, or a mapping from processor to configuration. All
     processors are in one broadcast domain, 0, unless ``attached`` says otherwise: for each
-    processor, the domain at each of its ports and its id there. Nothing runs before ``start``.
+    processor, the domain at each of its ports and its id there. With ``outsider`` somebody without
+    the key acts upon this share of the frames. Nothing runs before ``start``.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Cluster:
         seed: int | str = 0,
         observers: Iterable[Observer] = (),
         attached: Mapping[NodeId, Attached] | None = None,
+        outsider: float = 0.0,
     ) -> None:
         self.ids = tuple(sorted(ids))
         self.sheet = sheet
@@ -64,6 +66,12 @@ class Cluster:
             Network(model, self.scheduler, Random(name), self.recorder.counts)
             for name in _streams(str(seed), places)
         ]
+        if outsider:
+            from ringcast.sim.outsider import GuardedNetwork, Outsider  # takes cryptography along
+
+            somebody = Outsider(outsider, Random(f"{seed}/outsider"), self.scheduler)
+            parts = (self.scheduler, Random(f"{seed}/network"), self.recorder.counts)
+            self.networks[0] = GuardedNetwork(model, *parts, sheet.messages, somebody)
         self.network = self.networks[0]
         self.nodes: dict[NodeId, SimNode] = {}
         jacks: list[dict[NodeId, Hearer]] = [{} for _ in self.networks]
@@ -260,9 +268,7 @@ class Cluster:
         """Heal the network, and let it be as good as its model allows from now on."""
         self._calm += 1
         for network in self.networks:
-            network.heal()
-            network.forget_overrides()
-            network.become(network.model.calm())
+            network.calm()
         return self._tell(True, "calm")
 
     def inject(self, dst: NodeId, frame: Received, unicast: bool = False) -> None:

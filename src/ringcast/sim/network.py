@@ -163,6 +163,12 @@ class Network:
         self._tampers.clear()
         self._reroute()
 
+    def calm(self) -> None:
+        """Heal, and be as good as the model allows from now on."""
+        self.heal()
+        self.forget_overrides()
+        self.become(self.model.calm())
+
     def tamper(self, rule: Tamper) -> None:
         """Do something to particular frames; earlier rules are asked first."""
         self._tampers.append(rule)

@@ -36,7 +36,7 @@ from ringcast.sim import workload as load
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import FaultPlan, named, schedule
 from ringcast.sim.meter import Measures, Meter, Turns
-from ringcast.sim.model import Micros, NetworkModel
+from ringcast.sim.model import Micros, NetworkModel, Share
 from ringcast.sim.presets import preset
 from ringcast.sim.record import Observer
 from ringcast.sim.scenario.log import tapped
@@ -74,6 +74,8 @@ class RunSpec(
     """Who is healed for it: any of them, all if there are no faults; all; or these."""
     progress_us: Annotated[int, msgspec.Meta(gt=0)] | None = None
     """A bound on it that is tighter than the protocol's own, for a run aimed at one delay."""
+    outsider: Share = 0.0
+    """Frames are sealed, and somebody on the path without the key acts upon this share of them."""
     swarm: bool = False
     """Whether ``swarm.draw`` made this from protocol, nodes and seed alone."""
 
@@ -178,6 +180,7 @@ def repeat_command(spec: RunSpec) -> str:
     seeds = f"{spec.seed}..{spec.seed + 1}"
     profile = f" --profile {spec.profile}" if spec.profile else ""
     named = f"--protocol {spec.protocol}{profile} --nodes {spec.nodes}"
+    named += f" --outsider {spec.outsider:g}" if spec.outsider else ""
     return f"ringcast sim {named} --seeds {seeds} --faults swarm"
 
 
@@ -272,7 +275,15 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
         if sheet.turn:
             turns = Turns(meter, sheet.turn)
             sheet = msgspec.structs.replace(sheet, make=tapped(sheet.make, turns))
-    cluster = Cluster(sheet, setup.config, spec.ids, setup.model, spec.seed, watching)
+    cluster = Cluster(
+        sheet,
+        setup.config,
+        spec.ids,
+        setup.model,
+        spec.seed,
+        watching,
+        outsider=spec.outsider,
+    )
     storms = StormWatch(cluster)
     schedule(spec.faults, cluster)
     stagger = Random(f"{spec.seed}/stagger")

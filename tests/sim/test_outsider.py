@@ -1,0 +1,41 @@
+"""Somebody on the path without the key: every property holds, and the wire's rules are why."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from ringcast.sim import outsider
+from ringcast.sim.run import RunResult, run
+from ringcast.sim.swarm import draw
+
+SHARE = 0.2
+
+
+def swarm(protocol: str, seed: int) -> RunResult:
+    return run(replace(draw(seed, protocol), outsider=SHARE))
+
+
+@pytest.mark.parametrize("protocol", ["totem", "total", "token-fd"])
+def test_an_outsider_breaks_nothing(protocol: str) -> None:
+    """5,000 seeds each are the aim: ``ringcast sim --outsider 0.15 --seeds 0..5000``."""
+    acts = 0
+    for seed in range(6):
+        result = swarm(protocol, seed)
+        assert not result.violations, result.violations
+        acts += result.faults.get("outsider", 0)
+    assert acts > 100
+
+
+def test_a_run_with_an_outsider_is_a_function_of_its_seed() -> None:
+    """Though codecs draw challenges and counters of their own."""
+    assert len({swarm("totem", 3).digest for _ in range(2)}) == 1
+
+
+@pytest.mark.parametrize("protocol", ["totem", "total"])
+def test_without_the_seal_an_outsider_is_seen(
+    monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    """So the checks would see it if the wire let anything pass."""
+    monkeypatch.setattr(outsider, "KEYS", None)
+    assert any(swarm(protocol, seed).violations for seed in range(25))
