@@ -348,6 +348,7 @@ class Neighbours(NamedTuple):
     id: int
     keys: KeyFile
     address: Address
+    network: str = ""
 
     def addresses(self) -> dict[int, Address]:
         return {}

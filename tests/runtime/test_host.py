@@ -145,7 +145,16 @@ Puppet.table = Table(
 )
 
 register(
-    Sheet("puppet", "none", Settings, Puppet, (), {"plain": Settings()}, (Word,), lambda c, n: 1)
+    Sheet(
+        "puppet",
+        "none",
+        Settings,
+        Puppet,
+        lambda config: (),
+        {"plain": Settings()},
+        (Word,),
+        lambda c, n: 1,
+    )
 )
 
 
