@@ -64,6 +64,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "console": {"core", "checks", "sim", "pipeline"},
 }
+MAY_IMPORT["testing"] = MAY_IMPORT["api"] | {"api", "sim"}
+MAY_IMPORT["pipeline"] |= {"testing"}
 BELOW_COMMANDS = set(MAY_IMPORT)
 MAY_IMPORT["members"] = BELOW_COMMANDS
 MAY_IMPORT["demo"] = MAY_IMPORT["bench"] = BELOW_COMMANDS | {"members"}

@@ -1,0 +1,131 @@
+"""Disk: files of hosts that a crash takes back to what was synced.
+
+The files are real, in a folder of the world, so a program uses them as it always does. Only
+``os.fsync`` and ``os.fdatasync`` are replaced: they note what a file holds, or which names a folder
+has, at that moment. A crash puts that back, or some of what came later, or all of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+from random import Random
+from typing import Literal, TypeAlias
+
+Loss: TypeAlias = Literal["unsynced", "torn", "nothing"]
+"""What a crash takes: all that was not synced (the power fails), some of it, or nothing (only the
+process dies)."""
+
+SHARED_MEMORY = Path("/dev/shm")
+"""Where there is one: nothing has to reach a real disk."""
+
+
+class Disk:
+    """All files of a world, a folder for each host."""
+
+    def __init__(self) -> None:
+        base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
+        self._root = Path(tempfile.mkdtemp(prefix="ringcast-world-", dir=base))
+        self._contents: dict[int, bytes] = {}
+        """By inode: what a file held when it was synced last."""
+        self._names: dict[int, dict[str, int]] = {}
+        """By inode of a folder: its names when it was synced last."""
+        self._retired = 0
+        self.failing: set[str] = set()
+        """Hosts whose next sync fails."""
+
+    def folder(self, host: str) -> Path:
+        """A host's folder, which is there from the beginning."""
+        folder = self._root / host
+        if not folder.exists():
+            folder.mkdir()
+            self._names[folder.stat().st_ino] = {}
+        return folder
+
+    def sync(self, file: int, host: str) -> None:
+        """What ``os.fsync`` does."""
+        if host in self.failing:
+            self.failing.discard(host)
+            raise OSError(errno.EIO, "the disk does not answer (a simulated fault)")
+        found = os.fstat(file)
+        if stat.S_ISDIR(found.st_mode):
+            names = {name: os.stat(name, dir_fd=file).st_ino for name in os.listdir(file)}
+            self._names[found.st_ino] = names
+        elif stat.S_ISREG(found.st_mode):
+            self._contents[found.st_ino] = read(file, found.st_size)
+
+    def crash(self, host: str, loss: Loss, rng: Random) -> None:
+        """Lose what was not synced. Files that the dead process holds open are others from now
+        on: nothing that it still does reaches the disk."""
+        folder = self._root / host
+        if not folder.exists():
+            return
+        self._retired += 1
+        retired = self._root / f"{host}.{self._retired}"
+        folder.rename(retired)
+        self._rebuild(retired, folder, loss, rng)
+
+    def _rebuild(self, old: Path, new: Path, loss: Loss, rng: Random) -> None:
+        """Make ``new`` from what a crash leaves of ``old``."""
+        new.mkdir()
+        present = {each.name: each for each in sorted(old.iterdir())}
+        known = self._names.get(old.stat().st_ino, {})
+        kept: dict[str, int] = {}
+        for name in sorted({*present, *known}):
+            path = present.get(name)
+            synced = known.get(name)
+            ino = path.stat().st_ino if path else None
+            if ino != synced and (
+                loss == "unsynced" or (loss == "torn" and rng.random() < 0.5)
+            ):  # the change of the name is lost
+                if synced is None:
+                    continue
+                path = path if ino == synced else None
+                self._write(new / name, self._contents.get(synced, b""))
+            elif path is None:
+                continue
+            elif path.is_dir():
+                self._rebuild(path, new / name, loss, rng)
+            else:
+                assert ino is not None
+                self._write(new / name, self._left_of(path, ino, loss, rng))
+            kept[name] = (new / name).stat().st_ino
+        self._names[new.stat().st_ino] = kept  # all that is there after a crash is on the disk
+
+    def _left_of(self, path: Path, ino: int, loss: Loss, rng: Random) -> bytes:
+        """What a file holds after a crash."""
+        now = path.read_bytes()
+        synced = self._contents.get(ino, b"")
+        if loss == "nothing" or now == synced:
+            return now
+        if loss == "unsynced":
+            return synced
+        if not now.startswith(synced):
+            return rng.choice((now, synced))
+        return now[: rng.randint(len(synced), len(now))]  # a torn end
+
+    def _write(self, path: Path, data: bytes) -> None:
+        path.write_bytes(data)
+        self._contents[path.stat().st_ino] = data
+
+    def remove(self) -> None:
+        """The world has ended."""
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    @property
+    def root(self) -> str:
+        """The world's folder, whose name differs from run to run."""
+        return str(self._root)
+
+
+def read(file: int, size: int) -> bytes:
+    """All of an open file, also of one that was opened to be written only."""
+    try:
+        return os.pread(file, size, 0)
+    except OSError:
+        with open(f"/proc/self/fd/{file}", "rb") as again:
+            return again.read()

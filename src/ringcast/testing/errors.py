@@ -1,0 +1,51 @@
+"""What can go wrong with a program in a simulated world, or with the world itself."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+
+class Escape(RuntimeError):
+    """The program reached for something outside the simulated world: a thread, a real socket."""
+
+
+class Stuck(AssertionError):
+    """Nothing will ever happen again, time stands still, or the run takes far too long."""
+
+
+class Violated(AssertionError):
+    """Something that was said to hold always did not."""
+
+    def __init__(self, name: str, why: str = "") -> None:
+        super().__init__(f"{name} does not hold" + (f": {why}" if why else ""))
+        self.name = name
+
+
+class NotReached(AssertionError):
+    """What was waited for did not come about in time."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(why)
+        self.name = name
+
+
+class HostFailed(AssertionError):
+    """The program of a host ended with an error, or one of its callbacks did."""
+
+
+class CallFailed(ConnectionError):
+    """A request to another host got no answer. Whether it was carried out is not known."""
+
+
+class EscapeLog:
+    """Escapes of one world, kept because a program may swallow the error."""
+
+    def __init__(self) -> None:
+        self.first: Escape | None = None
+
+    def escape(self, what: str, instead: str) -> NoReturn:
+        """Refuse something that would leave the simulated world."""
+        error = Escape(f"{what} would leave the simulated world: {instead}")
+        if self.first is None:
+            self.first = error
+        raise error

@@ -1,0 +1,309 @@
+"""SimLoop: an asyncio event loop in virtual time, whose order is drawn from a seed.
+
+Time passes when nothing is left to do, and then at once to the next thing. What is ready is run
+in turns, as asyncio does; the steps of tasks within a turn come in an order drawn from the seed,
+because asyncio promises none. Callbacks keep the order in which they were registered, because it
+does promise that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import Any, NoReturn, TypeVar
+
+from ringcast.sim.scheduler import TIMER, Scheduler
+from ringcast.testing import sockets, streams
+from ringcast.testing.errors import EscapeLog, Stuck
+from ringcast.testing.process import PROCESS, Process
+
+T = TypeVar("T")
+
+SPIN = 100_000
+"""Turns without any time passing, after which nobody believes that it ever will."""
+
+SLACK_US = 150
+"""Timers are late by up to this much, as real ones are."""
+
+ROUNDING = 0.999
+"""Seconds are floats: a timer is never early for that."""
+
+
+class SimTask(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on where it lies in memory."""
+
+    def __init__(
+        self, coro: Any, *, loop: SimLoop, number: int, context: Context | None, **kwargs: Any
+    ) -> None:
+        self._number = number
+        self.context = context or copy_context()
+        super().__init__(coro, loop=loop, context=self.context, **kwargs)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class SimFuture(asyncio.Future[Any]):
+    """A future of which the same is true."""
+
+    def __init__(self, *, loop: SimLoop, number: int) -> None:
+        self._number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+_Base: Any = asyncio.BaseEventLoop
+"""Its signatures differ between versions of Python; ours take what all of them give."""
+
+
+class SimLoop(_Base):  # type: ignore[misc]
+    """One loop for all hosts of a world; each thing it runs knows its process."""
+
+    def __init__(self, seed: str, escapes: EscapeLog) -> None:
+        super().__init__()
+        self.set_debug(False)
+        self.scheduler = Scheduler()
+        self.escapes = escapes
+        self.on_quiet: Callable[[], None] = lambda: None
+        """Called when everything at one moment is done, before time passes."""
+        self.on_error: Callable[[dict[str, Any]], None] = lambda context: None
+        self.mixed: Callable[[int], bool] = lambda turn: True
+        """Whether the order in a turn is drawn; else it is first come, first served."""
+        self.turns = 0
+        """Turns in which there was something to draw."""
+        self._order = Random(f"{seed}/schedule")
+        self._slack_us = self._order.choice((0, SLACK_US, SLACK_US))
+        self._numbers = count(1)
+        self._spins = 0
+        self.default_executor = ThreadPoolExecutor()
+        self.ending = False
+        """The world ends: async generators that are left over are not run to their end."""
+
+    # --- time ------------------------------------------------------------------------------
+
+    @property
+    def now_us(self) -> int:
+        """The world's time."""
+        return self.scheduler.now_us
+
+    def time(self) -> float:
+        """The monotonic clock of who asks, in seconds."""
+        process = PROCESS.get()
+        now_us = self.scheduler.now_us
+        return (process.clock.local_us(now_us) + process.job_us if process else now_us) / 1e6
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """At a time of the caller's clock, or a little later."""
+        process = PROCESS.get()
+        delay_us = max(0, int((when - self.time()) * 1e6 + ROUNDING))
+        if process is not None:
+            delay_us = process.clock.real_us(delay_us)
+        if self._slack_us:
+            delay_us += int(self._order.random() * self._slack_us)
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        scheduler = self.scheduler
+        at_us = scheduler.now_us + delay_us
+        heappush(scheduler.heap, (at_us, TIMER, next(scheduler.ticket), self._due, timer))
+        return timer
+
+    def _due(self, timer: asyncio.TimerHandle) -> None:
+        if not timer.cancelled():
+            timer._scheduled = False  # type: ignore[attr-defined]
+            self._ready.append(timer)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is thrown away when its time has come."""
+
+    # --- turns -----------------------------------------------------------------------------
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """In the next turn."""
+        self._check_closed()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def _run_once(self) -> None:
+        """One turn: all that is ready; if nothing is, let time pass first."""
+        ready = self._ready
+        if not ready:
+            self.on_quiet()
+        if not ready:
+            self._pass_time()
+        batch = list(ready)
+        ready.clear()
+        if len(batch) > 1:
+            self._mix(batch)
+        for handle in batch:
+            if handle._cancelled:
+                continue
+            process = handle._context.get(PROCESS)
+            if process is not None and (process.paused or not process.alive):
+                if process.alive:
+                    process.held.append(handle)
+                continue
+            handle._run()
+        self._spins += 1
+        if self._spins > SPIN:
+            raise Stuck(
+                f"{SPIN} turns of the event loop, and no time has passed: some task spins, for "
+                "instance in a loop around asyncio.sleep(0)"
+            )
+
+    def _pass_time(self) -> None:
+        scheduler, ready = self.scheduler, self._ready
+        heap = scheduler.heap
+        self._spins = 0
+        while not ready:
+            scheduler.now_us, _, _, action, argument = heappop(heap)
+            action(argument)
+
+    def _mix(self, batch: list[Any]) -> None:
+        """Put the steps of tasks in another order."""
+        task = asyncio.Task
+        spots = [
+            at
+            for at, handle in enumerate(batch)
+            if isinstance(getattr(handle._callback, "__self__", None), task)
+        ]
+        if len(spots) < 2:
+            return
+        self.turns += 1
+        drawn = self._order.sample(spots, len(spots))
+        if self.mixed(self.turns):
+            steps = [batch[at] for at in drawn]
+            for at, step in zip(spots, steps, strict=True):
+                batch[at] = step
+
+    def resume(self, process: Process) -> None:
+        """A process that stood still goes on with what became due meanwhile."""
+        process.paused = False
+        held, process.held = process.held, []
+        self._ready.extend(held)
+
+    # --- tasks and futures -----------------------------------------------------------------
+
+    def create_future(self) -> SimFuture:
+        return SimFuture(loop=self, number=next(self._numbers))
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+        **kwargs: Any,
+    ) -> SimTask:
+        self._check_closed()
+        number = next(self._numbers)
+        name = name or f"Task-{number}"
+        return SimTask(coro, loop=self, number=number, name=name, context=context, **kwargs)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.on_error(context)
+
+    def run_in_executor(
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """The patched ``submit`` of a thread pool runs it in virtual time."""
+        future = (executor or self.default_executor).submit(func, *args)
+        return asyncio.wrap_future(future, loop=self)
+
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        if not self.ending:
+            super()._asyncgen_finalizer_hook(agen)
+
+    # --- the network -----------------------------------------------------------------------
+
+    def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+        sockets.add_reader(self, fd, callback, *args)
+
+    def remove_reader(self, fd: Any) -> bool:
+        return sockets.remove_reader(self, fd)
+
+    async def getaddrinfo(self, host: Any, port: Any, **kwargs: Any) -> Any:
+        return socket.getaddrinfo(host, port, **kwargs)
+
+    async def create_server(
+        self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **kwargs: Any
+    ) -> streams.SimServer:
+        self._plain(kwargs)
+        process = sockets.owner()
+        place = (host or "0.0.0.0", port or 0)
+        return streams.SimServer(self, process.host, place, protocol_factory)
+
+    async def create_connection(
+        self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **kwargs: Any
+    ) -> tuple[streams.Stream, Any]:
+        self._plain(kwargs)
+        stream = await streams.connect(self, sockets.owner().host, host, port)
+        protocol = protocol_factory()
+        stream.begin(protocol)
+        return stream, protocol
+
+    async def create_datagram_endpoint(
+        self,
+        protocol_factory: Callable[[], Any],
+        local_addr: Any = None,
+        remote_addr: Any = None,
+        **kwargs: Any,
+    ) -> tuple[sockets.DatagramTransport, Any]:
+        opened: Any = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        if local_addr:
+            opened.bind(local_addr)
+        if remote_addr:
+            opened.connect(remote_addr)
+        protocol = protocol_factory()
+        return sockets.DatagramTransport(self, opened, protocol), protocol
+
+    def _plain(self, kwargs: dict[str, Any]) -> None:
+        if kwargs.get("ssl"):
+            self._refuse("TLS", "simulated streams carry plain bytes; leave ssl out in a test")
+        if kwargs.get("sock"):
+            self._refuse("a real socket", "give host and port instead of sock")
+
+    # --- what is not simulated -------------------------------------------------------------
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+        """Nobody sends signals here."""
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        return True
+
+    def _refuse(self, what: str, instead: str) -> NoReturn:
+        self.escapes.escape(what, instead)
+
+    async def subprocess_exec(self, *args: Any, **kwargs: Any) -> Any:
+        self._refuse("a subprocess", "make it a host of its own with world.host()")
+
+    subprocess_shell = subprocess_exec
+
+    async def connect_read_pipe(self, *args: Any, **kwargs: Any) -> Any:
+        self._refuse("a pipe", "hosts talk through sockets, streams and host.call()")
+
+    connect_write_pipe = connect_read_pipe
+
+    def _process_events(self, event_list: object) -> None:
+        """There are none: no selector."""
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in a selector."""

@@ -1,0 +1,111 @@
+"""The simulator's network, carrying datagrams and streams of bytes between hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from ringcast.core.inputs import Received
+from ringcast.sim.model import Constant, Exponential, LinkModel, Lognormal, NetworkModel, Uniform
+from ringcast.sim.network import Network
+from ringcast.sim.record import Counts
+from ringcast.sim.scheduler import UNICAST, Scheduler
+
+HEADERS = 28
+"""Bytes that IP and UDP add."""
+
+RETRY_US = 200_000
+"""A segment of a stream that is lost is sent again after so long."""
+
+
+class Datagram(msgspec.Struct, frozen=True, gc=False):
+    """What a program sends through a UDP socket."""
+
+    source: int
+    target: int
+    data: bytes
+
+    def wire_bytes(self) -> int:
+        """On the wire."""
+        return len(self.data) + HEADERS
+
+
+class SimNetwork(Network):
+    """The fate of each message is drawn, unless the message is told to be an ordinary one."""
+
+    def __init__(self, model: NetworkModel, scheduler: Scheduler, rng: Random) -> None:
+        super().__init__(model, scheduler, rng, Counts())
+        self.hop_us = usual_us(model.link)
+        self.messages = 0
+        self.odd: Callable[[int], bool] = lambda number: True
+        """Whether the fate of a message is drawn; else it takes ``hop_us``."""
+
+    def datagram(self, src: int, dst: int, datagram: Datagram) -> None:
+        """Send from one host to another; it may be lost."""
+        self.messages += 1
+        frame = Received(src, 0, datagram)
+        if self.odd(self.messages):
+            self.send(dst, frame)
+        elif (link := self._links.get((src, dst))) is not None:
+            scheduler = self._scheduler
+            scheduler.at(scheduler.now_us + self.hop_us, link.hear_unicast, frame, UNICAST)
+
+    def transit_us(self, src: int, dst: int) -> int | None:
+        """How long a segment of a stream takes, with all the times it is sent again; None while
+        nothing gets through."""
+        link = self._links.get((src, dst))
+        if link is None:
+            return None
+        self.messages += 1
+        if not self.odd(self.messages):
+            return self.hop_us
+        rng = self._rng
+        transit_us = link.delay_us or link.sample(rng)
+        while link.loss and rng.random() < link.loss:
+            transit_us += RETRY_US
+        return transit_us
+
+
+def usual_us(link: LinkModel) -> int:
+    """What a frame takes on a link on an ordinary day."""
+    match link.delay:
+        case Constant(us=us):
+            return us
+        case Uniform(low_us=low, high_us=high):
+            return (low + high) // 2
+        case Exponential(base_us=base, tail_us=tail):
+            return base + tail
+        case Lognormal(median_us=median):
+            return median
+
+
+def draw_network(rng: Random) -> NetworkModel:
+    """A network in a good or a bad state, with hops of one to eight milliseconds.
+
+    They are longer than on a LAN, which makes runs short: a token's rounds are what takes time.
+    """
+    hop_us = rng.choice((1_000, 2_000, 4_000, 8_000))
+    delay = rng.choice(
+        (
+            Constant(hop_us),
+            Uniform(hop_us // 2, 2 * hop_us),
+            Exponential(hop_us // 2, hop_us // 2, 10 * hop_us),
+            Lognormal(hop_us, 0.6, 10 * hop_us),
+        )
+    )
+    loss = round(0.1 * rng.random() ** 2, 4) if rng.random() < 0.5 else 0.0
+    link = LinkModel(
+        delay=delay,
+        loss=loss,
+        unicast_loss=loss,
+        duplicate=round(0.1 * rng.random() ** 2, 4) if rng.random() < 0.3 else 0.0,
+        reorder=round(0.2 * rng.random() ** 2, 4) if rng.random() < 0.3 else 0.0,
+        reorder_us=8 * hop_us,
+    )
+    return NetworkModel(link=link)
+
+
+CALM = NetworkModel(link=LinkModel(delay=Exponential(1_000, 500, 10_000)))
+"""A network without faults, where things still take time."""

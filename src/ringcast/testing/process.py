@@ -1,0 +1,83 @@
+"""Process: one life of a host, and the clock of the machine it lives on.
+
+Whatever a program does happens on behalf of a process. Which one is kept in a context variable,
+so tasks, timers and callbacks belong to the process that made them without being told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ringcast.testing.host import Host
+
+EPOCH_US = 1_700_000_000_000_000
+"""What the wall clock of every machine shows when a world begins."""
+
+MILLION = 1_000_000
+
+
+class Clock:
+    """A machine's clocks: one that only rises, and one that somebody may set."""
+
+    __slots__ = ("_base_us", "_offset_us", "_since_us", "ppm")
+
+    def __init__(self) -> None:
+        self.ppm = 0
+        self._base_us = self._since_us = 0
+        self._offset_us = EPOCH_US
+
+    def local_us(self, now_us: int) -> int:
+        """The monotonic clock at a moment of the world's time."""
+        passed_us = now_us - self._since_us
+        return self._base_us + (
+            passed_us * (MILLION + self.ppm) // MILLION if self.ppm else passed_us
+        )
+
+    def wall_us(self, now_us: int) -> int:
+        """The wall clock at a moment of the world's time."""
+        return self.local_us(now_us) + self._offset_us
+
+    def real_us(self, delay_us: int) -> int:
+        """How long the world waits while this clock counts ``delay_us``."""
+        return delay_us * MILLION // (MILLION + self.ppm) if self.ppm else delay_us
+
+    def drift(self, now_us: int, ppm: int) -> None:
+        """Gain ``ppm`` microseconds a second from now on (lose them, below 0)."""
+        self._base_us, self._since_us = self.local_us(now_us), now_us
+        self.ppm = ppm
+
+    def jump(self, by_us: int) -> None:
+        """Somebody sets the wall clock."""
+        self._offset_us += by_us
+
+
+class Process:
+    """From a start to an end. What belongs to a process that is not alive never runs again."""
+
+    __slots__ = ("alive", "clock", "held", "host", "in_job", "job_us", "number", "paused")
+
+    def __init__(self, host: Host, number: int) -> None:
+        self.host = host
+        self.number = number
+        """Its process id."""
+        self.clock = host.clock
+        self.alive = True
+        self.paused = False
+        self.held: list[asyncio.Handle] = []
+        """What became due while the process stood still."""
+        self.in_job = False
+        """Whether the code that runs is a thread's."""
+        self.job_us = 0
+        """How far that has slept ahead of the world."""
+
+    def end(self) -> None:
+        """Nothing of it runs any more."""
+        self.alive = False
+        self.held.clear()
+
+
+PROCESS: ContextVar[Process | None] = ContextVar("ringcast.testing.process", default=None)
+"""On whose behalf the code that runs now runs; None: the test itself."""

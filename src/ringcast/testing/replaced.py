@@ -1,0 +1,426 @@
+"""What a program finds in the standard library while it is in a simulated world.
+
+Clocks, chance, sockets and thread pools work, deterministically. Threads, processes and blocking
+waits are refused, with what to use instead. Only the thread of a world that runs is meant: the
+threads of a test runner, for instance, find the real thing.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import datetime
+import errno
+import os
+import random as global_random
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from ringcast.testing.process import PROCESS
+from ringcast.testing.sockets import SimPoll, SimSocket, numeric, owner
+from ringcast.testing.threads import Pool
+
+if TYPE_CHECKING:
+    from ringcast.testing.world import World
+
+LEFT_ALONE = frozenset(
+    {*sys.stdlib_module_names, "_pytest", "pytest", "pluggy", "hypothesis", "xdist", "execnet"}
+)
+"""Packages whose own copies of a clock stay real: they measure the test, they are not in it."""
+
+_world: World | None = None
+"""The world that runs, in this process."""
+
+_places: dict[tuple[Any, str], tuple[Any, Any]] = {}
+"""By owner and name: the real thing and what takes its place."""
+
+Fake = Callable[..., Any]
+
+
+def here() -> World | None:
+    """The world whose code runs now, if any."""
+    return _world if _world is not None and get_ident() == _world.thread else None
+
+
+def replaces(owned: Any, *names: str) -> Callable[[Fake], Fake]:
+    """Let ``fake(world, ...)`` take the place of these functions within a world."""
+
+    def take(fake: Fake) -> Fake:
+        for name in names:
+            put(owned, name, lambda real: dispatch(real, fake))
+        return fake
+
+    return take
+
+
+def dispatch(real: Fake, fake: Fake) -> Fake:
+    """The fake in a world, the real one elsewhere; safe to be kept by whoever imports it."""
+
+    def either(*args: Any, **kwargs: Any) -> Any:
+        world = _world
+        if world is None or get_ident() != world.thread:
+            return real(*args, **kwargs)
+        return fake(world, *args, **kwargs)
+
+    return either
+
+
+def put(owned: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Replace one name, where this Python has it."""
+    if (real := getattr(owned, name, None)) is not None:
+        _places[owned, name] = real, make(real)
+
+
+# --- clocks --------------------------------------------------------------------------------
+
+
+def monotonic_us(world: World) -> int:
+    """The monotonic clock of the host that asks."""
+    process = PROCESS.get()
+    now_us: int = world.loop.scheduler.now_us
+    return process.clock.local_us(now_us) + process.job_us if process else now_us
+
+
+def wall_us(world: World) -> int:
+    """Its wall clock."""
+    process = PROCESS.get()
+    now_us: int = world.loop.scheduler.now_us
+    return (
+        process.clock.wall_us(now_us) + process.job_us if process else world.clock.wall_us(now_us)
+    )
+
+
+@replaces(time, "time")
+def _time(world: World) -> float:
+    return wall_us(world) / 1e6
+
+
+@replaces(time, "time_ns")
+def _time_ns(world: World) -> int:
+    return wall_us(world) * 1000
+
+
+@replaces(time, "monotonic", "perf_counter", "process_time", "thread_time")
+def _monotonic(world: World) -> float:
+    return monotonic_us(world) / 1e6
+
+
+@replaces(time, "monotonic_ns", "perf_counter_ns", "process_time_ns", "thread_time_ns")
+def _monotonic_ns(world: World) -> int:
+    return monotonic_us(world) * 1000
+
+
+@replaces(time, "sleep")
+def _sleep(world: World, seconds: float) -> None:
+    process = PROCESS.get()
+    if process is None or not process.in_job:
+        world.escapes.escape(
+            "time.sleep()", "it blocks the whole event loop; await asyncio.sleep() instead"
+        )
+    process.job_us += int(seconds * 1e6)
+
+
+_gmtime, _strftime = time.gmtime, time.strftime
+
+
+@replaces(time, "gmtime", "localtime")
+def _moment(world: World, seconds: float | None = None) -> time.struct_time:
+    """Every host lives in UTC."""
+    return _gmtime(wall_us(world) / 1e6 if seconds is None else seconds)
+
+
+@replaces(time, "strftime")
+def _format(world: World, form: str, moment: Any = None) -> str:
+    return _strftime(form, moment or _moment(world))
+
+
+@replaces(time, "ctime")
+def _ctime(world: World, seconds: float | None = None) -> str:
+    return time.asctime(_moment(world, seconds))
+
+
+_utc = datetime.UTC
+_datetime: Any = datetime.datetime
+_date: Any = datetime.date
+
+
+class _Kind(type):
+    """So that the real ones are instances of what takes their place."""
+
+    def __instancecheck__(cls, one: object) -> bool:
+        return isinstance(one, cls.__mro__[1])
+
+    def __subclasscheck__(cls, one: type) -> bool:
+        return issubclass(one, cls.__mro__[1])
+
+
+class _Datetime(datetime.datetime, metaclass=_Kind):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _datetime(*args, **kwargs)
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        world = here()
+        if world is None:
+            return _datetime.now(tz)
+        moment = _datetime.fromtimestamp(wall_us(world) / 1e6, tz or _utc)
+        return moment if tz else moment.replace(tzinfo=None)
+
+    @classmethod
+    def utcnow(cls) -> Any:
+        return cls.now(_utc).replace(tzinfo=None)
+
+    @classmethod
+    def today(cls) -> Any:
+        return cls.now()
+
+
+class _Date(datetime.date, metaclass=_Kind):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _date(*args, **kwargs)
+
+    @classmethod
+    def today(cls) -> Any:
+        return _Datetime.now().date()
+
+
+put(datetime, "datetime", lambda real: _Datetime)
+put(datetime, "date", lambda real: _Date)
+
+
+# --- chance --------------------------------------------------------------------------------
+
+
+@replaces(os, "urandom", "getrandom")
+@replaces(global_random, "_urandom")
+def _urandom(world: World, size: int, flags: int = 0) -> bytes:
+    return world.chance.randbytes(size)
+
+
+_real_seed = global_random.Random.seed
+
+
+def _seed(self: global_random.Random, a: Any = None, version: int = 2) -> None:
+    world = here() if a is None else None
+    _real_seed(self, world.chance.getrandbits(64) if world else a, version)
+
+
+put(global_random.Random, "seed", lambda real: _seed)
+
+
+@replaces(uuid, "_generate_time_safe")
+def _uuid_time(world: World) -> tuple[bytes, None]:
+    """uuid1 from the simulated clock, not the system's."""
+    ticks = wall_us(world) * 10 + 0x01B21DD213814000
+    return uuid.UUID(fields=(
+        ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48 & 0x0FFF | 0x1000,
+        0x80 | world.chance.getrandbits(6), world.chance.getrandbits(8), _node(world),
+    )).bytes, None  # fmt: skip
+
+
+@replaces(uuid, "getnode")
+def _node(world: World) -> int:
+    process = PROCESS.get()
+    return 0x0242AC110000 + (process.number & 0xFFFF if process else 1)
+
+
+@replaces(os, "getpid")
+def _pid(world: World) -> int:
+    process = PROCESS.get()
+    return process.number if process else 1
+
+
+# --- the network ---------------------------------------------------------------------------
+
+_socket = socket.socket
+
+
+class _Socket(SimSocket):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _socket(*args, **kwargs) if here() is None else super().__new__(cls)
+
+    def __init__(self, family: int = -1, type: int = -1, proto: int = 0, fileno: Any = None):
+        world = here()
+        assert world is not None
+        if type & 15 != socket.SOCK_DGRAM or family == socket.AF_UNIX:
+            world.escapes.escape(
+                "a real socket",
+                "use asyncio.open_connection() and asyncio.start_server(), UDP, or host.call()",
+            )
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "simulated hosts speak IPv4")
+        process = owner()
+        super().__init__(process.host, process)
+
+
+put(socket, "socket", lambda real: _Socket)
+
+
+@replaces(select, "poll")
+def _poll(world: World) -> SimPoll:
+    return SimPoll()
+
+
+@replaces(socket, "getaddrinfo")
+def _getaddrinfo(
+    world: World, name: Any, port: Any, family: int = 0, type: int = 0, *_: Any, **__: Any
+) -> list[Any]:
+    found = world.find(name or "0.0.0.0")
+    if found is None and not numeric(name):
+        raise socket.gaierror(socket.EAI_NONAME, f"no host is called {name!r}")
+    place = (name if found is None or numeric(name) else found.address, int(port or 0))
+    return [(socket.AF_INET, type or socket.SOCK_DGRAM, 0, "", place)]
+
+
+@replaces(socket, "gethostbyname")
+def _gethostbyname(world: World, name: str) -> str:
+    place: tuple[str, int] = _getaddrinfo(world, name, 0)[0][4]
+    return place[0]
+
+
+@replaces(socket, "gethostname", "getfqdn")
+def _gethostname(world: World, *_: Any) -> str:
+    process = PROCESS.get()
+    return process.host.name if process else "test"
+
+
+# --- files ---------------------------------------------------------------------------------
+
+_open, _close, _fsync = os.open, os.close, os.fsync
+
+
+@replaces(os, "fsync", "fdatasync")
+def _sync(world: World, file: Any) -> None:
+    process = PROCESS.get()
+    if process is None:
+        _fsync(file)
+    else:
+        world.disk.sync(file if isinstance(file, int) else file.fileno(), process.host.name)
+
+
+@replaces(os, "open")
+def _opened(world: World, *args: Any, **kwargs: Any) -> int:
+    file = _open(*args, **kwargs)
+    world.files[file] = os.fstat(file).st_ino
+    return file
+
+
+@replaces(os, "close")
+def _closed(world: World, file: int) -> None:
+    _close(file)
+    world.files.pop(file, None)
+
+
+def close_files(files: dict[int, int]) -> None:
+    """Close what crashed processes have left open; a number may be another file's by now."""
+    for file, ino in sorted(files.items()):
+        try:
+            if os.fstat(file).st_ino == ino:
+                _close(file)
+        except OSError:
+            continue
+    files.clear()
+
+
+# --- concurrency ---------------------------------------------------------------------------
+
+
+def _pool_of(world: World, executor: Any) -> Pool:
+    found: tuple[World, Pool] | None = getattr(executor, "_ringcast_pool", None)
+    if found is None or found[0] is not world:
+        pool = Pool(world.loop, executor._max_workers, world.threads.randrange)
+        executor._ringcast_pool = found = (world, pool)
+    return found[1]
+
+
+@replaces(concurrent.futures.ThreadPoolExecutor, "submit")
+def _submit(world: World, executor: Any, work: Fake, /, *args: Any, **kwargs: Any) -> Any:
+    if PROCESS.get() is None:
+        world.escapes.escape("a thread of the test itself", "run it on a host")
+    if executor._shutdown:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+    return _pool_of(world, executor).submit(lambda: work(*args, **kwargs))
+
+
+@replaces(concurrent.futures.ThreadPoolExecutor, "shutdown")
+def _shutdown(
+    world: World, executor: Any, wait: bool = True, *, cancel_futures: bool = False
+) -> None:
+    executor._shutdown = True
+    if wait:
+        _pool_of(world, executor).finish()
+
+
+def refuses(owned: Any, name: str, what: str, instead: str) -> None:
+    """Let something raise ``Escape`` within a world."""
+    replaces(owned, name)(lambda world, *args, **kwargs: world.escapes.escape(what, instead))
+
+
+THREAD = "use asyncio.to_thread() or loop.run_in_executor(), which run in virtual time"
+HOST = "make it a host of its own with world.host()"
+WAIT = "nobody else runs meanwhile; wait with asyncio's primitives"
+refuses(concurrent.futures.ProcessPoolExecutor, "submit", "a process pool", THREAD)
+refuses(threading.Thread, "start", "a thread", THREAD)
+refuses(threading.Condition, "wait", "a blocking wait", WAIT)
+refuses(select, "select", "select.select()", WAIT)
+refuses(subprocess.Popen, "__init__", "a subprocess", HOST)
+refuses(os, "fork", "os.fork()", HOST)
+refuses(os, "system", "os.system()", HOST)
+
+
+# --- putting it in place -------------------------------------------------------------------
+
+_copies: dict[str, list[tuple[dict[str, Any], str, tuple[Any, str]]]] = {}
+"""By module: its own copies (``from time import monotonic``) of what is replaced."""
+
+
+def copies() -> Iterator[tuple[dict[str, Any], str, tuple[Any, str]]]:
+    """Copies in all modules but those left alone; a module is looked through once."""
+    new = [name for name in sys.modules if name not in _copies]
+    originals = {id(real): place for place, (real, _) in _places.items()} if new else {}
+    for name in new:
+        names = getattr(sys.modules[name], "__dict__", None)
+        found: list[tuple[dict[str, Any], str, tuple[Any, str]]] = []
+        alone = name.startswith("ringcast.testing.") or name.partition(".")[0] in LEFT_ALONE
+        if isinstance(names, dict) and not alone:
+            for key, value in list(names.items()):
+                if (place := originals.get(id(value))) is not None:
+                    found.append((names, key, place))
+        _copies[name] = found
+    for places in _copies.values():
+        yield from places
+
+
+@contextmanager
+def replaced(world: World) -> Iterator[None]:
+    """Everything above, while the world runs."""
+    global _world
+    if _world is not None:
+        raise RuntimeError("a simulated world runs already, and there is room for one")
+    found = list(copies())
+    state = global_random.getstate()
+    try:
+        for (owned, name), (_, fake) in _places.items():
+            setattr(owned, name, fake)
+        for names, key, place in found:
+            if names.get(key) is _places[place][0]:
+                names[key] = _places[place][1]
+        global_random.seed(world.chance.getrandbits(64))
+        _world = world
+        yield
+    finally:
+        _world = None
+        for (owned, name), (real, _) in _places.items():
+            setattr(owned, name, real)
+        for names, key, place in found:
+            if names.get(key) is _places[place][1]:
+                names[key] = _places[place][0]
+        global_random.setstate(state)

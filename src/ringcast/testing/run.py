@@ -1,0 +1,160 @@
+"""One seed: a world is made, the test runs in it, and what came of it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from bisect import bisect_right
+from collections.abc import Callable, Coroutine
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from traceback import extract_tb
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from ringcast.sim.model import NetworkModel
+from ringcast.testing import replaced
+from ringcast.testing.errors import NotReached, Violated
+from ringcast.testing.faults import Plan, draw_plan
+from ringcast.testing.network import CALM, draw_network
+from ringcast.testing.process import MILLION
+from ringcast.testing.world import Event, World
+
+Test: TypeAlias = Callable[[World], Coroutine[Any, Any, None]]
+Faults: TypeAlias = Literal["swarm"] | Plan | None
+Ranges: TypeAlias = tuple[tuple[int, int], ...] | None
+"""Which numbers, from and to; None is all of them."""
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides what comes of a run, besides the program."""
+
+    seed: int
+    faults: Faults = None
+    span: float = 10.0
+    """Drawn faults begin within so many seconds."""
+    network: NetworkModel | None = None
+    """None: drawn with ``swarm``, else one without faults."""
+    settings: dict[str, Any] = {}
+    limit: float = 600.0
+    mixed: Ranges = None
+    """The turns whose order is drawn."""
+    odd: Ranges = None
+    """The messages whose fate is drawn."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of a run."""
+
+    setup: Setup
+    error: BaseException | None
+    kind: str
+    """Of the error: two runs that fail in the same way have the same kind."""
+    plan: Plan
+    network: NetworkModel
+    events: list[Event]
+    hosts: list[str]
+    met: dict[str, bool]
+    turns: int
+    messages: int
+    ended_us: int
+
+    @property
+    def trace(self) -> str:
+        """All that happened, a line for each."""
+        return "\n".join(line(event, self.hosts) for event in self.events)
+
+    @property
+    def digest(self) -> str:
+        """Short for the trace."""
+        return blake2b(self.trace.encode(), digest_size=16).hexdigest()
+
+
+def line(event: Event, hosts: list[str]) -> str:
+    """An event of a trace."""
+    at = f"{event[0] // MILLION:4}.{event[0] % MILLION:06}"
+    if len(event) == 3:
+        return f"{at} {event[1]:10} {event[2]}"
+    _, source, target, length, checksum = event
+    return f"{at} {hosts[source - 1]} -> {hosts[target - 1]} {length} B {checksum:08x}"
+
+
+def member(ranges: Ranges) -> Callable[[int], bool]:
+    """Whether a number is in some ranges, which ascend."""
+    if ranges is None:
+        return lambda number: True
+    starts, ends = [low for low, _ in ranges], [high for _, high in ranges]
+
+    def found(number: int) -> bool:
+        at = bisect_right(starts, number) - 1
+        return at >= 0 and number < ends[at]
+
+    return found
+
+
+def swarm(span: float, rng: Random, world: World) -> Plan:
+    """The faults of a seed."""
+    names = [host.name for host in world.hosts]
+    frail = [host.name for host in world.hosts if not host.steady]
+    return draw_plan(rng, names, frail, span)
+
+
+def run(test: Test, setup: Setup) -> Outcome:
+    """Run a test in a world of its own."""
+    drawn = setup.faults == "swarm"
+    model = setup.network or (draw_network(Random(f"{setup.seed}/model")) if drawn else CALM)
+    plan: Any = partial(swarm, setup.span) if drawn else setup.faults or ()
+    world = World(setup.seed, model, plan, setup.settings, setup.limit)
+    world.loop.mixed, world.network.odd = member(setup.mixed), member(setup.odd)
+    error: BaseException | None = None
+    collecting = gc.isenabled()
+    gc.disable()  # what the collector finalizes, and when, differs from run to run
+    try:
+        with replaced.replaced(world):
+            try:
+                asyncio.set_event_loop(None)
+                world.loop.run_until_complete(test(world))
+                world.check()
+            except Exception as failed:
+                error = failed
+            finally:
+                ended_us, turns = world.loop.now_us, world.loop.turns
+                events, met = list(world.events), dict(world.met)
+                world.end()
+                replaced.close_files(world.files)
+    finally:
+        if collecting:
+            gc.enable()
+        world.remove_files()
+    return Outcome(
+        setup,
+        error,
+        kind_of(error),
+        world.plan,
+        model,
+        events,
+        [host.name for host in world.hosts],
+        met,
+        turns,
+        world.network.messages,
+        ended_us,
+    )
+
+
+def kind_of(error: BaseException | None) -> str:
+    """What two failures have in common that are the same one."""
+    if error is None:
+        return ""
+    if isinstance(error, Violated | NotReached):
+        return f"{type(error).__name__}: {error.name}"
+    origin = error.__cause__ or error
+    frames = [
+        frame
+        for frame in extract_tb(origin.__traceback__)
+        if "/ringcast/testing/" not in frame.filename and "/asyncio/" not in frame.filename
+    ]
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(origin).__name__}{place}"

@@ -1,0 +1,263 @@
+"""UDP sockets of simulated hosts, with what ``socket.socket`` and ``select.poll`` offer."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ringcast.testing.network import Datagram
+from ringcast.testing.process import PROCESS, Process
+
+if TYPE_CHECKING:
+    from ringcast.testing.host import Host
+    from ringcast.testing.loop import SimLoop
+
+BUFFER = 2**20
+"""Bytes that wait in a socket, unless it asks for another size; what comes then is lost."""
+
+DYNAMIC = 49_152
+"""The first port that is given to who asks for none."""
+
+REFUSED_OPTIONS = {103, 104}
+"""UDP_SEGMENT and UDP_GRO: datagrams go and come one by one here."""
+
+Place: TypeAlias = tuple[str, int]
+
+
+def failure(number: int) -> OSError:
+    """What the system says."""
+    return OSError(number, os.strerror(number))
+
+
+class SimSocket:
+    """A UDP socket of the process that opens it."""
+
+    def __init__(self, host: Host, process: Process) -> None:
+        self._host, self._process = host, process
+        self.family, self.type, self.proto = socket.AF_INET, socket.SOCK_DGRAM, 0
+        self._port = 0
+        self._bound = ""
+        self._peer: Place | None = None
+        self._limit = BUFFER
+        self._held = 0
+        self.inbox: deque[tuple[bytes, Place]] = deque()
+        self.reader: asyncio.Handle | None = None
+        self.waking = False
+        self._number = host.next_descriptor()
+        self._closed = False
+
+    # --- addresses -------------------------------------------------------------------------
+
+    def bind(self, place: Place) -> None:
+        """Listen at one of the host's addresses."""
+        name, port = place[:2]
+        if name not in ("", "0.0.0.0") and self._host.find(name) is not self._host:
+            raise failure(errno.EADDRNOTAVAIL)
+        self._port = self._host.open_port(self, port)
+        self._bound = name or "0.0.0.0"
+
+    def connect(self, place: Place) -> None:
+        """Send there, unless told otherwise."""
+        self._peer = place[0], place[1]
+
+    def getsockname(self) -> Place:
+        """Where it listens."""
+        return self._bound or "0.0.0.0", self._port
+
+    def getpeername(self) -> Place:
+        """Where it sends to."""
+        if self._peer is None:
+            raise failure(errno.ENOTCONN)
+        return self._peer
+
+    # --- sending ---------------------------------------------------------------------------
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        """To who it is connected to."""
+        return self._send(data, self.getpeername())
+
+    def sendto(self, data: Any, *args: Any) -> int:
+        """To a place."""
+        return self._send(data, args[-1])
+
+    def _send(self, data: Any, place: Place) -> int:
+        if self._closed:
+            raise failure(errno.EBADF)
+        if not self._port:
+            self._port = self._host.open_port(self, 0)
+        if self._process.alive:
+            self._host.send_datagram(place[0], Datagram(self._port, place[1], bytes(data)))
+        return len(data)
+
+    # --- receiving -------------------------------------------------------------------------
+
+    def take(self, data: bytes, source: Place) -> None:
+        """A datagram arrives."""
+        if self._held + len(data) > self._limit:
+            self._host.loses("socket full")
+            return
+        self._held += len(data)
+        self.inbox.append((data, source))
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the reader know."""
+        reader = self.reader
+        if reader is not None and self.inbox and not self.waking:
+            self.waking = True
+            self._host.loop.call_soon(self._readable, reader, context=reader._context)  # type: ignore[attr-defined]
+
+    def _readable(self, reader: asyncio.Handle) -> None:
+        self.waking = False
+        if self.reader is reader:
+            try:
+                reader._callback(*reader._args)  # type: ignore[attr-defined]
+            finally:
+                self.wake()
+
+    def recvfrom(self, size: int, flags: int = 0) -> tuple[bytes, Place]:
+        """The next datagram and where it comes from."""
+        if not self.inbox:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        data, source = self.inbox.popleft()
+        self._held -= len(data)
+        return data[:size], source
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """The next datagram."""
+        return self.recvfrom(size)[0]
+
+    def recv_into(self, buffer: Any, size: int = 0, flags: int = 0) -> int:
+        """The next datagram, in a buffer."""
+        view = memoryview(buffer)
+        data, _ = self.recvfrom(size or len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    # --- the rest --------------------------------------------------------------------------
+
+    def setsockopt(self, level: int, option: int, value: Any = None, size: int = 0) -> None:
+        """A buffer's size is taken; offload is refused, as by an old system."""
+        if option in REFUSED_OPTIONS and level == socket.IPPROTO_UDP:
+            raise failure(errno.ENOPROTOOPT)
+        if option in (socket.SO_RCVBUF, 33) and level == socket.SOL_SOCKET and value:
+            self._limit = value
+
+    def getsockopt(self, level: int, option: int, size: int = 0) -> int:
+        """No option has a value."""
+        if option in REFUSED_OPTIONS and level == socket.IPPROTO_UDP:
+            raise failure(errno.ENOPROTOOPT)
+        return 0
+
+    def setblocking(self, flag: bool) -> None:
+        """It never blocks."""
+
+    def settimeout(self, timeout: float | None) -> None:
+        """It never blocks."""
+
+    def fileno(self) -> int:
+        """A number that no real file has; -1 when closed."""
+        return -1 if self._closed else self._number
+
+    def close(self) -> None:
+        """Nothing arrives here any more."""
+        if not self._closed:
+            self._closed = True
+            self._host.close_port(self, self._port)
+            self.inbox.clear()
+            self.reader = None
+
+    def __enter__(self) -> SimSocket:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class SimPoll:
+    """``select.poll`` over such sockets; it never waits."""
+
+    def __init__(self) -> None:
+        self._sockets: dict[int, SimSocket] = {}
+
+    def register(self, file: Any, mask: int = select.POLLIN) -> None:
+        """Look at this socket, too."""
+        self._sockets[file.fileno()] = file
+
+    def unregister(self, file: Any) -> None:
+        """No longer."""
+        del self._sockets[file.fileno()]
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        """Those that have something."""
+        return [(number, select.POLLIN) for number, each in self._sockets.items() if each.inbox]
+
+
+def add_reader(loop: SimLoop, file: Any, callback: Callable[..., object], *args: Any) -> None:
+    """Call back when a socket has something to read."""
+    if not isinstance(file, SimSocket):
+        loop.escapes.escape("waiting for a real file", "the sockets of hosts can be waited for")
+    file.reader = asyncio.Handle(callback, args, loop, None)
+    file.wake()
+
+
+def remove_reader(loop: SimLoop, file: Any) -> bool:
+    """Whether anybody was waiting."""
+    found = isinstance(file, SimSocket) and file.reader is not None
+    if found:
+        file.reader = None
+    return found
+
+
+def numeric(name: str) -> bool:
+    """Whether it is an address and no name."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def owner() -> Process:
+    """Whose socket it is to be; only hosts have some."""
+    process = PROCESS.get()
+    if process is None:
+        raise OSError(errno.ENETDOWN, "the test itself is on no network: use a host")
+    return process
+
+
+class DatagramTransport(asyncio.DatagramTransport):
+    """What ``loop.create_datagram_endpoint`` gives."""
+
+    def __init__(self, loop: SimLoop, opened: SimSocket, protocol: Any) -> None:
+        super().__init__({"socket": opened, "sockname": opened.getsockname()})
+        self._loop, self._socket, self._protocol = loop, opened, protocol
+        loop.call_soon(protocol.connection_made, self)
+        add_reader(loop, opened, self._read)
+
+    def _read(self) -> None:
+        while self._socket.inbox:
+            self._protocol.datagram_received(*self._socket.recvfrom(2**16))
+
+    def sendto(self, data: Any, addr: Any = None) -> None:
+        if addr is None:
+            self._socket.send(data)
+        else:
+            self._socket.sendto(data, addr)
+
+    def is_closing(self) -> bool:
+        return self._socket.fileno() < 0
+
+    def close(self) -> None:
+        if not self.is_closing():
+            self._socket.close()
+            self._loop.call_soon(self._protocol.connection_lost, None)
+
+    abort = close

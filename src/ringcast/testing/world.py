@@ -1,0 +1,376 @@
+"""World: hosts on a network, in virtual time, and what must be true of them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextvars import copy_context
+from functools import partial
+from itertools import combinations
+from random import Random
+from typing import Any, TypeAlias
+from zlib import crc32
+
+from ringcast.sim.model import NetworkModel
+from ringcast.sim.network import Hearer
+from ringcast.testing import faults as faults_of
+from ringcast.testing.disk import Disk, Loss
+from ringcast.testing.errors import EscapeLog, HostFailed, NotReached, Stuck, Violated
+from ringcast.testing.faults import Plan
+from ringcast.testing.host import Host, Main, OnError
+from ringcast.testing.loop import SimLoop, SimTask
+from ringcast.testing.network import Datagram, SimNetwork
+from ringcast.testing.process import PROCESS, Clock, Process
+
+Check: TypeAlias = Callable[[], object]
+Event: TypeAlias = tuple[int, str, str] | tuple[int, int, int, int, int]
+"""A line of the story; or a datagram: when, from whom, to whom, its length and checksum."""
+
+STAGGER_S = 0.2
+"""Hosts start within so long of each other."""
+
+MOST_CLOSES = 100
+"""How often a coroutine may await something while it is being closed."""
+
+
+class World:
+    """Made by ``simtest``; one for each seed."""
+
+    def __init__(
+        self,
+        seed: int,
+        network: NetworkModel,
+        plan: Plan | Callable[[Random, World], Plan],
+        settings: dict[str, Any],
+        limit_s: float,
+    ) -> None:
+        self.seed = seed
+        self.escapes = EscapeLog()
+        self.loop = SimLoop(str(seed), self.escapes)
+        self.network = SimNetwork(network, self.loop.scheduler, Random(f"{seed}/network"))
+        self.hosts: list[Host] = []
+        self.settings = settings
+        """Of every node that a host opens."""
+        self.restarts = self.crashes = 0
+        self.met: dict[str, bool] = {}
+        """By name: whether what is to be seen sometimes was seen."""
+        self.plan: Plan = ()
+        self.lost: Counter[str] = Counter()
+        """Datagrams that went no further, by reason."""
+        self.events: list[Event] = []
+        self.clock = Clock()
+        self.chance = Random(f"{seed}/chance")
+        """What programs draw from."""
+        self.draw = Random(f"{seed}/world")
+        """What hosts draw from."""
+        self.threads = Random(f"{seed}/threads")
+        self.thread = threading.get_ident()
+        self.context = copy_context()
+        self.files: dict[int, int] = {}
+        """Descriptors that programs have opened and not closed, with their inodes."""
+        self._draw_plan = plan
+        self._disk: Disk | None = None
+        self._begun = self._started = False
+        self._always: dict[str, Check] = {}
+        self._sometimes: dict[str, Check] = {}
+        self._waiting: list[tuple[Check, asyncio.Future[None]]] = []
+        self._failure: BaseException | None = None
+        self._cuts: Counter[tuple[int, int]] = Counter()
+        self._buried: list[SimTask] = []
+        self.loop.on_quiet = self._look
+        self.loop.on_error = self._on_error
+        self.later(limit_s, self._too_long, limit_s)
+
+    # --- hosts -----------------------------------------------------------------------------
+
+    def host(
+        self,
+        name: str,
+        main: Main,
+        *args: Any,
+        steady: bool = False,
+        on_error: OnError = "fail",
+    ) -> Host:
+        """A machine that runs ``main(*args)``, from its beginning after each crash.
+
+        ``main`` may have parameters called ``host``, ``node`` and ``world``: they are given this
+        host, an open node on it, and the world. No drawn fault crashes a ``steady`` host or lets
+        it stand still. ``on_error`` says whether an error of the program fails the test or
+        restarts the host.
+        """
+        if any(each.name == name for each in self.hosts):
+            raise ValueError(f"there is a host called {name!r} already")
+        host = Host(self, name, main, args, steady, on_error)
+        self.hosts.append(host)
+        ports: dict[int, Hearer] = {each.number: each for each in self.hosts}
+        self.network.attach(ports)
+        if not self._begun:
+            self._begun = True
+            self.loop.call_soon(self._begin, context=self.context)
+        elif self._started:
+            self.loop.call_soon(host.start, context=self.context)
+        return host
+
+    def __getitem__(self, name: str) -> Host:
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        raise LookupError(f"no host is called {name!r}; there are {[h.name for h in self.hosts]}")
+
+    def find(self, name: str) -> Host | None:
+        """The host of this name or address."""
+        process = PROCESS.get()
+        if name in ("127.0.0.1", "localhost", "0.0.0.0"):
+            return process.host if process else None
+        return next((each for each in self.hosts if name in (each.name, each.address)), None)
+
+    def by_number(self, number: int) -> Host:
+        """The host of this number."""
+        return self.hosts[number - 1]
+
+    def _begin(self) -> None:
+        """All hosts that are there from the beginning are known now."""
+        plan = self._draw_plan
+        self.plan = plan(Random(f"{self.seed}/faults"), self) if callable(plan) else plan
+        self._started = True
+        faults_of.schedule(self, self.plan)
+        stagger_s = self.draw.choice((0.0, STAGGER_S))
+        for host in self.hosts:
+            self.later(self.draw.random() * stagger_s, host.start)
+
+    @property
+    def disk(self) -> Disk:
+        """The files of all hosts; there is none before somebody asks."""
+        if self._disk is None:
+            self._disk = Disk()
+        return self._disk
+
+    def lose_files(self, host: str, loss: Loss) -> None:
+        """A host has crashed."""
+        if self._disk is not None:
+            self._disk.crash(host, loss, self.draw)
+
+    # --- time ------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return self.loop.now_us / 1e6
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    def later(self, seconds: float, act: Callable[..., object], *args: Any) -> None:
+        """Something that the world does, in no process."""
+        soon = partial(self.loop.call_soon, act, *args, context=self.context)
+
+        def due(_: None) -> None:
+            soon()
+
+        self.loop.scheduler.at(self.loop.now_us + round(seconds * 1e6), due)
+
+    def _too_long(self, limit_s: float) -> None:
+        self.fail(Stuck(f"the run is not over after {limit_s:g} s of its time"))
+
+    # --- the network -----------------------------------------------------------------------
+
+    def cut(self, source: str | Host, target: str | Host, both: bool = False) -> None:
+        """Let nothing from ``source`` reach ``target``; nor the other way round, with ``both``."""
+        for one, other in self._links(source, target, both):
+            self._cuts[one, other] += 1
+            self.network.cut(one, other)
+            self.record("", f"nothing from {self._named(one)} reaches {self._named(other)}")
+
+    def mend(self, source: str | Host, target: str | Host, both: bool = False) -> None:
+        """Undo a ``cut``."""
+        for one, other in self._links(source, target, both):
+            self._cuts[one, other] -= 1
+            if self._cuts[one, other] <= 0:
+                self.network.mend(one, other)
+                self.record("", f"{self._named(one)} reaches {self._named(other)} again")
+
+    def partition(self, *sides: Iterable[str | Host]) -> None:
+        """Cut hosts of different sides off from each other."""
+        for one, other in combinations([list(side) for side in sides], 2):
+            for a in one:
+                for b in other:
+                    self.cut(a, b, both=True)
+
+    def unite(self, *sides: Iterable[str | Host]) -> None:
+        """Undo a ``partition``."""
+        for one, other in combinations([list(side) for side in sides], 2):
+            for a in one:
+                for b in other:
+                    self.mend(a, b, both=True)
+
+    def _links(self, source: str | Host, target: str | Host, both: bool) -> list[tuple[int, int]]:
+        one, other = (
+            each.number if isinstance(each, Host) else self[each].number
+            for each in (source, target)
+        )
+        return [(one, other), (other, one)] if both else [(one, other)]
+
+    def _named(self, number: int) -> str:
+        return self.hosts[number - 1].name
+
+    # --- what must be true -----------------------------------------------------------------
+
+    def always(self, check: Check, name: str = "") -> None:
+        """``check`` must hold now and from now on: whenever something has happened it is called,
+        and must neither return False nor raise AssertionError."""
+        name = name or name_of(check)
+        self._assert(name, check)
+        self._always[name] = check
+
+    def sometimes(self, name: str, check: Check | None = None) -> None:
+        """``check`` must hold at some moment of some seed; without one, this moment counts."""
+        self.met.setdefault(name, False)
+        if check is None or check():
+            self.met[name] = True
+        elif not self.met[name]:
+            self._sometimes[name] = check
+
+    async def until(self, check: Check, within: float = 60.0, what: str = "") -> None:
+        """Wait until ``check`` holds; the test fails if it does not within so many seconds."""
+        if check():
+            return
+        done: asyncio.Future[None] = self.loop.create_future()
+        entry = (check, done)
+        self._waiting.append(entry)
+        try:
+            async with asyncio.timeout(within):
+                await done
+        except TimeoutError:
+            what = what or name_of(check)
+            raise NotReached(what, f"{what}: not so within {within:g} s") from None
+        finally:
+            self._waiting.remove(entry)
+
+    def fail(self, error: BaseException, cause: BaseException | None = None) -> None:
+        """End the run as failed, at the next opportunity."""
+        if self._failure is None:
+            error.__cause__ = cause
+            self._failure = error
+
+    def _assert(self, name: str, check: Check) -> None:
+        try:
+            holds = check()
+        except AssertionError as error:
+            raise Violated(name, str(error)) from error
+        if holds is False:
+            raise Violated(name)
+
+    def _look(self) -> None:
+        """Everything at one moment has been done."""
+        if self._failure is not None:
+            raise self._failure
+        if self.escapes.first is not None:
+            raise self.escapes.first
+        for name, check in self._always.items():
+            self._assert(name, check)
+        if self._sometimes:
+            for name in [name for name, check in self._sometimes.items() if check()]:
+                self.met[name] = True
+                del self._sometimes[name]
+        for check, done in self._waiting:
+            if not done.done() and check():
+                done.set_result(None)
+
+    def check(self) -> None:
+        """Everything once more, at the end."""
+        self._look()
+
+    def _on_error(self, context: dict[str, Any]) -> None:
+        """A callback failed, or a task nobody asked about."""
+        error, message = context.get("exception"), context.get("message", "an error")
+        if isinstance(error, KeyboardInterrupt | SystemExit) or self.loop.ending:
+            return
+        text = f"{message.splitlines()[0]}: {type(error).__name__}: {error}" if error else message
+        self.record(self._who(), text)
+        if "never retrieved" not in message:
+            self.fail(HostFailed(f"{self._who() or 'the test'}: {text}"), error)
+
+    def _who(self) -> str:
+        process = PROCESS.get()
+        return process.host.name if process else ""
+
+    # --- what happened ---------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """A line in the story of this run."""
+        self.record(self._who(), text)
+
+    def record(self, host: str, text: str) -> None:
+        """Something happened to a host, or to no one of them."""
+        if self._disk is not None and self._disk.root in text:
+            text = text.replace(self._disk.root, "")
+        self.events.append((self.loop.now_us, host, text))
+
+    def record_datagram(self, source: int, target: int, datagram: Datagram) -> None:
+        """A datagram is sent."""
+        data = datagram.data
+        self.events.append((self.loop.now_us, source, target, len(data), crc32(data)))
+
+    # --- the end ---------------------------------------------------------------------------
+
+    def bury(self, process: Process) -> None:
+        """A process has died: none of its tasks runs again, not even to clean up. They are kept,
+        because Python would clean up after them now."""
+        process.end()
+        for task in asyncio.all_tasks(self.loop):
+            assert isinstance(task, SimTask)
+            if task.context.get(PROCESS) is process:
+                self._buried.append(task)
+
+    def end(self) -> None:
+        """Close what is left, unheard."""
+        self.loop.ending = True
+        for host in self.hosts:
+            if host.process is not None:
+                host.process.end()
+            for stream in list(host.streams):
+                stream.reset()  # or asyncio complains that nobody closed it
+        asyncio._set_running_loop(self.loop)
+        left = [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SimTask)]
+        for task in sorted({*self._buried, *left}, key=hash):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            if not task.done():
+                task.context.run(close, task.get_coro())
+        asyncio._set_running_loop(None)
+        self.loop._ready.clear()
+        self.loop.close()
+
+    def remove_files(self) -> None:
+        """The world has ended."""
+        if self._disk is not None:
+            self._disk.remove()
+
+
+def close(coro: Any) -> None:
+    """End a coroutine where it is; what it awaits on the way out never comes."""
+    for _ in range(MOST_CLOSES):
+        try:
+            coro.close()
+        except RuntimeError as error:
+            if "ignored GeneratorExit" in str(error):
+                continue
+        except BaseException:
+            logging.getLogger(__name__).debug("a program failed while it was ended", exc_info=True)
+        return
+
+
+def name_of(check: Check) -> str:
+    """What a check is called in a report: its name, or the line of a lambda."""
+    name = getattr(check, "__name__", type(check).__name__)
+    if name != "<lambda>":
+        return name
+    try:
+        lines = inspect.getsource(check).strip().splitlines()
+    except (OSError, TypeError):
+        return name
+    return lines[0].partition("lambda:")[2].strip(" )") or name

@@ -1,0 +1,161 @@
+"""Files of hosts: a crash leaves what was synced, and what else it leaves is drawn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ringcast.runtime.store import Store
+from ringcast.testing.disk import Disk, Loss
+from ringcast.testing.run import Setup, run
+from ringcast.testing.world import World
+
+
+def sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def after_crash(write: Callable[[Path], None], loss: Loss, seed: int = 0) -> dict[str, bytes]:
+    """The files that a host finds after a crash, by their path."""
+    found: dict[str, bytes] = {}
+
+    async def program(host) -> None:  # type: ignore[no-untyped-def]
+        if host.lives == 1:
+            write(host.folder)
+        else:
+            for path in sorted(host.folder.rglob("*")):
+                if path.is_file():
+                    found[str(path.relative_to(host.folder))] = path.read_bytes()
+
+    async def test(world: World) -> None:
+        host = world.host("one", program)
+        await world.until(lambda: host.done)
+        host.crash(loss)
+        host.start()
+        host.done = False
+        await world.until(lambda: host.done)
+
+    outcome = run(test, Setup(seed=seed))
+    assert outcome.error is None, outcome.error
+    return found
+
+
+def appended(folder: Path) -> None:
+    with (folder / "log").open("wb") as file:
+        file.write(b"synced")
+        file.flush()
+        os.fsync(file.fileno())
+        sync(folder)
+        file.write(b", not synced")
+
+
+def renamed(folder: Path) -> None:
+    (folder / "state").write_bytes(b"old")
+    sync(folder / "state")
+    sync(folder)
+    (folder / "new").write_bytes(b"new")
+    sync(folder / "new")
+    (folder / "new").replace(folder / "state")
+
+
+def test_what_was_appended_and_not_synced_goes() -> None:
+    assert after_crash(appended, "unsynced") == {"log": b"synced"}
+    assert after_crash(appended, "nothing") == {"log": b"synced, not synced"}
+    torn = {after_crash(appended, "torn", seed)["log"] for seed in range(30)}
+    assert len(torn) > 5
+    assert all(b"synced, not synced".startswith(each) for each in torn)
+    assert min(torn, key=len) >= b"synced"
+
+
+def test_a_name_is_there_when_its_folder_was_synced() -> None:
+    assert after_crash(renamed, "unsynced") == {"state": b"old"}
+    assert after_crash(renamed, "nothing") == {"state": b"new"}
+    torn = [after_crash(renamed, "torn", seed)["state"] for seed in range(20)]
+    assert set(torn) == {b"old", b"new"}
+
+
+def test_a_file_nobody_synced_is_gone() -> None:
+    def write(folder: Path) -> None:
+        (folder / "a").mkdir()
+        (folder / "a" / "b").write_bytes(b"c")
+
+    assert after_crash(write, "unsynced") == {}
+    assert after_crash(write, "nothing") == {"a/b": b"c"}
+
+
+def test_a_file_whose_name_alone_was_synced_is_empty() -> None:
+    def write(folder: Path) -> None:
+        (folder / "a").write_bytes(b"c")
+        sync(folder)
+
+    assert after_crash(write, "unsynced") == {"a": b""}
+
+
+def test_a_file_that_was_removed_comes_back_unless_the_folder_was_synced() -> None:
+    def write(folder: Path) -> None:
+        for name in ("a", "b"):
+            (folder / name).write_bytes(name.encode())
+            sync(folder / name)
+        sync(folder)
+        (folder / "a").unlink()
+
+    assert after_crash(write, "unsynced") == {"a": b"a", "b": b"b"}
+    assert after_crash(write, "nothing") == {"b": b"b"}
+
+
+@pytest.mark.parametrize("loss", ["unsynced", "torn"])
+def test_stable_storage_of_a_node_survives(loss: Loss) -> None:
+    """The node's own store keeps its promise: durable when ``persist`` returns."""
+
+    def write(folder: Path) -> None:
+        store = Store(folder / "state")  # its lock is never given back
+        for value in range(5):
+            store.persist("ring", value)
+
+    for seed in range(10):
+        assert after_crash(write, loss, seed)["state/stable.json"] == b'{"ring":4}'
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    made = Disk()
+    yield made
+    made.remove()
+
+
+def test_the_dead_cannot_write(disk: Disk) -> None:
+    folder = disk.folder("one")
+    with (folder / "a").open("wb") as file:
+        disk.crash("one", "nothing", Random(0))
+        file.write(b"from beyond")
+        file.flush()
+        assert (folder / "a").read_bytes() == b""
+
+
+def test_what_a_crash_left_is_on_the_disk(disk: Disk) -> None:
+    path = disk.folder("one") / "a"
+    path.write_bytes(b"x")
+    disk.crash("one", "nothing", Random(0))
+    disk.crash("one", "unsynced", Random(0))
+    assert path.read_bytes() == b"x"
+
+
+def test_a_bad_disk_fails_a_sync_once(disk: Disk) -> None:
+    path = disk.folder("one") / "a"
+    path.write_bytes(b"x")
+    disk.failing.add("one")
+    file = os.open(path, os.O_RDONLY)
+    with pytest.raises(OSError, match="the disk does not answer"):
+        disk.sync(file, "one")
+    disk.sync(file, "one")
+    os.close(file)
+    disk.crash("one", "unsynced", Random(0))
+    assert not path.exists(), "its name was never synced"

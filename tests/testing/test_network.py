@@ -1,0 +1,252 @@
+"""What hosts can say to each other: datagrams, streams, requests; and what faults make of it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ringcast.sim.model import LinkModel, NetworkModel
+from ringcast.testing.calls import Request
+from ringcast.testing.errors import CallFailed
+from ringcast.testing.host import Host
+from ringcast.testing.run import Outcome, Setup, run
+from ringcast.testing.world import World
+
+
+def passed(test: Callable[[World], Coroutine[Any, Any, None]], **setup: Any) -> Outcome:
+    found = run(test, Setup(**{"seed": 0} | setup))
+    if found.error is not None:
+        raise found.error
+    return found
+
+
+async def echo_datagrams() -> None:
+    loop = asyncio.get_running_loop()
+
+    class Echo(asyncio.DatagramProtocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def datagram_received(self, data: bytes, place: Any) -> None:
+            self.transport.sendto(data.upper(), place)
+
+    await loop.create_datagram_endpoint(Echo, ("0.0.0.0", 7))
+    await asyncio.Event().wait()
+
+
+async def send_datagrams(host: Host) -> None:
+    host.heard = []  # type: ignore[attr-defined]
+    await asyncio.sleep(0.5)  # hosts do not start at the same moment
+    loop = asyncio.get_running_loop()
+    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    out.setblocking(False)
+    loop.add_reader(out, lambda: host.heard.append(out.recv(100)))  # type: ignore[attr-defined]
+    out.connect((socket.gethostbyname("echo"), 7))
+    for number in range(100):
+        out.send(b"x%d" % number)
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(1)
+    out.close()
+
+
+def heard(link: LinkModel) -> list[bytes]:
+    found: list[bytes] = []
+
+    async def test(world: World) -> None:
+        world.host("echo", echo_datagrams)
+        client = world.host("client", send_datagrams)
+        await world.until(lambda: client.done)
+        found.extend(client.heard)  # type: ignore[attr-defined]
+
+    passed(test, network=NetworkModel(link=link))
+    return found
+
+
+def test_datagrams_arrive_get_lost_and_come_twice() -> None:
+    everything = [b"X%d" % number for number in range(100)]
+    assert heard(LinkModel()) == everything
+    lossy = heard(LinkModel(unicast_loss=0.3))
+    assert 20 < len(lossy) < 80
+    assert lossy == [each for each in everything if each in lossy]
+    assert len(heard(LinkModel(duplicate=0.5))) > 150
+    reordered = heard(LinkModel(reorder=0.5, reorder_us=50_000))
+    assert sorted(reordered) == sorted(everything)
+    assert reordered != everything
+
+
+async def echo_lines(host: Host) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            writer.write(line.upper())
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(talk, host.address, 80)
+    assert server.sockets[0].getsockname() == (host.address, 80)
+    async with server:
+        await server.serve_forever()
+
+
+def test_streams_carry_bytes_in_order_through_a_bad_network() -> None:
+    async def client() -> list[bytes]:
+        await asyncio.sleep(0.5)
+        reader, writer = await asyncio.open_connection("echo", 80)
+        writer.writelines([b"line %d\n" % number for number in range(50)])
+        lines = [await reader.readline() for _ in range(50)]
+        writer.write_eof()
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+        return lines
+
+    async def test(world: World) -> None:
+        world.host("echo", echo_lines)
+        asking = world.host("client", client)
+        world.later(0.52, world.cut, "client", "echo")
+        world.later(3, world.mend, "client", "echo")
+        await world.until(lambda: asking.done)
+        assert asking.result == [b"LINE %d\n" % number for number in range(50)]
+
+    link = LinkModel(loss=0.3, unicast_loss=0.3, duplicate=0.2, reorder=0.3, reorder_us=30_000)
+    for seed in range(10):
+        passed(test, seed=seed, network=NetworkModel(link=link))
+
+
+def test_a_long_write_waits_for_the_reader() -> None:
+    async def slow(host: Host) -> None:
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            total = 0
+            while data := await reader.read(10_000):
+                total += len(data)
+                await asyncio.sleep(0.01)
+            host.total = total  # type: ignore[attr-defined]
+            writer.close()
+
+        async with await asyncio.start_server(talk, "0.0.0.0", 80) as server:
+            await server.serve_forever()
+
+    async def client() -> float:
+        await asyncio.sleep(0.5)
+        _, writer = await asyncio.open_connection("slow", 80)
+        for _ in range(100):
+            writer.write(bytes(10_000))
+            await writer.drain()
+        took = asyncio.get_running_loop().time()
+        writer.close()
+        return took
+
+    async def test(world: World) -> None:
+        server, sending = world.host("slow", slow), world.host("client", client)
+        await world.until(lambda: hasattr(server, "total"))
+        assert server.total == 1_000_000
+        assert sending.result > 0.3, "it wrote no faster than the other one read"
+
+    passed(test)
+
+
+@pytest.mark.parametrize("how", ["crash", "cut"])
+def test_a_connection_breaks_when_the_other_side_goes(how: str) -> None:
+    async def client() -> str:
+        await asyncio.sleep(0.5)
+        reader, writer = await asyncio.open_connection("echo", 80)
+        try:
+            while True:
+                writer.write(b"still there?\n")
+                await reader.readline()
+                if reader.at_eof():
+                    return "end"
+                await asyncio.sleep(0.1)
+        except OSError as error:
+            return type(error).__name__
+
+    async def test(world: World) -> None:
+        server, asking = world.host("echo", echo_lines), world.host("client", client)
+        await world.sleep(2)
+        if how == "crash":
+            server.crash()
+        else:
+            world.cut("client", "echo")
+        await world.until(lambda: asking.done)
+        wanted = {"crash": "ConnectionResetError", "cut": "TimeoutError"}[how]
+        assert asking.result == wanted
+
+    passed(test)
+
+
+def test_who_listens_nowhere_is_refused() -> None:
+    async def client() -> str:
+        try:
+            await asyncio.open_connection("quiet", 80)
+        except ConnectionRefusedError:
+            return "refused"
+        return "connected"
+
+    async def quiet() -> None:
+        await asyncio.Event().wait()
+
+    async def test(world: World) -> None:
+        world.host("quiet", quiet)
+        asking = world.host("client", client)
+        await world.until(lambda: asking.done)
+        assert asking.result == "refused"
+
+    passed(test)
+
+
+async def counting(host: Host) -> None:
+    host.asked = getattr(host, "asked", 0)
+
+    async def answer(request: Request) -> Any:
+        host.asked += 1  # type: ignore[attr-defined]
+        if request.path == "/slow":
+            await asyncio.sleep(2)
+        if request.path == "/wrong":
+            raise ValueError("no")
+        return {"path": request.path, "body": request.body, "caller": request.caller}
+
+    host.serve(answer)
+    await asyncio.Event().wait()
+
+
+def asked(path: str, prepare: Callable[[World], None], **more: Any) -> tuple[Any, int]:
+    """What a caller gets, and how many requests arrived."""
+    results: list[Any] = []
+
+    async def client(host: Host) -> Any:
+        await asyncio.sleep(0.5)
+        try:
+            return await host.call("server", path, {"n": [1, 2]}, **more)
+        except CallFailed as error:
+            return str(error)
+
+    async def test(world: World) -> None:
+        server, asking = world.host("server", counting), world.host("client", client)
+        world.later(0.4, prepare, world)
+        await world.until(lambda: asking.done)
+        results.extend((asking.result, server.asked))  # type: ignore[attr-defined]
+
+    passed(test)
+    return results[0], results[1]
+
+
+def test_a_request_is_answered() -> None:
+    answer = {"path": "/x", "body": {"n": [1, 2]}, "caller": "client"}
+    assert asked("/x", lambda world: None) == (answer, 1)
+
+
+def test_a_request_fails_in_all_the_ways_there_are() -> None:
+    assert asked("/wrong", lambda world: None) == ("server failed: ValueError: no", 1)
+    assert asked("/x", lambda world: world.cut("client", "server"))[1] == 0
+    lost, arrived = asked("/x", lambda world: world.cut("server", "client"))
+    assert (lost, arrived) == ("no answer of server/x within 5 s", 1)
+    assert asked("/slow", lambda world: None, within=1.0)[0].startswith("no answer of server/slow")
+    down = asked("/x", lambda world: world["server"].crash())
+    assert down == ("nobody answers at server", 0)
+    broken = asked("/slow", lambda world: world.later(1, world["server"].crash))
+    assert broken == ("server broke off", 1)
+    paused = asked("/x", lambda world: world["server"].pause())
+    assert paused == ("no answer of server/x within 5 s", 0)
