@@ -130,7 +130,7 @@ class Journal:
         if not all(map(find_spec, ("numpy", "xxhash"))):
             raise JournalError("a journal needs numpy and xxhash: pip install 'ringcast[trace]'")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(folder)
             self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise JournalError(f"cannot use the journal {folder}: {error}") from None
