@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -109,6 +110,21 @@ def test_a_file_that_was_removed_comes_back_unless_the_folder_was_synced() -> No
 
     assert after_crash(write, "unsynced") == {"a": b"a", "b": b"b"}
     assert after_crash(write, "nothing") == {"b": b"b"}
+
+
+def test_so_does_a_folder_with_what_was_synced_in_it() -> None:
+    def write(folder: Path) -> None:
+        (folder / "a").mkdir()
+        sync(folder)
+        for name in ("b", "c"):
+            (folder / "a" / name).write_bytes(name.encode())
+            sync(folder / "a" / name)
+            if name == "b":
+                sync(folder / "a")
+        shutil.rmtree(folder / "a")
+
+    assert after_crash(write, "unsynced") == {"a/b": b"b"}
+    assert after_crash(write, "nothing") == {}
 
 
 @pytest.mark.parametrize("loss", ["unsynced", "torn"])

@@ -53,8 +53,12 @@ class Disk:
             raise OSError(errno.EIO, "the disk does not answer (a simulated fault)")
         found = os.fstat(file)
         if stat.S_ISDIR(found.st_mode):
-            names = {name: os.stat(name, dir_fd=file).st_ino for name in os.listdir(file)}
-            self._names[found.st_ino] = names
+            self._names[found.st_ino] = names = {}
+            for name in os.listdir(file):
+                entry = os.stat(name, dir_fd=file)
+                names[name] = entry.st_ino
+                if stat.S_ISDIR(entry.st_mode):
+                    self._names.setdefault(entry.st_ino, {})
         elif stat.S_ISREG(found.st_mode):
             self._contents[found.st_ino] = read(file, found.st_size)
 
@@ -84,8 +88,7 @@ class Disk:
             ):  # the change of the name is lost
                 if synced is None:
                     continue
-                path = path if ino == synced else None
-                self._write(new / name, self._contents.get(synced, b""))
+                self._restore(synced, new / name)
             elif path is None:
                 continue
             elif path.is_dir():
@@ -95,6 +98,17 @@ class Disk:
                 self._write(new / name, self._left_of(path, ino, loss, rng))
             kept[name] = (new / name).stat().st_ino
         self._names[new.stat().st_ino] = kept  # all that is there after a crash is on the disk
+
+    def _restore(self, ino: int, path: Path) -> None:
+        """What was synced of a file or a folder that is not there any more."""
+        names = self._names.get(ino)
+        if names is None:
+            self._write(path, self._contents.get(ino, b""))
+            return
+        path.mkdir()
+        for name, inside in names.items():
+            self._restore(inside, path / name)
+        self._names[path.stat().st_ino] = {name: (path / name).stat().st_ino for name in names}
 
     def _left_of(self, path: Path, ino: int, loss: Loss, rng: Random) -> bytes:
         """What a file holds after a crash."""

@@ -49,3 +49,15 @@ class EscapeLog:
         if self.first is None:
             self.first = error
         raise error
+
+
+class SimFailure(AssertionError):
+    """A seed fails; the text tells the story of the smallest run that fails so."""
+
+
+class NeverMet(AssertionError):
+    """Something that was to be seen sometimes was seen in no seed."""
+
+
+class NotDeterministic(AssertionError):
+    """The same seed ran in two ways."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -74,6 +74,16 @@ Fault: TypeAlias = Crash | Pause | Cut | Partition | Drift | Jump | BadDisk
 Plan: TypeAlias = tuple[Fault, ...]
 
 
+Kind: TypeAlias = Literal["crash", "pause", "cut", "partition", "drift", "jump"]
+
+
+class Swarm(msgspec.Struct, frozen=True):
+    """Faults drawn from the seed: of these kinds, and at most so many."""
+
+    kinds: tuple[Kind, ...] = ("crash", "pause", "cut", "partition", "drift", "jump")
+    most: int = 6
+
+
 def schedule(world: World, plan: Plan) -> None:
     """Let each fault begin and end in its time."""
     for fault in plan:
@@ -110,7 +120,12 @@ def told(fault: Fault) -> str:
     """A fault in one line."""
     match fault:
         case Crash(host=name, loss=loss):
-            what = f"crash of {name} (files: {loss} lost)"
+            lost = {
+                "unsynced": "what was not synced",
+                "torn": "some of what was not synced",
+                "nothing": "nothing",
+            }
+            what = f"crash of {name}, losing {lost[loss]}"
         case Pause(host=name):
             what = f"pause of {name}"
         case Cut(source=source, target=target):
@@ -126,7 +141,9 @@ def told(fault: Fault) -> str:
     return f"{fault.at:.3f} s: {what}, for {fault.lasts:.3f} s"
 
 
-def draw_plan(rng: Random, hosts: Sequence[str], frail: Sequence[str], span: float) -> Plan:
+def draw_plan(
+    rng: Random, swarm: Swarm, hosts: Sequence[str], frail: Sequence[str], span: float
+) -> Plan:
     """Some faults of some kinds within ``span`` seconds. Each seed has only some kinds: a draw
     that always used all would hide what only shows when most things are quiet.
 
@@ -166,11 +183,11 @@ def draw_plan(rng: Random, hosts: Sequence[str], frail: Sequence[str], span: flo
         seconds = round(rng.choice((-1, 1)) * length(0.1, 100), 3)
         return Jump(at=moment(), lasts=length(0.5, 10), host=rng.choice(frail), seconds=seconds)
 
-    alone = [crash, crash, pause, drift, jump] if frail else []
+    alone: list[Callable[[], Fault]] = [crash, pause, drift, jump] if frail else []
     together: list[Callable[[], Fault]] = [cut, partition] if len(hosts) > 1 else []
-    kinds = [*alone, *together]
+    kinds = [draw for draw in (*alone, *together) if draw.__name__ in swarm.kinds]
     if not kinds:
         return ()
     chosen = rng.sample(kinds, rng.randint(1, min(3, len(kinds))))
-    plan = [rng.choice(chosen)() for _ in range(rng.choice((0, 1, 2, 2, 3, 4, 6)))]
+    plan = [rng.choice(chosen)() for _ in range(rng.randint(0, swarm.most))]
     return tuple(sorted(plan, key=lambda fault: fault.at))

@@ -15,7 +15,7 @@ from ringcast.testing.calls import Calls, Request
 from ringcast.testing.disk import Loss
 from ringcast.testing.errors import HostFailed
 from ringcast.testing.network import Datagram, SimNetwork
-from ringcast.testing.nodes import open_node
+from ringcast.testing.nodes import open_node, settings_of
 from ringcast.testing.process import PROCESS, Clock, Process
 from ringcast.testing.sockets import DYNAMIC, SimSocket, failure
 
@@ -33,13 +33,15 @@ RESTART_S = 1.0
 
 FIRST_DESCRIPTOR = 1_000_000
 EADDRINUSE = 98
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "0.0.0.0"})
 GIVEN = ("host", "node", "world")
 """Parameters of a program that the world fills in."""
 
 
 class Host:
     """Made by ``world.host()``. Attributes may be added: they are the test's notebook, which
-    neither a crash nor a restart touches. ``done`` is set when the program has ended."""
+    neither a crash nor a restart touches. ``done`` is set when the program has
+    ended, until a crash makes it begin anew."""
 
     def __init__(
         self, world: World, name: str, main: Main, args: tuple[Any, ...], steady: bool,
@@ -59,9 +61,13 @@ class Host:
         self.servers: dict[int, SimServer] = {}
         self.streams: list[Stream] = []
         self.calls = Calls(self)
-        self._main, self._args, self._on_error = main, args, on_error
+        self._main, self._on_error = main, on_error
         parameters = inspect.signature(main).parameters
         self._given = [each for each in GIVEN if each in parameters]
+        others = [each for each in parameters if each not in GIVEN]
+        if len(args) > len(others):
+            raise TypeError(f"{name}: its program takes {others}, and is given {len(args)}")
+        self._arguments = dict(zip(others, args, strict=False))
         self._ports: dict[int, SimSocket] = {}
         self._port = DYNAMIC - 1
         self._descriptor = FIRST_DESCRIPTOR * self.number
@@ -97,10 +103,14 @@ class Host:
 
     # --- for the program -------------------------------------------------------------------
 
-    def node(self, **settings: Any) -> Node:
-        """A node on this host, of a group with the other hosts; ``settings`` are those of
-        ``NodeConfig`` that differ. Use ``async with host.node() as node``."""
-        return open_node(self, settings)
+    def node(self, **changes: Any) -> Node:
+        """A node on this host, with ``settings(**changes)``: ``async with host.node() as node``."""
+        return open_node(self, self.settings(**changes))
+
+    def settings(self, **changes: Any) -> dict[str, Any]:
+        """What ``Node.open`` needs on this host to be in a group with the others. ``changes`` are
+        settings of ``NodeConfig`` that differ; ``journal=True`` puts a journal on its disk."""
+        return settings_of(self, changes)
 
     def serve(self, handler: Callable[[Request], Awaitable[Any]]) -> None:
         """Answer requests of other hosts: what ``handler`` returns is the answer."""
@@ -126,6 +136,7 @@ class Host:
         if self.up:
             return False
         self.lives += 1
+        self.done = False
         self.process = process = Process(self, 100 * self.number + self.lives)
         self._context = Context()
         self._context.run(PROCESS.set, process)
@@ -139,11 +150,11 @@ class Host:
 
     async def _run(self) -> Any:
         given: dict[str, Any] = {"host": self, "world": self.world}
+        arguments = self._arguments | {name: given.get(name) for name in self._given}
         if not self.member:
-            return await self._main(*self._args, **{name: given[name] for name in self._given})
-        async with self.node() as node:
-            given["node"] = node
-            return await self._main(*self._args, **{name: given[name] for name in self._given})
+            return await self._main(**arguments)
+        async with self.node() as arguments["node"]:
+            return await self._main(**arguments)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> SimTask:
         """A task of this host's process."""
@@ -178,7 +189,11 @@ class Host:
         self.world.bury(process)
         self.process = None
         self.world.crashes += 1
-        self.note(f"crashes, losing {loss}" if loss != "torn" else "crashes, files torn")
+        self.note({
+            "unsynced": "crashes, and loses what was not synced",
+            "torn": "crashes, and loses some of what was not synced",
+            "nothing": "crashes",
+        }[loss])  # fmt: skip
         self.calls.break_off()
         for stream in list(self.streams):
             stream.reset()
@@ -228,9 +243,7 @@ class Host:
 
     def find(self, name: str) -> Host | None:
         """Who has this name or address, seen from here."""
-        if name in ("127.0.0.1", "localhost", "0.0.0.0"):
-            return self
-        return self.world.find(name)
+        return self if name in LOOPBACK else self.world.find(name)
 
     def next_descriptor(self) -> int:
         """A number for a socket."""

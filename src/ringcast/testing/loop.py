@@ -151,7 +151,7 @@ class SimLoop(_Base):  # type: ignore[misc]
             self._pass_time()
         batch = list(ready)
         ready.clear()
-        if len(batch) > 1:
+        if len(batch) > 1:  # on an idle network it is one frame at a time
             self._mix(batch)
         for handle in batch:
             if handle._cancelled:

@@ -29,8 +29,8 @@ class WatchedNode(Node):
         super().on_view(change)
 
 
-def open_node(host: Host, settings: dict[str, Any]) -> Node:
-    """A node of ``host``; its group are the hosts whose programs are given a node, else all."""
+def settings_of(host: Host, changes: dict[str, Any]) -> dict[str, Any]:
+    """For a node of ``host``; its group are the hosts whose programs are given a node, else all."""
     world = host.world
     members = [each for each in world.hosts if each.member] or world.hosts
     if host not in members:
@@ -42,7 +42,12 @@ def open_node(host: Host, settings: dict[str, Any]) -> Node:
         "insecure": True,
         "state_dir": str(host.folder / "state"),
     }
-    chosen = usual | world.settings | settings
+    chosen = usual | world.settings | changes
     if chosen.get("journal") is True:
         chosen["journal"] = str(host.folder / "journal")
-    return WatchedNode(from_settings(chosen), host)
+    return chosen
+
+
+def open_node(host: Host, settings: dict[str, Any]) -> Node:
+    """A node with these settings, watched."""
+    return WatchedNode(from_settings(settings), host)

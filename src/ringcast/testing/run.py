@@ -18,13 +18,13 @@ import msgspec
 from ringcast.sim.model import NetworkModel
 from ringcast.testing import replaced
 from ringcast.testing.errors import NotReached, Violated
-from ringcast.testing.faults import Plan, draw_plan
+from ringcast.testing.faults import Plan, Swarm, draw_plan
 from ringcast.testing.network import CALM, draw_network
 from ringcast.testing.process import MILLION
 from ringcast.testing.world import Event, World
 
 Test: TypeAlias = Callable[[World], Coroutine[Any, Any, None]]
-Faults: TypeAlias = Literal["swarm"] | Plan | None
+Faults: TypeAlias = Literal["swarm"] | Swarm | Plan | None
 Ranges: TypeAlias = tuple[tuple[int, int], ...] | None
 """Which numbers, from and to; None is all of them."""
 
@@ -95,18 +95,20 @@ def member(ranges: Ranges) -> Callable[[int], bool]:
     return found
 
 
-def swarm(span: float, rng: Random, world: World) -> Plan:
+def drawn_faults(swarm: Swarm, span: float, rng: Random, world: World) -> Plan:
     """The faults of a seed."""
     names = [host.name for host in world.hosts]
     frail = [host.name for host in world.hosts if not host.steady]
-    return draw_plan(rng, names, frail, span)
+    return draw_plan(rng, swarm, names, frail, span)
 
 
 def run(test: Test, setup: Setup) -> Outcome:
     """Run a test in a world of its own."""
-    drawn = setup.faults == "swarm"
-    model = setup.network or (draw_network(Random(f"{setup.seed}/model")) if drawn else CALM)
-    plan: Any = partial(swarm, setup.span) if drawn else setup.faults or ()
+    plan: Any = Swarm() if setup.faults == "swarm" else setup.faults or ()
+    model = setup.network or CALM
+    if isinstance(plan, Swarm):
+        model = setup.network or draw_network(Random(f"{setup.seed}/model"))
+        plan = partial(drawn_faults, plan, setup.span)
     world = World(setup.seed, model, plan, setup.settings, setup.limit)
     world.loop.mixed, world.network.odd = member(setup.mixed), member(setup.odd)
     error: BaseException | None = None

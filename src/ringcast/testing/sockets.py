@@ -109,18 +109,25 @@ class SimSocket:
 
     def wake(self) -> None:
         """Let the reader know."""
-        reader = self.reader
-        if reader is not None and self.inbox and not self.waking:
+        if self.reader is not None and self.inbox and not self.waking:
             self.waking = True
-            self._host.loop.call_soon(self._readable, reader, context=reader._context)  # type: ignore[attr-defined]
+            self._host.loop._ready.append(self.reader)
 
-    def _readable(self, reader: asyncio.Handle) -> None:
+    def listen(self, callback: Callable[..., object], *args: Any) -> None:
+        """Call back while there is something to receive. One handle serves for all times, because
+        this is the path of every frame."""
+
+        def readable() -> None:
+            self.waking = False
+            if self.reader is mine:
+                try:
+                    callback(*args)
+                finally:
+                    self.wake()
+
+        self.reader = mine = asyncio.Handle(readable, (), self._host.loop, None)
         self.waking = False
-        if self.reader is reader:
-            try:
-                reader._callback(*reader._args)  # type: ignore[attr-defined]
-            finally:
-                self.wake()
+        self.wake()
 
     def recvfrom(self, size: int, flags: int = 0) -> tuple[bytes, Place]:
         """The next datagram and where it comes from."""
@@ -204,8 +211,7 @@ def add_reader(loop: SimLoop, file: Any, callback: Callable[..., object], *args:
     """Call back when a socket has something to read."""
     if not isinstance(file, SimSocket):
         loop.escapes.escape("waiting for a real file", "the sockets of hosts can be waited for")
-    file.reader = asyncio.Handle(callback, args, loop, None)
-    file.wake()
+    file.listen(callback, *args)
 
 
 def remove_reader(loop: SimLoop, file: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -21,10 +20,10 @@ from ringcast.testing import faults as faults_of
 from ringcast.testing.disk import Disk, Loss
 from ringcast.testing.errors import EscapeLog, HostFailed, NotReached, Stuck, Violated
 from ringcast.testing.faults import Plan
-from ringcast.testing.host import Host, Main, OnError
+from ringcast.testing.host import LOOPBACK, Host, Main, OnError
 from ringcast.testing.loop import SimLoop, SimTask
 from ringcast.testing.network import Datagram, SimNetwork
-from ringcast.testing.process import PROCESS, Clock, Process
+from ringcast.testing.process import MILLION, PROCESS, Clock, Process
 
 Check: TypeAlias = Callable[[], object]
 Event: TypeAlias = tuple[int, str, str] | tuple[int, int, int, int, int]
@@ -35,6 +34,10 @@ STAGGER_S = 0.2
 
 MOST_CLOSES = 100
 """How often a coroutine may await something while it is being closed."""
+
+
+class WorldEnds(BaseException):
+    """Thrown into what is left when a world ends, so that it closes what it has opened."""
 
 
 class World:
@@ -53,6 +56,8 @@ class World:
         self.loop = SimLoop(str(seed), self.escapes)
         self.network = SimNetwork(network, self.loop.scheduler, Random(f"{seed}/network"))
         self.hosts: list[Host] = []
+        self._found: dict[str, Host] = {}
+        """By name and by address."""
         self.settings = settings
         """Of every node that a host opens."""
         self.restarts = self.crashes = 0
@@ -95,17 +100,18 @@ class World:
         steady: bool = False,
         on_error: OnError = "fail",
     ) -> Host:
-        """A machine that runs ``main(*args)``, from its beginning after each crash.
+        """A machine that runs ``main``, from its beginning after each crash.
 
         ``main`` may have parameters called ``host``, ``node`` and ``world``: they are given this
-        host, an open node on it, and the world. No drawn fault crashes a ``steady`` host or lets
-        it stand still. ``on_error`` says whether an error of the program fails the test or
-        restarts the host.
+        host, an open node on it, and the world. ``args`` are for the others, in their order. No
+        drawn fault crashes a ``steady`` host or lets it stand still. ``on_error`` says whether an
+        error of the program fails the test or restarts the host.
         """
-        if any(each.name == name for each in self.hosts):
+        if name in self._found:
             raise ValueError(f"there is a host called {name!r} already")
         host = Host(self, name, main, args, steady, on_error)
         self.hosts.append(host)
+        self._found |= {host.name: host, host.address: host}
         ports: dict[int, Hearer] = {each.number: each for each in self.hosts}
         self.network.attach(ports)
         if not self._begun:
@@ -116,17 +122,16 @@ class World:
         return host
 
     def __getitem__(self, name: str) -> Host:
-        for host in self.hosts:
-            if host.name == name:
-                return host
+        if (host := self._found.get(name)) is not None:
+            return host
         raise LookupError(f"no host is called {name!r}; there are {[h.name for h in self.hosts]}")
 
     def find(self, name: str) -> Host | None:
         """The host of this name or address."""
-        process = PROCESS.get()
-        if name in ("127.0.0.1", "localhost", "0.0.0.0"):
+        if name in LOOPBACK:
+            process = PROCESS.get()
             return process.host if process else None
-        return next((each for each in self.hosts if name in (each.name, each.address)), None)
+        return self._found.get(name)
 
     def by_number(self, number: int) -> Host:
         """The host of this number."""
@@ -340,28 +345,25 @@ class World:
         for task in sorted({*self._buried, *left}, key=hash):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             if not task.done():
-                task.context.run(close, task.get_coro())
+                task.context.run(self._close, task.get_coro())
         asyncio._set_running_loop(None)
         self.loop._ready.clear()
         self.loop.close()
+
+    def _close(self, coro: Any) -> None:
+        """End a coroutine where it is. What it awaits on the way out never comes, but time passes,
+        or who waits until a deadline would wait for ever."""
+        for _ in range(MOST_CLOSES):
+            try:
+                coro.throw(WorldEnds())
+            except BaseException:  # it has ended, with this or with anything else
+                return
+            self.loop.scheduler.now_us += MILLION
 
     def remove_files(self) -> None:
         """The world has ended."""
         if self._disk is not None:
             self._disk.remove()
-
-
-def close(coro: Any) -> None:
-    """End a coroutine where it is; what it awaits on the way out never comes."""
-    for _ in range(MOST_CLOSES):
-        try:
-            coro.close()
-        except RuntimeError as error:
-            if "ignored GeneratorExit" in str(error):
-                continue
-        except BaseException:
-            logging.getLogger(__name__).debug("a program failed while it was ended", exc_info=True)
-        return
 
 
 def name_of(check: Check) -> str:

@@ -1,0 +1,91 @@
+"""The story of a failure, for people: what happened, beside a run that passes."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+
+from ringcast.testing.faults import told
+from ringcast.testing.process import MILLION
+from ringcast.testing.run import Outcome
+from ringcast.testing.shrink import Shrunk, size
+
+FOLD = 6
+"""So many lines in a row that are the same in both runs are folded."""
+
+MOST_ROWS = 80
+WIDTH = 62
+"""Of the column on the left."""
+
+
+def story(shrunk: Shrunk, seed: int, repeat: str) -> str:
+    """All of it; the first line says which seed and what."""
+    best = shrunk.best
+    assert best.error is not None
+    first, *more = (str(best.error) or type(best.error).__name__).splitlines()
+    lines = [f"seed {seed}: {first}", f"repeat: {repeat}", *found(shrunk)]
+    left = spoken(best)
+    if shrunk.passing is None:
+        lines += ["", "what happened:", *(told_alone(row) for row in shortened(left))]
+    else:
+        lines += ["", f"{'it fails:':{WIDTH}} | it passes {shrunk.differs}:"]
+        lines += shortened(side_by_side(left, spoken(shrunk.passing)))
+    return "\n".join([*lines, "", *more] if more else lines)
+
+
+def found(shrunk: Shrunk) -> list[str]:
+    """How small the run is."""
+    best = shrunk.best
+    turns = size(best.setup.mixed, best.turns)
+    messages = size(best.setup.odd, best.messages)
+    return [
+        f"it ends at {best.ended_us / MILLION:.6f} s; smallest of {shrunk.runs + 1} runs: "
+        f"{len(best.plan)} faults, {turns} of {best.turns} turns in a drawn order, "
+        f"{messages} of {best.messages} messages with a drawn fate",
+        *(f"  {told(fault)}" for fault in best.plan),
+    ]
+
+
+def spoken(outcome: Outcome) -> list[tuple[str, str]]:
+    """When, and what, of everything but datagrams."""
+    return [
+        (f"{event[0] / MILLION:10.6f}", f"{event[1]:8} {event[2]}")
+        for event in outcome.events
+        if len(event) == 3
+    ]
+
+
+def told_alone(row: tuple[str, str] | str) -> str:
+    """A line without another one beside it."""
+    return row if isinstance(row, str) else f"{row[0]} {row[1]}"
+
+
+def side_by_side(left: list[tuple[str, str]], right: list[tuple[str, str]]) -> list[str]:
+    """Two stories, line by line, the same things at the same height."""
+    rows: list[str] = []
+    matcher = SequenceMatcher(None, [what for _, what in left], [what for _, what in right], False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        one, other = left[a:b], right[c:d]
+        if kind == "equal":
+            same = [f"{told_alone(row)[:WIDTH]:{WIDTH}} | {at}  the same"
+                    for row, (at, _) in zip(one, other, strict=True)]  # fmt: skip
+            if len(same) > FOLD:
+                hidden = len(same) - 4
+                same = [*same[:2], f"{'':10} … {hidden} lines that are the same …", *same[-2:]]
+            rows += same
+            continue
+        if b == len(left) and len(other) > len(one) + FOLD:  # how it goes on does not matter
+            other = [*other[: len(one) + FOLD], ("", "         …")]
+        for at in range(max(len(one), len(other))):
+            mine = told_alone(one[at])[:WIDTH] if at < len(one) else ""
+            theirs = told_alone(other[at]) if at < len(other) else ""
+            rows.append(f"{mine:{WIDTH}} | {theirs}".rstrip())
+    return rows
+
+
+def shortened(rows: list[str] | list[tuple[str, str]]) -> list[str]:
+    """The beginning and, above all, the end."""
+    told = [told_alone(row) for row in rows]
+    if len(told) <= MOST_ROWS:
+        return told
+    kept = MOST_ROWS - 10
+    return [*told[:10], f"{'':10} … {len(told) - MOST_ROWS} lines left out …", *told[-kept:]]

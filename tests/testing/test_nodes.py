@@ -1,0 +1,119 @@
+"""Node, Group, Replica and the journal as they are, on simulated hosts."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import ringcast
+from ringcast.testing import Host, Swarm, World, simtest
+
+SEEDS = 12
+"""In the suite; ``--simtest-seeds 200`` runs more."""
+
+PROTOCOLS = {
+    "totem": "swarm",
+    "total": Swarm(kinds=("crash", "pause", "cut", "drift")),
+    "token-fd": Swarm(kinds=("pause", "drift")),
+}
+"""What each can live with: the members of token-fd are fixed, and who crashed stays away."""
+
+
+def one_order(seen: dict[str, list[tuple[Any, bytes]]]) -> None:
+    """At a position is one message, and everybody goes through positions in their order."""
+    at: dict[Any, bytes] = {}
+    for who, messages in seen.items():
+        for position, body in messages:
+            assert at.setdefault(position, body) == body, f"{who}: {body!r} at {position}"
+        positions = [position for position, _ in messages]
+        assert positions == sorted(positions), f"{who} saw an earlier position later"
+
+
+async def talk(node: ringcast.Node, host: Host) -> None:
+    mine: list[tuple[Any, bytes]] = []
+    host.seen[f"{host.name}/{host.lives}"] = mine  # type: ignore[attr-defined]
+    async with node.join("talk") as group:
+
+        async def read() -> None:
+            async for event in group:
+                if isinstance(event, ringcast.Message):
+                    mine.append((event.position, event.body))
+
+        reading = asyncio.create_task(read())
+        for number in range(15):
+            body = f"{host.name}/{host.lives}/{number}".encode()
+            with suppress(ringcast.DeliveryUncertain):
+                await group.send(body, ringcast.SAFE if number % 3 else ringcast.AGREED)
+            await asyncio.sleep(0.1)
+        await host.world.until(lambda: all_done(host.world), within=200)
+        reading.cancel()
+
+
+def all_done(world: World) -> bool:
+    """Everybody that is up has heard itself say its last word."""
+    return all(
+        any(body.endswith(b"/14") for _, body in host.seen.get(f"{host.name}/{host.lives}", ()))  # type: ignore[attr-defined]
+        for host in world.hosts
+    )
+
+
+async def members_agree(world: World) -> None:
+    seen: dict[str, list[tuple[Any, bytes]]] = {}
+    for number in range(3):
+        world.host(f"member{number}", talk).seen = seen  # type: ignore[attr-defined]
+    await world.until(lambda: all_done(world), within=200)
+    one_order(seen)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_group_agrees_on_one_order(protocol: str) -> None:
+    faults: Any = PROTOCOLS[protocol]
+    test = simtest(seeds=SEEDS, faults=faults, span=5.0, settings={"protocol": protocol})
+    test(members_agree)()
+
+
+def test_the_check_sees_two_orders() -> None:
+    one = [((1, 1), b"a"), ((1, 2), b"b")]
+    one_order({"x": one, "y": one[1:]})
+    with pytest.raises(AssertionError, match="b'b' at"):
+        one_order({"x": one, "y": [((1, 1), b"b")]})
+    with pytest.raises(AssertionError, match="earlier position later"):
+        one_order({"x": one[::-1]})
+
+
+async def keep(host: Host) -> None:
+    """Sends what must be on disk when it is acknowledged."""
+    async with (
+        host.node(journal=True, journal_patience_s=2.0) as node,
+        node.join("kept") as group,
+    ):
+
+        async def read() -> None:
+            async for _ in group:
+                pass
+
+        reading = asyncio.create_task(read())
+        for number in range(15):
+            body = f"{host.name}/{host.lives}/{number}".encode()
+            with suppress(ringcast.DeliveryUncertain):
+                await group.send(body, durable=True)
+                host.kept.append(body)  # type: ignore[attr-defined]
+            await asyncio.sleep(0.1)
+        reading.cancel()
+    files = sorted((host.folder / "journal").rglob("*"))  # also what waits for those who know more
+    host.journal = b"".join(path.read_bytes() for path in files if path.is_file())  # type: ignore[attr-defined]
+
+
+@simtest(seeds=SEEDS, faults=Swarm(kinds=("crash", "pause")), span=3.0)
+async def test_what_was_acknowledged_as_durable_is_on_the_disk(world: World) -> None:
+    keepers = [world.host(f"keeper{number}", keep) for number in range(3)]
+    for host in keepers:
+        host.kept = []  # type: ignore[attr-defined]
+    await world.until(lambda: all(host.done for host in keepers), within=200)
+    world.sometimes("a member with a journal was restarted", lambda: world.restarts > 0)
+    for host in keepers:
+        missing = [body for body in host.kept if body not in host.journal]  # type: ignore[attr-defined]
+        assert not missing, f"{host.name} kept {missing[0]!r}, and its journal does not have it"

@@ -1,0 +1,29 @@
+"""Bugs of small programs are found, and nothing is reported on the same programs without them."""
+
+from __future__ import annotations
+
+import pytest
+from seeded_bugs import CATALOGUE
+
+each = pytest.mark.parametrize("name", CATALOGUE)
+
+
+@each
+def test_the_bug_is_found(name: str) -> None:
+    bug = CATALOGUE[name]
+    outcome = bug.run(bug.shown_by, broken=True)
+    assert isinstance(outcome.error, AssertionError)
+
+
+@each
+def test_nothing_is_reported_without_the_bug(name: str) -> None:
+    bug = CATALOGUE[name]
+    for seed in (bug.shown_by, *range(5)):
+        outcome = bug.run(seed, broken=False)
+        assert outcome.error is None, f"seed {seed}: {outcome.error}"
+
+
+def test_there_are_twelve_and_each_says_what_it_is() -> None:
+    assert len(CATALOGUE) >= 12
+    for name, bug in CATALOGUE.items():
+        assert bug.test.__doc__, name
