@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -19,19 +19,28 @@ from ringcast.console.options import (
     Remote,
     fail,
     one_line_errors,
+    seed_range,
 )
 from ringcast.console.output import MOST_SHOWN, as_json, console, say
 from ringcast.pipeline.spark.session import Where, require_spark
 
 if TYPE_CHECKING:
     from ringcast.pipeline.sweep.job import Outcome
+    from ringcast.pipeline.sweep.simtests import Found
 
 MOST_MEASURES = 4
 """Shown for people; the table has them all."""
 
 
 def command(
-    study: Annotated[Path, typer.Argument(help="What to run, as TOML (see docs/pipeline.md).")],
+    study: Annotated[
+        Path | None, typer.Argument(help="What to run, as TOML (see docs/pipeline.md).")
+    ] = None,
+    simtest: Annotated[
+        str | None,
+        typer.Option(metavar="FILE::TEST", help="Instead of a study: seeds of a simtest."),
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Of the simtest: 17, or 0..200.")] = "0..1000",
     out: Annotated[
         Path | None,
         typer.Option(help="The folder of the results [default: sweep-NAME-OF-THE-FILE here]."),
@@ -45,6 +54,11 @@ def command(
 ) -> None:
     """Run a study of simulations on Spark, and go on where an earlier sweep was stopped."""
     began_s = perf_counter()
+    if (study is None) == (simtest is None):
+        fail("name a study, or a test with --simtest FILE::TEST")
+    if simtest is not None:
+        sweep_seeds(simtest, seed_range(seeds), out, Where(master, remote), json)
+    assert study is not None
     with one_line_errors():
         require_spark()
         from ringcast.pipeline.sweep.job import command_for, sweep
@@ -84,6 +98,63 @@ def command(
         )
     statuses = found.statuses
     raise typer.Exit(VIOLATED if "violated" in statuses else UNKNOWN if "error" in statuses else OK)
+
+
+def sweep_seeds(test: str, seeds: range, out: Path | None, where: Where, json: bool) -> NoReturn:
+    """The seeds of a user's test: failures by kind, and how they are spread over the seeds."""
+    began_s = perf_counter()
+    with one_line_errors():
+        require_spark()
+        from ringcast.pipeline.sweep.simtests import repeat, sweep_simtest, target
+
+        named = target(test)
+        folder = out or Path(f"sweep-{named.name}")
+        found = sweep_simtest(named, seeds, folder, where, quiet=json)
+    seconds = perf_counter() - began_s
+    kinds = [
+        {"kind": kind, "failures": times, "first": first, "repeat": repeat(named, first)}
+        for kind, times, first in found.kinds
+    ]
+    if json:
+        density = [
+            {"from": first, "seeds": size, "failures": failed}
+            for first, size, failed in found.density(seeds)
+        ]
+        as_json(
+            {
+                "test": named.spelt,
+                "runs": found.runs,
+                "seconds": round(seconds, 3),
+                "kinds": kinds,
+                "density": density,
+                "never_met": found.never_met,
+                "failures": str(folder / "failures.parquet"),
+            }
+        )
+    else:
+        print_kinds(found, seeds, kinds)
+        say(
+            f"{escape(named.name)}: {found.runs} seeds, {len(found.failures)} failed, in "
+            f"{seconds:.1f} s: {escape(str(folder))}/failures.parquet"
+        )
+    raise typer.Exit(VIOLATED if found.failures or found.never_met else OK)
+
+
+def print_kinds(found: Found, seeds: range, kinds: list[dict[str, Any]]) -> None:
+    """What failed, how often and where among the seeds; what was never seen."""
+    for name in found.never_met:
+        say(f"[bold red]never met[/]: {escape(name)}")
+    if not kinds:
+        return
+    grid = Grid(title="failures by kind", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("kind", "failures", "share", "repeat"):
+        grid.add_column(name, justify="right" if name in ("failures", "share") else "left")
+    for row in kinds[:MOST_SHOWN]:
+        share = f"{row['failures'] / found.runs:.3%}"
+        grid.add_row(escape(row["kind"]), str(row["failures"]), share, escape(row["repeat"]))
+    console().print(grid)
+    spread = ", ".join(f"{failed}" for _, _, failed in found.density(seeds))
+    say(f"over the seeds, in parts of equal size: {spread}")
 
 
 def print_estimates(found: Outcome) -> None:

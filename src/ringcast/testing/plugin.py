@@ -11,7 +11,7 @@ def pytest_addoption(parser: Any) -> None:
     group.addoption(
         "--simtest-seed",
         metavar="SEED",
-        help="run this seed of every simtest, or all of A..B, instead of the test's own",
+        help="run this seed of every simtest, or a range 0..200, instead of the test's own",
     )
     group.addoption(
         "--simtest-seeds", metavar="N", type=int, help="run the first N seeds of every simtest"
@@ -25,24 +25,13 @@ def pytest_configure(config: Any) -> None:
         return  # without an option nothing of ours is imported
     import pytest
 
+    from ringcast.sim.scenario.syntax import seed_range
     from ringcast.testing.campaign import OPTIONS
 
     if count is not None and count < 1:
         raise pytest.UsageError(f"--simtest-seeds {count}: give 1 or more")
     try:
-        OPTIONS.seeds = None if seed is None else read_seeds(seed)
+        OPTIONS.seeds = None if seed is None else tuple(seed_range(seed))
     except ValueError as error:
         raise pytest.UsageError(f"--simtest-seed: {error}") from None
     OPTIONS.count = count
-
-
-def read_seeds(text: str) -> tuple[int, ...]:
-    """``17``, or ``0..99`` with both ends."""
-    first, dots, last = text.partition("..")
-    try:
-        seeds = tuple(range(int(first), int(last if dots else first) + 1))
-    except ValueError:
-        raise ValueError(f"{text!r} is neither a seed nor a range A..B of seeds") from None
-    if not seeds:
-        raise ValueError(f"{text!r}: there is no seed between these")
-    return seeds
