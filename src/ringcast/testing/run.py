@@ -19,7 +19,7 @@ from ringcast.sim.model import NetworkModel
 from ringcast.testing import replaced
 from ringcast.testing.errors import NotReached, Violated
 from ringcast.testing.faults import Plan, Swarm, draw_plan
-from ringcast.testing.network import CALM, draw_network
+from ringcast.testing.network import CALM, draw_network, every
 from ringcast.testing.process import MILLION
 from ringcast.testing.world import Event, World
 
@@ -85,7 +85,7 @@ def line(event: Event, hosts: list[str]) -> str:
 def member(ranges: Ranges) -> Callable[[int], bool]:
     """Whether a number is in some ranges, which ascend."""
     if ranges is None:
-        return lambda number: True
+        return every
     starts, ends = [low for low, _ in ranges], [high for _, high in ranges]
 
     def found(number: int) -> bool:

@@ -186,42 +186,45 @@ class World:
 
     def cut(self, source: str | Host, target: str | Host, both: bool = False) -> None:
         """Let nothing from ``source`` reach ``target``; nor the other way round, with ``both``."""
-        for one, other in self._links(source, target, both):
-            self._cuts[one, other] += 1
-            self.network.cut(one, other)
-            self.record("", f"nothing from {self._named(one)} reaches {self._named(other)}")
+        self._sever(self._ways([source], [target], both))
+        also = ", nor the other way round" if both else ""
+        self.record("", f"nothing from {name(source)} reaches {name(target)}{also}")
 
     def mend(self, source: str | Host, target: str | Host, both: bool = False) -> None:
         """Undo a ``cut``."""
-        for one, other in self._links(source, target, both):
-            self._cuts[one, other] -= 1
-            if self._cuts[one, other] <= 0:
-                self.network.mend(one, other)
-                self.record("", f"{self._named(one)} reaches {self._named(other)} again")
+        self._join(self._ways([source], [target], both))
+        self.record("", f"{name(source)} and {name(target)} are connected again")
 
     def partition(self, *sides: Iterable[str | Host]) -> None:
         """Cut hosts of different sides off from each other."""
-        for one, other in combinations([list(side) for side in sides], 2):
-            for a in one:
-                for b in other:
-                    self.cut(a, b, both=True)
+        apart = [list(side) for side in sides]
+        for one, other in combinations(apart, 2):
+            self._sever(self._ways(one, other, True))
+        self.record("", f"the network falls apart: {sides_of(apart)}")
 
     def unite(self, *sides: Iterable[str | Host]) -> None:
         """Undo a ``partition``."""
-        for one, other in combinations([list(side) for side in sides], 2):
-            for a in one:
-                for b in other:
-                    self.mend(a, b, both=True)
+        apart = [list(side) for side in sides]
+        for one, other in combinations(apart, 2):
+            self._join(self._ways(one, other, True))
+        self.record("", f"the network is whole again: {sides_of(apart)}")
 
-    def _links(self, source: str | Host, target: str | Host, both: bool) -> list[tuple[int, int]]:
-        one, other = (
-            each.number if isinstance(each, Host) else self[each].number
-            for each in (source, target)
-        )
-        return [(one, other), (other, one)] if both else [(one, other)]
+    def _ways(
+        self, sources: list[str | Host], targets: list[str | Host], both: bool
+    ) -> list[tuple[int, int]]:
+        """From each source to each target, by their numbers."""
+        ones = [self[name(each)].number for each in sources]
+        others = [self[name(each)].number for each in targets]
+        there = [(one, other) for one in ones for other in others]
+        return there + [(other, one) for one, other in there] if both else there
 
-    def _named(self, number: int) -> str:
-        return self.hosts[number - 1].name
+    def _sever(self, ways: list[tuple[int, int]]) -> None:
+        self._cuts.update(ways)
+        self.network.cut_all(ways)
+
+    def _join(self, ways: list[tuple[int, int]]) -> None:
+        self._cuts.subtract(ways)
+        self.network.mend_all([way for way in ways if self._cuts[way] <= 0])
 
     # --- what must be true -----------------------------------------------------------------
 
@@ -364,6 +367,16 @@ class World:
         """The world has ended."""
         if self._disk is not None:
             self._disk.remove()
+
+
+def name(host: str | Host) -> str:
+    """Of a host that may be given by its name."""
+    return host if isinstance(host, str) else host.name
+
+
+def sides_of(sides: list[list[str | Host]]) -> str:
+    """The sides of a partition, in a line."""
+    return " | ".join(", ".join(map(name, side)) for side in sides)[:200]
 
 
 def name_of(check: Check) -> str:

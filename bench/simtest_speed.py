@@ -1,0 +1,88 @@
+"""How many seeds a second: three members of a ticket shop, a hundred clients, ten seconds, faults.
+
+python bench/simtest_speed.py [SEEDS]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+from time import perf_counter, process_time
+
+import ringcast
+from ringcast.testing import CallFailed, Host, Request, World
+from ringcast.testing.run import Setup, run
+
+CLIENTS, SEATS, SECONDS = 100, 200, 10.0
+
+
+class Seats(ringcast.StateMachine[str]):
+    """Who has which seat."""
+
+    def __init__(self) -> None:
+        self.sold: dict[str, str] = {}
+
+    def apply(self, command: ringcast.Message) -> str:
+        seat, buyer = command.body.decode().split()
+        return self.sold.setdefault(seat, buyer)
+
+    def snapshot(self) -> bytes:
+        return " ".join(f"{seat} {buyer}" for seat, buyer in self.sold.items()).encode()
+
+    def restore(self, state: bytes) -> None:
+        words = state.decode().split()
+        self.sold = dict(zip(words[::2], words[1::2], strict=True))
+
+
+async def shop(node: ringcast.Node, host: Host) -> None:
+    """Sells seats to who asks first."""
+    seats = Seats()
+    async with ringcast.Replica(node.join("seats"), seats) as replica:
+
+        async def sell(request: Request) -> str:
+            return await replica.submit(f"{request.body} {request.caller}".encode())
+
+        host.serve(sell)
+        await asyncio.Event().wait()
+
+
+async def client(host: Host, number: int) -> int:
+    """Buys two seats, at the shop nearby."""
+    bought = 0
+    for turn in range(2):
+        await asyncio.sleep(0.5 + 4 * turn + number * 0.04)
+        with suppress(CallFailed):
+            seat = (number * 7 + turn) % SEATS
+            owner = await host.call(f"shop{number % 3}", "/buy", seat, within=2.0)
+            bought += owner == host.name
+    return bought
+
+
+async def test(world: World) -> None:
+    for number in range(3):
+        world.host(f"shop{number}", shop)
+    for number in range(CLIENTS):
+        world.host(f"client{number}", client, number, steady=True)
+    await world.sleep(SECONDS)
+
+
+def main(seeds: int) -> None:
+    """Run them, and say how fast."""
+    run(test, Setup(seed=0, faults="swarm", span=8.0))
+    began_s, began_cpu_s = perf_counter(), process_time()
+    bought = datagrams = 0
+    for seed in range(seeds):
+        outcome = run(test, Setup(seed=seed, faults="swarm", span=8.0))
+        assert outcome.error is None, outcome.error
+        datagrams += sum(len(event) == 5 for event in outcome.events)
+        bought += sum("hears of" in str(event[2]) for event in outcome.events)
+    wall_s, cpu_s = perf_counter() - began_s, process_time() - began_cpu_s
+    print(
+        f"{seeds} seeds: {seeds / cpu_s:.1f} a second of CPU ({seeds / wall_s:.1f} by the clock); "
+        f"a seed has {datagrams / seeds:.0f} datagrams and {bought / seeds:.0f} answered requests"
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50)

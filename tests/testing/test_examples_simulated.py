@@ -1,0 +1,210 @@
+"""Every example as it is, on simulated hosts, under faults.
+
+An example is a program for a terminal: what is typed comes from the test, what it prints goes into
+the story, and its settings are those of its host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import ringcast
+from ringcast.testing import Host, Swarm, World, simtest
+from ringcast.testing.process import PROCESS
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+SEEDS = 8
+"""In the suite; ``--simtest-seeds 200`` runs more."""
+
+CALM_S = 25.0
+"""When all faults are over and every member has the state of the others."""
+
+
+def here() -> Host:
+    """The host whose program runs."""
+    process = PROCESS.get()
+    assert process is not None
+    return process.host
+
+
+@contextmanager
+def typed(name: str, words: dict[float, str]) -> Iterator[ModuleType]:
+    """An example to which ``words`` are typed on every host, each at its time."""
+    module = import_module(name)
+
+    async def lines() -> AsyncIterator[str]:
+        host = here()
+        for at, text in words.items():
+            if (wait := at - host.world.now) > 0:
+                await asyncio.sleep(wait)
+            elif at < CALM_S:
+                continue  # before this life of the host
+            yield text.replace("ME", str(host.number))
+
+    def spoken(*texts: Any, **_: Any) -> None:
+        text = " ".join(map(str, texts))
+        here().said.append((here().lives, text))  # type: ignore[attr-defined]
+        here().note(text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "settings", lambda me: here().settings(), raising=False)
+        patch.setattr(module, "lines", lines, raising=False)
+        patch.setattr(module, "print", spoken, raising=False)
+        assert builtins.print is not spoken
+        yield module
+
+
+def members(world: World, module: ModuleType) -> list[Host]:
+    hosts = []
+    for number in (1, 2, 3):
+        host = world.host(f"member{number}", module.main, number, on_error="restart")
+        host.said = []  # type: ignore[attr-defined]
+        hosts.append(host)
+    return hosts
+
+
+def last(host: Host, start: str = "") -> str:
+    """The last thing a host said."""
+    said: list[tuple[int, str]] = host.said  # type: ignore[attr-defined]
+    return next((text for _, text in reversed(said) if text.startswith(start)), "")
+
+
+FAULTS = Swarm(kinds=("crash", "pause", "cut", "partition"), most=3)
+swarm = simtest(seeds=SEEDS, faults=FAULTS, span=5.0)
+
+
+@swarm
+async def test_chat(world: World) -> None:
+    """Lines that two members both saw, they saw in one order."""
+    words = {0.5 + 0.4 * n: f"line {n} of ME" for n in range(12)} | {CALM_S + 5: "bye"}
+    with typed("chat", words) as module:
+        hosts = members(world, module)
+        await world.sleep(CALM_S)
+        seen = [
+            [text for when, text in host.said if text.startswith("<") and when == life]  # type: ignore[attr-defined]
+            for host in hosts
+            for life in range(1, host.lives + 1)
+        ]
+        for one in seen:
+            for other in seen:
+                both = set(one) & set(other)
+                assert [x for x in one if x in both] == [x for x in other if x in both]
+        world.sometimes("all twelve lines of a member are seen", lambda: max(map(len, seen)) >= 12)
+
+
+@swarm
+async def test_replicated_dict(world: World) -> None:
+    """When the faults are over, all have the same dict; nobody's is empty."""
+    words = {0.5 + 0.3 * n: f"set key{n % 4} ME-{n}" for n in range(15)}
+    words |= {CALM_S: "all", CALM_S + 5: "all"}
+    with typed("replicated_dict", words) as module:
+        hosts = members(world, module)
+        await world.sleep(CALM_S + 1)
+        tables = [json.loads(last(host, "{") or "null") for host in hosts]
+        assert tables[0], "the first one has nothing"
+        assert tables[1:] == tables[:-1]
+
+
+@swarm
+async def test_whiteboard(world: World) -> None:
+    """When the faults are over, all have the same picture."""
+    words = {0.5 + 0.3 * n: f"draw {3 * n} {n} {n + 2} ME" for n in range(15)}
+    words |= {CALM_S: "show", CALM_S + 5: "show"}
+    with typed("whiteboard", words) as module:
+        hosts = members(world, module)
+        await world.sleep(CALM_S + 1)
+        boards = {last(host) for host in hosts}
+        assert len(boards) == 1, boards
+        assert len(next(iter(boards)).splitlines()) == module.HEIGHT
+
+
+@swarm
+async def test_lock(world: World) -> None:
+    """A token is given to one member, and tokens grow at each."""
+    words = {0.5 + 0.3 * n: ("acquire", "release")[n % 2] for n in range(16)}
+    with typed("lock", words | {CALM_S + 5: "release"}) as module:
+        hosts = members(world, module)
+        await world.sleep(CALM_S)
+        holders: dict[str, int] = {}
+        for host in hosts:
+            for _, text in host.said:  # type: ignore[attr-defined]
+                if text.startswith("held by "):
+                    who, _, token = text.removeprefix("held by ").partition(", token ")
+                    holder = host.number if who == "me" else int(who)
+                    assert holders.setdefault(token, holder) == holder, f"{token} was given twice"
+        world.sometimes("all three held it", lambda: set(holders.values()) == {1, 2, 3})
+
+
+@swarm
+async def test_leader(world: World) -> None:
+    """In a term all that know a leader know the same one."""
+    with typed("leader", {CALM_S: "who", CALM_S + 5: "who"}) as module:
+        hosts = members(world, module)
+        await world.sleep(CALM_S + 1)
+        leaders: dict[str, str] = {}
+        for host in hosts:
+            for _, text in host.said:  # type: ignore[attr-defined]
+                who, found, term = text.partition(" leads, term ")
+                if not found:
+                    who, found, term = text.partition(" lead, term ")
+                    who = str(host.number)
+                if found:
+                    assert leaders.setdefault(term, who) == who, f"term {term}"
+        assert {last(host, "leader ") for host in hosts} == {last(hosts[0], "leader ")}
+        assert "leader 1" in last(hosts[0], "leader ")
+
+
+def test_cache_invalidation(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """When the faults are over, what a cache says is what the store says."""
+
+    @swarm
+    async def test(world: World) -> None:
+        words = {0.5 + 0.3 * n: f"put key{n % 3} ME-{n}" for n in range(10)}
+        words |= {0.6 + 0.3 * n: f"get key{n % 3}" for n in range(10)}
+        words |= {CALM_S + n / 10: f"get key{n}" for n in range(3)} | {CALM_S + 5: "get key0"}
+        with typed("cache_invalidation", dict(sorted(words.items()))) as module:
+            store = module.STORE = tmp_path_factory.mktemp("store")
+            hosts = members(world, module)
+            await world.sleep(CALM_S + 1)
+            for host in hosts:
+                for path in store.iterdir():
+                    said = last(host, f"{path.name} = ")
+                    assert said.startswith(f"{path.name} = {path.read_text()} "), said
+
+    test()
+
+
+def test_orders(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Without faults, which this one is not made for: all have the same stock at the end."""
+
+    async def test(world: World) -> None:
+        with typed("orders", {}) as module, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "ORDERS", 20)
+            folder = tmp_path_factory.mktemp("shop")
+            hosts = [world.host(f"m{n}", module.member, n, folder) for n in (1, 2, 3)]
+            await world.until(lambda: all(host.done for host in hosts), within=100)
+            shelves = [host.result["shelves"] for host in hosts]
+            assert shelves[0] == shelves[1] == shelves[2]
+            assert any(left != (module.STOCK, 0) for left in shelves[0].values())
+
+    simtest(seeds=3)(test)()
+
+
+def test_every_example_is_here() -> None:
+    not_simulated = {"local", "orders_spark"}
+    names = {path.stem for path in EXAMPLES.glob("*.py")} - not_simulated
+    assert names == {name.removeprefix("test_") for name in globals() if name[5:] in names}
+    assert ringcast.__version__
