@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -206,6 +207,21 @@ def test_the_error_of_a_program_fails_the_test_or_restarts_the_host() -> None:
     simtest(seeds=2)(lenient)()
 
 
+def test_what_is_logged_and_noted_is_in_the_story() -> None:
+    async def program(host: Host) -> None:
+        logging.getLogger("shop").warning("no %s left", "seats")
+        host.note("goes home")
+
+    async def test(world: World) -> None:
+        world.host("one", program)
+        await world.sleep(1)
+        raise AssertionError("as planned")
+
+    text = failure(simtest(seeds=1)(test))
+    assert "one      WARNING: no seats left" in text
+    assert "one      goes home" in text
+
+
 def test_options_of_the_test_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
@@ -273,6 +289,15 @@ def test_drawn_faults_are_of_the_kinds_asked_for() -> None:
         assert all(fault.host == "a" for fault in plan if isinstance(fault, Crash))
         assert all(0 <= fault.at <= 9 for fault in plan)
     assert draw_plan(Random(0), Swarm(), ["a"], [], 9.0) == ()
+
+
+def test_the_page_for_users_begins_with_a_test_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "testing.md"
+    example = page.read_text().partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    exec(compile(example, str(page), "exec"), names)
+    monkeypatch.setattr(OPTIONS, "count", 8)
+    names["test_everybody_hears_one_order"]()
 
 
 MODULE = """

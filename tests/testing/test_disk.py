@@ -140,6 +140,23 @@ def test_stable_storage_of_a_node_survives(loss: Loss) -> None:
         assert after_crash(write, loss, seed)["state/stable.json"] == b'{"ring":4}'
 
 
+def test_nothing_is_left_over_when_a_world_has_ended() -> None:
+    """Neither files nor descriptors, though the dead have closed nothing."""
+
+    def write(folder: Path) -> None:
+        folders.append(folder)
+        Store(folder / "state")
+        os.open(folder / "state" / "lock", os.O_RDONLY)
+
+    folders: list[Path] = []
+    before = os.listdir("/proc/self/fd")
+    for seed in range(3):
+        after_crash(write, "torn", seed)
+    assert os.listdir("/proc/self/fd") == before
+    assert len(folders) == 3
+    assert not any(folder.parent.exists() for folder in folders)
+
+
 @pytest.fixture
 def disk() -> Iterator[Disk]:
     made = Disk()

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 
 import ringcast
@@ -82,6 +83,52 @@ def test_the_check_sees_two_orders() -> None:
         one_order({"x": one, "y": [((1, 1), b"b")]})
     with pytest.raises(AssertionError, match="earlier position later"):
         one_order({"x": one[::-1]})
+
+
+class Tally(ringcast.StateMachine[int]):
+    """Counts votes."""
+
+    def __init__(self) -> None:
+        self.votes: dict[str, int] = {}
+
+    def apply(self, command: ringcast.Message) -> int:
+        name = command.body.decode()
+        self.votes[name] = self.votes.get(name, 0) + 1
+        return self.votes[name]
+
+    def snapshot(self) -> bytes:
+        return msgspec.json.encode(self.votes)
+
+    def restore(self, state: bytes) -> None:
+        self.votes = msgspec.json.decode(state, type=dict[str, int])
+
+
+async def vote(node: ringcast.Node, host: Host) -> None:
+    host.tally = tally = Tally()  # type: ignore[attr-defined]
+    async with ringcast.Replica(node.join("votes"), tally) as replica:
+        for number in range(10):
+            with suppress(ringcast.DeliveryUncertain, ringcast.ResultLost):
+                await replica.submit(f"choice {number % 3}".encode())
+            await asyncio.sleep(0.2)
+        await asyncio.Event().wait()
+
+
+async def replicas_agree(world: World) -> None:
+    hosts = [world.host(f"voter{number}", vote) for number in range(3)]
+
+    def same() -> bool:
+        tallies = [host.tally.votes for host in hosts]  # type: ignore[attr-defined]
+        return bool(tallies[0]) and tallies[0] == tallies[1] == tallies[2]
+
+    await world.sleep(12)
+    await world.until(same, within=60)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_replicas_agree_when_the_faults_are_over(protocol: str) -> None:
+    faults: Any = PROTOCOLS[protocol]
+    test = simtest(seeds=SEEDS, faults=faults, span=5.0, settings={"protocol": protocol})
+    test(replicas_agree)()
 
 
 async def keep(host: Host) -> None:

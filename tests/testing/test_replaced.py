@@ -26,6 +26,21 @@ from ringcast.testing.errors import Escape
 from ringcast.testing.run import Outcome, Setup, run
 from ringcast.testing.world import World
 
+
+class Holder:
+    """Copies in all the places where programs keep them."""
+
+    clock = staticmethod(time.monotonic)
+    stamp = time.time_ns
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self.now = now
+
+
+def defaults(*, clock: Callable[[], float] = time.perf_counter) -> float:
+    return clock()
+
+
 Program = Callable[..., Coroutine[Any, Any, Any]]
 
 
@@ -75,7 +90,11 @@ async def chances() -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("program", [clocks, chances])
+async def copied() -> list[object]:
+    return [Holder.clock(), Holder().now(), Holder.stamp(), defaults(), copied_monotonic()]
+
+
+@pytest.mark.parametrize("program", [clocks, chances, copied])
 def test_clocks_and_chance_are_the_same_in_every_run(program: Program) -> None:
     first, values = outcome(program)
     assert first.error is None
@@ -209,7 +228,11 @@ def test_everything_is_put_back() -> None:
     assert found.error is not None
     assert {place: getattr(*place) for place in replaced._places} == real
     assert random.getstate() == state
-    assert copied_monotonic is time.monotonic
+    assert copied_monotonic is time.monotonic is Holder.clock
+    assert isinstance(vars(Holder)["clock"], staticmethod)
+    assert Holder().now is time.time
+    assert Holder.stamp is time.time_ns
+    assert abs(defaults() - time.perf_counter()) < 10
 
 
 def test_a_module_imported_in_a_world_works_outside(tmp_path: Any) -> None:

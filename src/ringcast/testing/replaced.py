@@ -15,7 +15,6 @@ import random as global_random
 import select
 import socket
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -24,17 +23,13 @@ from contextlib import contextmanager
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from ringcast.testing.copies import copies
 from ringcast.testing.process import PROCESS
 from ringcast.testing.sockets import SimPoll, SimSocket, numeric, owner
 from ringcast.testing.threads import Pool
 
 if TYPE_CHECKING:
     from ringcast.testing.world import World
-
-LEFT_ALONE = frozenset(
-    {*sys.stdlib_module_names, "_pytest", "pytest", "pluggy", "hypothesis", "xdist", "execnet"}
-)
-"""Packages whose own copies of a clock stay real: they measure the test, they are not in it."""
 
 _world: World | None = None
 """The world that runs, in this process."""
@@ -396,26 +391,6 @@ refuses(os, "system", "os.system()", HOST)
 
 # --- putting it in place -------------------------------------------------------------------
 
-_copies: dict[str, list[tuple[dict[str, Any], str, tuple[Any, str]]]] = {}
-"""By module: its own copies (``from time import monotonic``) of what is replaced."""
-
-
-def copies() -> Iterator[tuple[dict[str, Any], str, tuple[Any, str]]]:
-    """Copies in all modules but those left alone; a module is looked through once."""
-    new = [name for name in sys.modules if name not in _copies]
-    originals = {id(real): place for place, (real, _) in _places.items()} if new else {}
-    for name in new:
-        names = getattr(sys.modules[name], "__dict__", None)
-        found: list[tuple[dict[str, Any], str, tuple[Any, str]]] = []
-        alone = name.startswith("ringcast.testing.") or name.partition(".")[0] in LEFT_ALONE
-        if isinstance(names, dict) and not alone:
-            for key, value in list(names.items()):
-                if (place := originals.get(id(value))) is not None:
-                    found.append((names, key, place))
-        _copies[name] = found
-    for places in _copies.values():
-        yield from places
-
 
 @contextmanager
 def replaced(world: World) -> Iterator[None]:
@@ -423,14 +398,13 @@ def replaced(world: World) -> Iterator[None]:
     global _world
     if _world is not None:
         raise RuntimeError("a simulated world runs already, and there is room for one")
-    found = list(copies())
+    found = copies(_places)
     state = global_random.getstate()
     try:
         for (owned, name), (_, fake) in _places.items():
             setattr(owned, name, fake)
-        for names, key, place in found:
-            if names.get(key) is _places[place][0]:
-                names[key] = _places[place][1]
+        for copy in found:
+            copy.put(_places[copy.place][1])
         global_random.seed(world.chance.getrandbits(64))
         _world = world
         yield
@@ -438,7 +412,6 @@ def replaced(world: World) -> Iterator[None]:
         _world = None
         for (owned, name), (real, _) in _places.items():
             setattr(owned, name, real)
-        for names, key, place in found:
-            if names.get(key) is _places[place][1]:
-                names[key] = _places[place][0]
+        for copy in found:
+            copy.put(_places[copy.place][0])
         global_random.setstate(state)

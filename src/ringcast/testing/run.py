@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from bisect import bisect_right
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -115,7 +117,7 @@ def run(test: Test, setup: Setup) -> Outcome:
     collecting = gc.isenabled()
     gc.disable()  # what the collector finalizes, and when, differs from run to run
     try:
-        with replaced.replaced(world):
+        with replaced.replaced(world), logged(world):
             try:
                 asyncio.set_event_loop(None)
                 world.loop.run_until_complete(test(world))
@@ -144,6 +146,29 @@ def run(test: Test, setup: Setup) -> Outcome:
         world.network.messages,
         ended_us,
     )
+
+
+class _ToStory(logging.Handler):
+    """What programs log becomes lines of the story."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if replaced.here() is self._world:
+            self._world.note(f"{record.levelname}: {record.getMessage()}")
+
+
+@contextmanager
+def logged(world: World) -> Iterator[None]:
+    """Listen to what is logged."""
+    handler, root = _ToStory(world), logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
 
 
 def kind_of(error: BaseException | None) -> str:
