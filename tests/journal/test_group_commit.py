@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,6 +75,34 @@ def test_what_fails_while_the_node_ends_is_not_acknowledged(
     numbers = [row["position"]["seq"] for batch in whole([tmp_path / PENDING])
                for row in batch.to_pylist()]  # fmt: skip
     assert numbers == [0]
+
+
+def test_what_was_put_into_the_journal_may_come_back_as_waiting(tmp_path: Path) -> None:
+    """A node is killed before it removes it, or a loss of power brings the removed folder back."""
+    folder, saved, said = tmp_path / "journal", tmp_path / "saved", list[str]()
+    before = Position(0, 8, 1, -1, 0)
+
+    async def story() -> None:
+        commits = GroupCommit(folder, LIMITS, said.append)
+        for each in (entries(0)[0], entry(1, b"x")):
+            commits.add(each)
+        await commits.until(commits.added)
+        shutil.copytree(folder / PENDING, saved)
+        await commits.settle([], before, (1,))
+        commits.add(entry(2, b"y"))
+        await commits.until(commits.added)
+        commits.close()
+        shutil.copytree(saved, folder / PENDING)
+        commits = GroupCommit(folder, LIMITS, said.append)
+        commits.add(entry(3, b"z"))
+        await commits.until(commits.added)
+        await commits.settle([], before, (1,))
+        commits.close()
+
+    asyncio.run(story())
+    assert not said
+    numbers = [row["position"]["seq"] for batch in whole([folder]) for row in batch.to_pylist()]
+    assert numbers == [0, 1, 2, 3]
 
 
 def test_a_busy_node_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
-from ringcast.core.ids import NodeId, Position
+from ringcast.core.ids import START, NodeId, Position
 from ringcast.journal.format.frame import Frame, Range
 from ringcast.journal.format.frame_writer import frame_content
 from ringcast.journal.format.layout import VIEW, Entry, JournalError
@@ -53,7 +53,7 @@ class GroupCommit:
         self._failed = failed
         self._limits = limits
         self.journal = Journal(folder, limits)
-        self._pending: Journal | None = Journal(folder / PENDING, limits)
+        self._pending: Journal | None = self._open_pending()
         """Where records go while this node is catching up; None when it has."""
         self._thread = ThreadPoolExecutor(1, "ringcast-journal")
         self._queue: list[Entry] = []
@@ -68,6 +68,17 @@ class GroupCommit:
         self._grown = asyncio.Event()
         self.error = ""
         self._closed = False
+
+    def _open_pending(self) -> Journal:
+        """What waits to be put into the journal. If all of it is there already, then the node was
+        killed before it could remove it, or a loss of power has brought it back."""
+        folder = self.folder / PENDING
+        pending = Journal(folder, self._limits)
+        if START < pending.last <= self.journal.last:
+            pending.close()
+            shutil.rmtree(folder)
+            pending = Journal(folder, self._limits)
+        return pending
 
     # --- writing ---------------------------------------------------------------------------
 
