@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import broken_content
+import broken_counter
 import broken_membership
 import broken_order
 import broken_recovery
@@ -21,6 +22,7 @@ from abandoned import abandoned
 from broken_off import broken_off
 from harsh import harsh
 from late_total import late, remerged
+from lost_counter import lost
 from mutant import MUTANTS, Mutant, run_mutated
 
 from ringcast.sim.run import RunSpec
@@ -31,6 +33,7 @@ __all__ = [
     "FAMILIES",
     "MUTANTS",
     "broken_content",
+    "broken_counter",
     "broken_membership",
     "broken_order",
     "broken_recovery",
@@ -56,6 +59,8 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "abandoned": (abandoned, tuple(range(20))),
     "regression": (SAVED.__getitem__, tuple(SAVED)),
     "token-fd": (lambda seed: draw(seed, "token-fd"), tuple(range(300))),
+    "counter": (lambda seed: draw(seed, "counter"), tuple(range(300))),
+    "counter lost": (lost, tuple(range(20))),
     "total agreed": (lambda seed: draw(seed, "total", profile="agreed"), tuple(range(100))),
     "total uniform": (lambda seed: draw(seed, "total", profile="uniform"), tuple(range(100))),
     "total prefix": (lambda seed: draw(seed, "total", profile="prefix"), tuple(range(100))),
@@ -68,8 +73,9 @@ HEAD = """# Mutants
 
 Protocols, broken on purpose in one rule at a time, and the run in which a check notices. The same
 run of the protocol as it is breaks nothing. `tests/mutants/` has the patches and the families of
-runs: `token-fd` and `total` with a mode draw anything for those protocols; `total late` and `total
-remerged` aim at the end of a view and at a merge; the others are Totem's. `swarm` draws anything,
+runs: `counter`, `token-fd` and `total` with a mode draw anything for those protocols; `total late`
+and `total remerged` aim at the end of a view and at a merge, `counter lost` at messages that go
+down with their sender; the others are Totem's. `swarm` draws anything,
 `harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
 the second stage less time than a token loss takes, `regression` is a saved run that once showed a
 bug. `progress` and `no-crash` are checks of the simulator itself, the others
@@ -120,7 +126,7 @@ class Killer(msgspec.Struct, frozen=True):
 
 def suits(family: str, mutant: Mutant) -> bool:
     """Whether runs of the family are of the mutant's protocol, which its rules tell."""
-    others = {"TF-": "token-fd", "TL-": "total", "FL-": "total", "G-": "total"}
+    others = {"CB-": "counter", "TF-": "token-fd", "TL-": "total", "FL-": "total", "G-": "total"}
     for kind, protocol in others.items():
         if mutant.rules.startswith(kind):
             return family.startswith(protocol)

@@ -8,11 +8,14 @@ Rules: R78, R79, R81, R83, R96-R100.
 from __future__ import annotations
 
 from collections import deque
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
-from ringcast.core.ids import Level, NodeId, Seq
+from ringcast.core.ids import NodeId, Seq
+
+L = TypeVar("L")
 
 
 class Contents(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -42,8 +45,10 @@ MOST_AT_ONCE = 1024
 """R79: messages that one submission may bring; with the upper mark it bounds the queue."""
 
 
-class Outbox:
+class Outbox(Generic[L]):
     """The paper's ``new_message_queue``: what the application submitted and has no number yet.
+
+    ``L`` is what messages must have in common to share a frame: their level, in most protocols.
 
     One FIFO queue, so a sender's messages keep their order across configurations (R81). It is
     bounded in messages and bytes: ``ready`` turns False at the upper mark and True again at the
@@ -65,7 +70,7 @@ class Outbox:
 
     def __init__(self, high: int, low: int, max_bytes: int, packing: bool = True) -> None:
         self.high, self.low, self.max_bytes, self.packing = high, low, max_bytes, packing
-        self._queue: deque[tuple[bytes, Level]] = deque()
+        self._queue: deque[tuple[bytes, L]] = deque()
         self._bytes = 0
         self._full = False
         self._taken = 0  # messages that left the queue; the head is number _taken + 1
@@ -90,13 +95,26 @@ class Outbox:
         few = len(sizes) <= MOST_AT_ONCE and sum(sizes) <= self.max_bytes
         return self.ready and few and max(sizes, default=0) <= max_message
 
-    def put(self, bodies: tuple[bytes, ...], level: Level) -> None:
+    def put(self, bodies: tuple[bytes, ...], level: L) -> None:
         """R78: append; a call that was accepted is accepted whole."""
         for body in bodies:
             self._queue.append((body, level))
             self._bytes += len(body)
 
-    def take(self, budget: int) -> tuple[Level, Contents, tuple[bytes, ...]] | None:
+    @property
+    def next(self) -> L:
+        """The level of the next frame; there must be one."""
+        return self._queue[0][1]
+
+    def put_back(self, messages: Iterable[tuple[bytes, L]]) -> None:
+        """Messages that left the queue last, in their order, are to leave it again, whole."""
+        self.rewind()
+        back = list(messages)
+        self._queue.extendleft(reversed(back))
+        self._bytes += sum(len(body) for body, _ in back)
+        self._taken -= len(back)
+
+    def take(self, budget: int) -> tuple[L, Contents, tuple[bytes, ...]] | None:
         """The next frame of at most ``budget`` bytes, or None when there is nothing to send.
 
         The level, the contents, and the messages that are whole with this frame (none while a

@@ -10,7 +10,7 @@ from ringcast.blocks.ring_detector import RingDetector
 from ringcast.blocks.token_ring import Circulation, Ring
 from ringcast.core.effects import Effect
 from ringcast.core.env import Env
-from ringcast.core.ids import NodeId, ViewId
+from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.machine import Machine
 from ringcast.core.owned import Heard, Owned
 from ringcast.protocols.token_fd.config import Config
@@ -93,7 +93,7 @@ class Processor(Machine):
         """TF-38: the length of the order for which its continuation has been asked for."""
         self.gone: set[NodeId] = set()
         """TF-38: members that do not keep what we lack."""
-        self.queue = Outbox(
+        self.queue: Outbox[Level] = Outbox(
             config.max_queue, config.min_queue, config.max_queue_bytes, config.packing
         )
 

@@ -188,7 +188,7 @@ class Processor(Machine):
         self.highest = 0  # largest number seen in any view (TL-4)
 
         self.frame_budget = config.frame_budget
-        self.outbox = Outbox(
+        self.outbox: Outbox[Level] = Outbox(
             config.max_queue, config.min_queue, config.max_queue_bytes, config.packing
         )
         self.pending: deque[Asked] = deque()  # requests that are not delivered, in r order

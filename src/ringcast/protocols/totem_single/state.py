@@ -13,7 +13,7 @@ from enum import StrEnum
 from ringcast.blocks.packing import Assembler, Outbox
 from ringcast.core.effects import Departure, Reason
 from ringcast.core.env import Env
-from ringcast.core.ids import NodeId
+from ringcast.core.ids import Level, NodeId
 from ringcast.core.machine import Machine
 from ringcast.protocols.totem_single.config import Config
 from ringcast.protocols.totem_single.hearing import Ears
@@ -241,7 +241,7 @@ class Processor(Machine):
         self.token = TokenState(config.miss_visits)
         self.flow = FlowState(config.window_size)
         self.recovery = RecoveryState(me)
-        self.new_message_queue = Outbox(
+        self.new_message_queue: Outbox[Level] = Outbox(
             config.max_queue, config.min_queue, config.max_queue_bytes, config.packing
         )
         self.ring_seen_alive = False  # R94: a regular broadcast since the last Announce timer

@@ -1,0 +1,157 @@
+"""Commit: when a cycle is complete, its order, and handing it up with views between (CB-16 to
+CB-21).
+"""
+
+from __future__ import annotations
+
+from ringcast.blocks.packing import Assembler
+from ringcast.core.effects import Batch, Departure, InstallView, Reason
+from ringcast.core.env import Env
+from ringcast.core.ids import NodeId, ViewId
+from ringcast.protocols.counter import losses
+from ringcast.protocols.counter.entries import complete, offered, place, rank
+from ringcast.protocols.counter.messages import Msg, PassingList, Past, Token
+from ringcast.protocols.counter.state import Processor
+
+VIEW_NO = "counter_view"
+"""Stable storage: the number of the last list that became a view here."""
+
+VIEWS_KEPT = 64
+"""CB-42: views that members may ask about when they come back."""
+
+STEP = 8
+"""Numbers of views from one list to the next; transitional ones lie in between."""
+
+
+def consider(p: Processor, env: Env, token: Token) -> None:
+    """CB-17, CB-18: commit, in order, every cycle that a token shows to be complete.
+
+    CB-44: entries for others alone do not matter.
+    """
+    list_, counting, me = token.list, p.config.counting, p.me
+    open_ = min(
+        (
+            entry.cycle
+            for entry in token.S
+            if not (entry.to and me not in entry.to) and not complete(entry, list_, counting)
+        ),
+        default=None,
+    )
+    before = p.committed
+    while offered(p.committed + 1, token) and (open_ is None or p.committed + 1 < open_):
+        cycle = p.committed + 1
+        deliver_cycle(p, env, cycle, token.lists)
+        p.committed = cycle
+        step_view(p, env, token.lists)
+    if p.committed > before:
+        losses.forget(p, p.committed)
+        for key in [key for key in p.holding.counted if key[1] <= p.committed]:
+            if not any(entry.key == key for entry in token.S):
+                p.holding.counted.discard(key)
+
+
+def deliver_cycle(p: Processor, env: Env, cycle: int, lists: tuple[PassingList, ...]) -> None:
+    """CB-19, CB-20: the messages we listed or counted ourselves, in the order of the cycle."""
+    composition = p.holding.composition.pop(cycle, {})
+    if p.view_life == p.life:  # CB-31: a member delivers from its first view on
+        for seq, sender, k in in_order(p, cycle, composition, lists):
+            hand_up(p, env, p.holding.data[sender, cycle, k], seq)
+
+
+def in_order(
+    p: Processor,
+    cycle: int,
+    composition: dict[tuple[NodeId, int], int],
+    lists: tuple[PassingList, ...],
+) -> list[tuple[int, NodeId, int]]:
+    """CB-20, P6: the messages of a cycle by their places."""
+    return sorted(
+        (place(cycle, rank(sender, cycle, lists, p.config), number + 1), sender, k)
+        for (sender, k), number in composition.items()
+    )
+
+
+def hand_up(p: Processor, env: Env, msg: Msg, seq: int) -> None:
+    """The messages that are whole with this frame go up together, if any; it is kept for those who
+    come back (CB-42)."""
+    assert p.view is not None and p.ring is not None
+    p.delivered_seq = p.ring_seq = seq
+    remember(p, Past(p.ring_no, seq, msg))
+    bodies = p.assembler.add(msg.sender, msg.contents)
+    if msg.sender == p.me:
+        mine = p.sending.mine
+        while mine and mine[0].k <= msg.k:
+            mine.popleft()
+    if bodies is not None:
+        batch = Batch(p.ring, seq, msg.sender, msg.level, msg.contents.first, bodies)
+        if msg.sender == p.me and p.view == p.ring:
+            env.originate(batch)
+        env.deliver(p.view, batch)
+
+
+def remember(p: Processor, past: Past) -> None:
+    """CB-42: keep what was delivered, as much as the history may hold."""
+    p.history.append(past)
+    p.history_bytes += past.msg.wire_bytes()
+    while p.history_bytes > p.config.history_bytes:
+        gone = p.history.popleft()
+        p.history_bytes -= gone.msg.wire_bytes()
+        p.history_from = gone.place
+
+
+# --- views --------------------------------------------------------------------------------------
+
+
+def step_view(p: Processor, env: Env, lists: tuple[PassingList, ...]) -> None:
+    """CB-31, CB-33, CB-40: a list that is in force from the next cycle on becomes a view."""
+    for list_ in reversed(lists):
+        if list_.first == p.committed + 1 and list_.no > p.ring_no and list_.no >= p.skip_lists:
+            if p.seated(list_):
+                install(p, env, list_)
+            return
+
+
+def install(p: Processor, env: Env, list_: PassingList) -> None:
+    """A regular view, after a transitional one of those who come along."""
+    if p.view is not None and p.view == p.ring:
+        transit(p, env, between(list_), list_.lives)
+    members = tuple(sorted(list_.members))
+    view = ViewId(STEP * list_.no, list_.seats[0].node)
+    env.persist(VIEW_NO, list_.no)
+    env.install_view(InstallView(view, members, False, view, 0, p.view))
+    if p.ring is not None and p.whole:
+        p.views_over[p.ring_no] = list_
+        if len(p.views_over) > VIEWS_KEPT:
+            del p.views_over[min(p.views_over)]
+    p.whole = True
+    p.view = p.ring = view
+    p.highest_view = max(p.highest_view, view.seq)
+    p.view_life = p.life
+    p.ring_no = list_.no
+    p.ring_seq = 0
+    p.in_view = list_.lives
+    p.assembler = Assembler(p.config.max_message)
+
+
+def between(list_: PassingList) -> int:
+    """The number of the transitional view before that of ``list_``."""
+    return STEP * list_.no - STEP // 2
+
+
+def transit(
+    p: Processor,
+    env: Env,
+    number: int,
+    lives: dict[NodeId, int],
+    reason: Reason = Reason.SILENT,
+) -> None:
+    """The transitional view after ours: who of it is still with us, in the same life."""
+    assert p.ring is not None
+    gone = [node for node, life in sorted(p.in_view.items()) if lives.get(node) != life]
+    departures = tuple(Departure(node, p.farewells.pop(node, reason)) for node in gone)
+    p.in_view = {node: life for node, life in p.in_view.items() if lives.get(node) == life}
+    members = tuple(sorted(p.in_view))
+    view = ViewId(number, members[0])
+    env.install_view(InstallView(view, members, True, p.ring, p.ring_seq, view, departures))
+    p.view = view
+    p.highest_view = max(p.highest_view, view.seq)

@@ -1,0 +1,88 @@
+"""Joining and leaving by the token's owner."""
+
+from __future__ import annotations
+
+from cb import Group, Timer, said, tokens
+from driver import only, sent
+
+from ringcast.core.effects import InstallView, Stop
+from ringcast.core.inputs import Leaving
+from ringcast.protocols.counter.messages import Join, Leave, Prep
+from ringcast.protocols.counter.state import Phase
+
+
+def test_cb_31_a_newcomer_is_appended_and_counts_from_the_next_cycle_on() -> None:
+    """A14, CB-T20: it owns the token in the same rotation, and the view comes after its cycle."""
+    group = Group(4)
+    for node in (1, 2, 3):
+        group.start(node)
+    old = group.list(1, 2, 3)
+    for node in (1, 2, 3):
+        group[node].list = old
+        group[node].newest = None
+    group[1].held = group.token(3, 1, 0, 0, lists=(old,))
+    group.stable[4]["counter_epoch"] = 1
+    group.start(4)
+    (join,) = sent(group.fire(4, Timer.JOIN), Join)
+    group.quiet()
+    (token,) = tokens(group.fire(1, Timer.OWNER))
+    assert token.list.members == (1, 2, 3, 4)
+    assert token.list.seats[3].since == token.list.first == 2
+    assert token.list.seats[3].life == join.life
+    group.submit(2, b"before")
+    group.quiet()
+    group.pass_on(2)
+    assert group[4].phase is Phase.MEMBER
+    group.pass_on(10)
+    views = [e.members for e in only(group.log[4], InstallView) if not e.transitional]
+    assert views == [(1, 2, 3, 4)]
+    assert group.told(1) == [b"before"] and group.told(4) == []
+    group.submit(4, b"after")
+    group.pass_on(12)
+    assert group.told(1) == [b"before", b"after"] and group.told(4) == [b"after"]
+
+
+def test_cb_32_a_changed_list_is_taken_over() -> None:
+    group = Group().up()
+    lists = (group.list(), group.list(1, 3, no=2, first=2))
+    group.receive(3, group.token(2, 3, 1, 2, lists=lists), 2)
+    assert group[3].list.members == (1, 3)
+
+
+def test_cb_33_a_leaver_drains_takes_back_its_counts_and_goes() -> None:
+    """A13, CB-T21: it stops when somebody has its token."""
+    group = Group(leave_us=1_000_000).up()
+    group.submit(2, b"mine")
+    group.handle(2, Leaving())
+    assert not group[2].ready
+    group.pass_on(4)
+    assert group[2].list.members == (1, 2, 3)
+    entry = group.entry(1, 3, (1, 1), 2)
+    group[2].holding.counted.add(entry.key)
+    for _ in range(6):
+        owner = group.owner()
+        if owner == 2 and group[2].held is not None and not group[2].held.S:
+            group[2].held = group.token(1, 2, group[2].P, group[2].held.hop, entry)
+            break
+        group.pass_on()
+    (token,) = tokens(group.fire(2, Timer.OWNER))
+    assert token.list.members == (1, 3)
+    assert token.S[0].acks == ()
+    assert not only(group.log[2], Stop)
+    after = group.token(3, 1, token.t, token.hop + 1, lists=token.lists)
+    assert [stop.reason for stop in only(group.receive(2, after, 3), Stop)] == ["left"]
+    assert said(group.log[3]) == [b"mine"]
+
+
+def test_cb_33_ext_one_that_cannot_wait_says_so_and_the_next_calls_for_a_list() -> None:
+    group = Group().up()
+    effects = group.handle(2, Leaving())
+    assert sent(effects, Leave) and only(effects, Stop)
+    (leave,) = sent(effects, Leave)
+    assert not sent(group.receive(1, leave, 2), Prep)
+    assert sent(group.receive(3, leave, 2), Prep)
+
+
+def test_cb_33_without_one_there_is_no_majority_so_it_just_goes() -> None:
+    group = Group(2, leave_us=1_000_000).up()
+    assert only(group.handle(2, Leaving()), Stop)

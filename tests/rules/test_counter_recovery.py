@@ -1,0 +1,127 @@
+"""Coming back: without a memory, or after being excluded."""
+
+from __future__ import annotations
+
+from cb import Group, Timer, msgs, settle, tokens
+from driver import only, sent
+
+from ringcast.core.effects import InstallView
+from ringcast.protocols.counter.messages import Fetch, Join, Stranger, Told
+from ringcast.protocols.counter.state import Phase
+
+
+def test_cb_42_a_restarted_member_remembers_nothing_and_asks() -> None:
+    group = Group(3).up()
+    group.crash(3)
+    effects = group.start(3)
+    assert group[3].phase is Phase.OUT and not only(effects, InstallView)
+    assert sent(group.fire(3, Timer.JOIN), Join)
+
+
+def test_cb_42_it_has_a_vote_and_is_taken_in_by_the_decision() -> None:
+    """Two of two: one is killed and comes back (CB-38 ext)."""
+    group = Group(2).up()
+    group.submit(1, b"a")
+    group.pass_on(4)
+    group.crash(2)
+    group.start(2)
+    group.lose()
+    group.fire(2, Timer.JOIN)
+    settle(group)
+    assert [group[node].phase for node in group.ids] == [Phase.MEMBER, Phase.MEMBER]
+    assert group[1].epoch == group[2].epoch == 1
+    group.submit(2, b"b")
+    group.pass_on(12)
+    assert group.told(1)[-1:] == group.told(2)[-1:] == [b"b"]
+
+
+def test_cb_42_ext_a_majority_that_remembers_nothing_begins_anew() -> None:
+    """All were killed at once."""
+    group = Group(3).up()
+    group.submit(1, b"a")
+    group.pass_on(4)
+    for node in group.ids:
+        group.crash(node)
+    group.lose()
+    for node in group.ids:
+        group.start(node)
+    group.now_us += 10 * group.config.join_us
+    for _ in range(3):
+        for node in group.ids:
+            if Timer.JOIN in group.timers[node]:
+                group.fire(node, Timer.JOIN)
+        settle(group)
+    if Timer.REFORM in group.timers[1]:
+        group.fire(1, Timer.REFORM)
+        settle(group)
+    assert [group[node].phase for node in group.ids] == [Phase.MEMBER] * 3
+    group.submit(2, b"b")
+    group.pass_on(9)
+    assert all(group.told(node)[-1] == b"b" for node in group.ids)
+
+
+def test_cb_42_an_excluded_member_is_told_what_was_delivered_in_its_view() -> None:
+    """CB-T27: its deliveries are a prefix of the others', and its own are not sent twice."""
+    group = Group(3).up()
+    group.submit(3, b"c")
+    group.submit(1, b"a")
+    group.pass_on(3)
+    group.cut = {(other, 3) for other in (1, 2)} | {(3, other) for other in (1, 2)}
+    group.lose()
+    for timer in (Timer.SILENCE, Timer.REFORM):
+        if timer in group.timers[2]:
+            group.fire(2, timer)
+        settle(group)
+    assert group[1].list.members == (1, 2)
+    group.pass_on(10)
+    assert group.told(1) == group.told(2)
+    group.cut = set()
+    token = group[1].newest
+    assert token is not None
+    group.receive(3, token, 1)
+    assert group[3].phase is Phase.OUT
+    assert sent(group.fire(3, Timer.JOIN), Fetch)
+    settle(group)
+    assert group.told(3) == group.told(1)
+    group.pass_on(14)
+    assert group[3].phase is Phase.MEMBER
+    views = [e.members for e in only(group.log[3], InstallView) if not e.transitional]
+    assert views[-1] == (1, 2, 3)
+
+
+def test_cb_41_ext_if_nobody_can_tell_what_may_have_been_delivered_is() -> None:
+    group = Group(3).up()
+    group.submit(3, b"c")
+    group.pass_on(3)
+    lists = (group.list(), group.list(1, 2, no=65537, first=9))
+    group.receive(3, group.token(1, 2, 7, 30, epoch=1, lists=lists), 1)
+    assert group[3].parted is not None
+    for node in (1, 2):
+        group.receive(3, Told(group.config.group, 1, 0, False, None, ()), node)
+    assert group[3].parted is None
+    assert group.told(3) == [b"c"]
+
+
+def test_a_member_that_lost_its_storage_finds_out() -> None:
+    """CB-42: it believed to be there for the first time."""
+    group = Group(3).up()
+    group.pass_on(6)
+    group.crash(2)
+    group.stable[2].clear()
+    group.start(2)
+    (token,) = tokens(group.pass_on())
+    assert token.n == 2
+    assert group[2].phase is Phase.OUT
+
+
+def test_cb_42_others_tell_one_that_lost_its_storage_before_it_can_do_harm() -> None:
+    """They know the incarnation that was a member, and it is not this one."""
+    group = Group(3).up()
+    group.pass_on(3)
+    group.crash(3)
+    group.stable[3].clear()
+    group.start(3)
+    (message,) = msgs(group.submit(3, b"c"))
+    (stranger,) = sent(group.receive(1, message, 3), Stranger)
+    group.receive(3, stranger, 1)
+    assert group[3].phase is Phase.OUT and group[3].parted is None

@@ -1,0 +1,162 @@
+"""Reformation by a majority."""
+
+from __future__ import annotations
+
+from cb import Group, Timer, settle, tokens
+from driver import only, sent
+
+from ringcast.core.effects import InstallView, Persist
+from ringcast.protocols.counter.config import Counting
+from ringcast.protocols.counter.messages import (
+    Ackd,
+    Acpt,
+    Ask,
+    Nack,
+    Newl,
+    Prep,
+    Prom,
+    Req,
+)
+from ringcast.protocols.counter.state import Phase
+
+
+def reform(group: Group, initiator: int, *gone: int) -> None:
+    """``gone`` crash; the initiator notices, and a new list is decided."""
+    for node in gone:
+        group.crash(node)
+    settle(group)
+    group.fire(initiator, Timer.SILENCE)
+    settle(group)
+    if Timer.REFORM in group.timers[initiator]:
+        group.fire(initiator, Timer.REFORM)
+    settle(group)
+
+
+def test_cb_37_silence_makes_a_member_ask_and_a_promise_freezes() -> None:
+    """A19, CB-T28: on disk first; nothing more happens in the old epoch."""
+    group = Group(5).up()
+    (prep,) = sent(group.fire(3, Timer.SILENCE), Prep)
+    assert (prep.ballot.epoch, prep.ballot.node) == (1, 3)
+    effects = group.receive(4, prep, 3)
+    kinds = [type(e).__name__ for e in effects]
+    assert kinds.index("Persist") < kinds.index("Send")
+    (prom,) = sent(effects, Prom)
+    assert prom.token is not None and prom.committed == -1
+    assert group[4].phase is Phase.FROZEN
+    group.receive(4, group.token(3, 4, 1, 3), 3)
+    assert group[4].held is None
+
+
+def test_cb_37_the_farther_behind_the_owner_the_longer_the_patience() -> None:
+    group = Group(4).up()
+    group.receive(2, group.token(3, 4, 1, 3), 3)
+    group.receive(3, group.token(3, 4, 1, 3), 1)
+    assert group.timers[2][Timer.SILENCE] < group.timers[3][Timer.SILENCE]
+
+
+def test_cb_37_a_lower_ballot_gets_no_promise() -> None:
+    group = Group(5).up()
+    (low,) = sent(group.fire(2, Timer.SILENCE), Prep)
+    (high,) = sent(group.fire(3, Timer.SILENCE), Prep)
+    group.receive(4, high, 3)
+    effects = group.receive(4, low, 2)
+    assert not sent(effects, Prom)
+    assert [nack.epoch for nack in sent(effects, Nack)] == [1]
+
+
+def test_cb_38_a_majority_decides_and_a_minority_does_not() -> None:
+    group = Group(5).up()
+    reform(group, 2, 4, 5)
+    assert [group[node].epoch for node in (1, 2, 3)] == [1, 1, 1]
+    assert group[1].list.members == (1, 2, 3)
+    group.crash(3)
+    group.crash(2)
+    settle(group)
+    before = group[1].epoch
+    for _ in range(4):
+        for timer in (Timer.MONITOR, Timer.SILENCE, Timer.REFORM, Timer.OWNER):
+            if timer in group.timers[1]:
+                group.fire(1, timer)
+    assert group[1].epoch == before and group[1].phase is Phase.FROZEN
+
+
+def test_cb_38_a_value_that_got_a_vote_is_continued() -> None:
+    """Whoever comes next builds on it, decided or not."""
+    group = Group(3).up()
+    (prep,) = sent(group.fire(2, Timer.SILENCE), Prep)
+    (prom,) = sent(group.receive(3, prep, 2), Prom)
+    group.receive(2, prom, 3)
+    (acpt,) = sent(group.fire(2, Timer.REFORM), Acpt)
+    assert acpt.value.first.list.members == (2, 3)
+    effects = group.receive(3, acpt, 2)
+    assert [e.key for e in only(effects, Persist)] == ["counter_voted"] and sent(effects, Ackd)
+    group.crash(2)
+    group.lose()
+    (again,) = sent(group.fire(3, Timer.REFORM), Prep)
+    (late,) = sent(group.receive(1, again, 3), Prom)
+    group.receive(3, late, 1)
+    effects = group.fire(3, Timer.REFORM)
+    assert not sent(effects, Acpt), "of the list that got a vote only one is there"
+    assert sent(effects, Newl), "so the other one is told that it is none of it"
+
+
+def test_cb_39_what_nobody_holds_of_a_lost_sender_is_erased() -> None:
+    """CB-T26: d1 is held, d2 is not."""
+    group = Group(3).up()
+    entry = group.entry(3, 0, (1, 2))
+    token = group.token(3, 1, 1, 3, entry)
+    group.receive(1, group.msg(3, 0, 1), 3)
+    group[1].P = 0
+    group[1].held = None
+    group[1].unreleased = False
+    group.receive(2, token, 3)
+    group.lose()
+    reform(group, 2, 3)
+    (kept,) = group[2].newest.S if group[2].newest else ()
+    assert kept.ids == (1, 1)
+    assert sent(group.log[2], Req)
+
+
+def test_cb_40_the_token_goes_on_where_it_was_and_its_holder_owns_it_again() -> None:
+    """CB-T23: in the same cycle; the rest is delivered once."""
+    group = Group(3).up()
+    group.submit(1, b"a")
+    group.pass_on(3)
+    assert group.owner() == 1
+    cycle = group[1].P
+    reform(group, 2, 3)
+    assert group.owner() == 1 and cycle == group[1].P
+    group.pass_on(8)
+    assert group.told(1) == group.told(2) == [b"a"]
+    views = [e.members for e in only(group.log[1], InstallView)]
+    assert views[0] == (1, 2, 3) and views[-1] == (1, 2)
+
+
+def test_cb_36_with_bare_counters_all_count_anew() -> None:
+    """A13: also what they have committed; CB-T22."""
+    group = Group(4, counting=Counting.COUNTER).up()
+    group.submit(1, b"a")
+    group.pass_on(4)
+    reform(group, 2, 4)
+    assert all(entry.counter == 0 for entry in (group[2].newest.S if group[2].newest else ()))
+    group.pass_on(9)
+    assert group.told(1) == group.told(2) == group.told(3) == [b"a"]
+
+
+def test_cb_41_a_member_that_hears_of_a_list_without_it_stops_at_once() -> None:
+    """CB-T27: it does not commit, and asks for what was delivered in its view."""
+    group = Group(3).up()
+    lists = (group.list(), group.list(1, 2, no=65537, first=3))
+    group.receive(3, group.token(1, 2, 2, 9, epoch=1, lists=lists), 1)
+    assert group[3].phase is Phase.OUT
+    assert group.told(3) == [] and group[3].committed == -1
+    views = [(e.members, e.transitional) for e in only(group.log[3], InstallView)]
+    assert views[-1] == ((3,), True)
+
+
+def test_one_that_missed_the_news_asks_for_them() -> None:
+    """CB-38: a token of a later epoch that lists us."""
+    group = Group(3).up()
+    effects = group.receive(3, group.token(1, 2, 1, 9, epoch=1), 1)
+    assert [ask.epoch for ask in sent(effects, Ask)] == [1]
+    assert not tokens(effects) and not only(effects, Persist)
