@@ -239,10 +239,12 @@ def ready_before_it_is_filled(patch: MonkeyPatch) -> None:
 
     whole = change.install
 
-    def install(p: Processor, env: Env, view: View, together: Any, cut: Cut | None) -> None:
+    def install(
+        p: Processor, env: Env, view: View, together: Any, cut: Cut | None, departures: Any
+    ) -> None:
         if cut is not None and p.numbers.got < cut.cut:
             cut = replace(cut, cut=max(p.numbers.got, p.numbers.delivered))
-        whole(p, env, view, together, cut)
+        whole(p, env, view, together, cut, departures)
 
     patch.setattr(change, "filled", filled)
     patch.setattr(change, "finish", finish)
