@@ -21,6 +21,7 @@ from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Discard, Machine, Table
 from ringcast.core.registry import Sheet
+from ringcast.core.settings import GroupSettings
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.model import Exponential, LinkModel, NetworkModel
 
@@ -28,7 +29,7 @@ WATCHDOG_US = 100_000
 BASE_US, TAIL_US, MOST_US = 80, 20, 2_000
 
 
-class Model(msgspec.Struct, frozen=True):
+class Model(GroupSettings, frozen=True):
     """The size of the experiment."""
 
     nodes: int = 5
@@ -36,6 +37,11 @@ class Model(msgspec.Struct, frozen=True):
     loss: float = 0.01
     visits: int = 4_000
     """Visits of the token after which it is not passed on any more."""
+
+    @property
+    def frame_budget(self) -> int:
+        """All of a packet."""
+        return self.max_packet
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -149,7 +155,9 @@ Light.table = Table(
     },
 )
 
-SHEET = Sheet("light", "bench", Model, Light, (), {}, (Frame, Token), lambda config, n: 0)
+SHEET = Sheet(
+    "light", "bench", Model, Light, lambda config: (), {}, (Frame, Token), lambda config, n: 0
+)
 
 
 def run_ringcast(model: Model) -> Outcome:

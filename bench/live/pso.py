@@ -33,7 +33,7 @@ def obstacle() -> str:
 
 def serve(me: int, ports: list[int], size: int, warm_s: float, seconds: float) -> None:
     """One node: wait for a leader, send if this is it, count what is applied."""
-    from pysyncobj import SyncObj, SyncObjConf, replicated  # type: ignore[import-untyped]
+    from pysyncobj import SyncObj, SyncObjConf, replicated
 
     class Counter(SyncObj):  # type: ignore[misc]
         def __init__(self) -> None:

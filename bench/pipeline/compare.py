@@ -286,7 +286,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ringcast-bench-", dir=asked.work) as name:
         work = Path(name)
         if asked.billion:
-            billion(work, *(asked.events or [BILLION]), save=not asked.events)
+            (events,) = asked.events or [BILLION]
+            billion(work, events, save=not asked.events)
             return
         sizes = tuple(asked.events or (QUICK if asked.quick else SIZES))
         book = Book()

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ringcast.pipeline.spark.session import Where, open_session
-from ringcast.pipeline.sweep import job as sweep
 from ringcast.pipeline.sweep import study
+from ringcast.pipeline.sweep.job import sweep
 from ringcast.sim.batch import Job
 from ringcast.sim.run import run
 

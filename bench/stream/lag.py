@@ -6,6 +6,7 @@ The group runs in a process of its own and puts the time of each ``send`` into t
 from __future__ import annotations
 
 import asyncio
+import math
 import subprocess
 import sys
 import time
@@ -69,7 +70,7 @@ def latencies_ms(spark: SparkSession, folder: Path, seconds: float) -> list[floa
             .start()
         )  # fmt: skip
         try:
-            query.awaitTermination(whole_s)
+            query.awaitTermination(math.ceil(whole_s))
         finally:
             query.stop()
     if len(found) < RATE * seconds / 2:
