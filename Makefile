@@ -22,8 +22,9 @@ demo: setup ## five live members through load, a crash, a pause and a partition;
 
 test: lint types pytest ## lint, types and the whole test suite
 
-lint: setup ## ruff
+lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check src tests tools bench examples
+	@$(BIN)/ruff format --check src tests tools bench examples
 
 types: setup ## mypy, strict
 	@$(BIN)/mypy

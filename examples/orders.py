@@ -32,8 +32,9 @@ async def member(me: int, folder: Path) -> dict[str, Any]:
     random = Random(me)
     mine = {"state_dir": str(folder / f"state-{me}"), "journal": str(folder / f"journal-{me}")}
     async with ringcast.Node.open(settings(me) | mine) as node, node.join("orders") as group:
-        while len(group.members) < 3:  # an order is for those who are there
-            await asyncio.sleep(0.01)
+        async for event in group:  # an order is for those who are there
+            if isinstance(event, ringcast.View) and len(event.members) == 3:
+                break
         for _ in range(ORDERS):
             order = {"item": random.choice(ITEMS), "count": random.randint(1, 5), "at": time.time()}
             await group.send(json.dumps(order).encode(), durable=True)
@@ -55,7 +56,6 @@ async def member(me: int, folder: Path) -> dict[str, Any]:
 
 async def main(folder: Path) -> None:
     """Three members in one process, to be short; any three processes would do."""
-    folder.mkdir()
     states = await asyncio.gather(*(member(me, folder) for me in (1, 2, 3)))
     for me, state in enumerate(states, 1):
         (folder / f"member-{me}.json").write_text(json.dumps(state, sort_keys=True))
@@ -65,4 +65,5 @@ async def main(folder: Path) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 2 or Path(sys.argv[1]).exists():
         sys.exit(f"usage: python {sys.argv[0]} FOLDER (a new one)")
+    Path(sys.argv[1]).mkdir()
     asyncio.run(main(Path(sys.argv[1])))

@@ -61,8 +61,7 @@ def test_what_fails_while_the_node_ends_is_not_acknowledged(
         disk.armed = True
         commits.add(entry(1, b"x"))
         waiting = asyncio.create_task(commits.until(Position(0, 8, 1, 1, 0)))
-        while not disk.begun.is_set():
-            await asyncio.sleep(0.001)
+        assert await asyncio.to_thread(disk.begun.wait, 30)
         if more:
             commits.add(entry(2, b"y"))
         disk.go_on.set()

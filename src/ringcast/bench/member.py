@@ -286,8 +286,8 @@ async def begin(orders: asyncio.StreamReader) -> float:
 
 
 async def settled(node: Node) -> None:
-    """With a journal: until records go to their final place at once."""
-    while (journal := node.metrics().get("journal")) and not journal["caught_up"]:  # type: ignore[index]
+    """With a journal: until records go to their final place at once. Only metrics say so."""
+    while (journal := node.metrics().get("journal")) and not journal["caught_up"]:  # type: ignore[index]  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
