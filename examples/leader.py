@@ -13,7 +13,8 @@ import asyncio
 
 from local import lines, settings, start
 
-from ringcast.api.events import Position, View
+from ringcast import Position
+from ringcast.api.events import View
 from ringcast.api.group import Group
 from ringcast.api.node import Node
 

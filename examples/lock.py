@@ -14,7 +14,8 @@ from __future__ import annotations
 import msgspec
 from local import lines, settings, start
 
-from ringcast.api.events import Message, Position, View
+from ringcast import Position
+from ringcast.api.events import Message, View
 from ringcast.api.node import Node
 from ringcast.api.replica import Replica, StateMachine
 

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -359,6 +360,18 @@ def test_ranges_of_tags_are_read() -> None:
     assert tags("TF-3 to TF-5 and A1, R7", kinds) == {"TF-3", "TF-4", "TF-5", "A1"}
     assert tags("TF-38 ext, NTF-4", kinds) == {"TF-38"}
     assert number("TF-12") > number("TF-9")
+
+
+def test_mypy_meets_every_module() -> None:
+    """One that its packages leave out is on its path, and somebody imports it."""
+    mypy = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["mypy"]
+    paths = [path for path in OUR_FILES if path.suffix == ".py"] + [Path(__file__)]
+    imported = {name.partition(".")[0] for path in paths for name in imports(path)}
+    for path in paths:
+        name = name_of(path)
+        if name.startswith("tools/") or any(re.search(each, name) for each in mypy["exclude"]):
+            assert name_of(path.parent) in mypy["mypy_path"], f"mypy_path lacks {path.parent}"
+            assert path.stem in imported.union(mypy["modules"]), f"[tool.mypy] modules lacks {name}"
 
 
 def test_generated_pages_are_up_to_date() -> None:

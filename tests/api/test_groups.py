@@ -111,7 +111,7 @@ def test_only_bytes_are_sent_and_the_ring_stays_well(tmp_path: Path, body: Any) 
                     await call
             with pytest.raises(TypeError, match="encode it first"):
                 group.send_nowait(body)
-            for level in (1, None, 7, [], "SAFE?"):
+            for level in (1, None, 7, list[str](), "SAFE?"):
                 with pytest.raises((TypeError, ValueError)):
                     await group.send(b"", level=level)  # type: ignore[arg-type]
             changing = bytearray(b"one")
@@ -384,7 +384,7 @@ def test_a_reader_whose_timeout_ran_out_reads_on(tmp_path: Path) -> None:
             assert isinstance(await anext(events), View)
             for reader in (events, batches):
                 with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(anext(reader), 0.01)  # type: ignore[arg-type]
+                    await asyncio.wait_for(anext(reader), 0.01)
             await a.send(b"x")
             assert gist(await anext(events)) == b"x"
             await a.send(b"y")

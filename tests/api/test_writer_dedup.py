@@ -34,7 +34,7 @@ def test_each_row_is_taken_once_however_a_writer_repeats_itself(
     failures: list[list[int]], step: int
 ) -> None:
     """A writer fails after so many rows of a batch, and begins it again."""
-    streams, taken = WriterDedup(), []
+    streams, taken = WriterDedup(), list[bytes]()
     sizes = [5, 3, 4, 6]
     for batch, (size, stops) in enumerate(zip(sizes, failures, strict=True)):
         for stop in [*stops, size]:
@@ -195,15 +195,15 @@ def dumb_from(node: Node, word: bytes) -> asyncio.Event:
     assert isinstance(udp, Udp)
     send, unicast = udp._send, udp.unicast
 
-    def some(link: Any, frames: list[bytes]) -> None:
-        if any(word in frame for frame in frames):
+    def some(link: Any, run: list[bytes]) -> None:
+        if any(word in frame for frame in run):
             dumb.set()
         if not dumb.is_set():
-            send(link, frames)
+            send(link, run)
 
-    def token(to: NodeId, frame: bytes) -> None:
+    def token(node: NodeId, datagram: bytes) -> None:
         if not dumb.is_set():
-            unicast(to, frame)
+            unicast(node, datagram)
 
     udp._send, udp.unicast = some, token  # type: ignore[method-assign]
     return dumb

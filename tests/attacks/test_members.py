@@ -37,7 +37,7 @@ def test_members_with_other_settings_do_not_meet_and_say_why(tmp_path: Path) -> 
             }
             for index, text in wanted.items():
                 await eventually(
-                    lambda index=index, text=text: (
+                    lambda index=index, text=text: (  # type: ignore[misc]
                         text in str(nodes[index].metrics()["frames_refused"])
                     )
                 )

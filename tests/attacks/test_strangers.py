@@ -64,7 +64,7 @@ def test_what_the_journal_s_port_says_is_no_word_on_the_ring(tmp_path: Path) -> 
                         for cut in range(0, 8):
                             adversary.send(to, said[cut:])
                 for node in nodes:
-                    await eventually(lambda node=node: sum(refused(node).values()) >= 24)
+                    await eventually(lambda node=node: sum(refused(node).values()) >= 24)  # type: ignore[misc]
             for group in groups:
                 await group.send(b"still together", level=Level.SAFE)
             for group in groups:

@@ -27,10 +27,10 @@ from ringcast.core.settings import ListedSettings
 class Alone(Machine):
     """Passes everything on to its one part, and keeps what that says."""
 
-    def __init__(self, part: Any, submit: Callable[[Env, bytes], None] | None = None) -> None:
+    def __init__(self, part: Machine, submit: Callable[[Env, bytes], None] | None = None) -> None:
         super().__init__()
         self.part = part
-        self.table = part.table
+        self.table = part.table  # type: ignore[misc]  # one class for all parts
         self.visits = part.visits
         self.said: list[object] = []
         self._submit = submit

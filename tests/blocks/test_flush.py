@@ -90,8 +90,7 @@ class Group(Wire):
                 self.held[node].add(number)
                 self.check(node, env)
             case Flushed():
-                cut = word.cut.cut if word.cut else 0
-                self.ends[node].append((word.together, cut))
+                self.ends[node].append((word.together, word.cut.cut if word.cut else 0))
                 self.held[node] = set()
                 part.call(env, part.machine.settle)
 

@@ -100,7 +100,8 @@ def test_tf_1_patience_has_a_bound() -> None:
     cluster = group(suspect_us=200, grow_us=100, most_us=600)
     cluster.run_until(500_000)
     assert cluster.machine(2).snapshot()["suspect_us"] == 600
-    assert cluster.machine(2).snapshot()["mistakes"] > 400
+    mistakes = cluster.machine(2).snapshot()["mistakes"]
+    assert isinstance(mistakes, int) and mistakes > 400
 
 
 def test_tf_1_any_frame_of_the_predecessor_counts_once_an_instant() -> None:

@@ -9,6 +9,7 @@ import pytest
 from alone import CONSENSUS, Alone, Config
 
 from ringcast.blocks import token_consensus
+from ringcast.blocks.ring_detector import Timer as DetectorTimer
 from ringcast.blocks.token_consensus import (
     Ballot,
     BallotAck,
@@ -32,7 +33,7 @@ class Member:
 
     def __init__(self, me: int, n: int = 3, f: int = 1, **terms: int) -> None:
         config = Config(members=tuple(range(1, n + 1)))
-        shared = Terms(members=config.members, f=f, **terms)  # type: ignore[arg-type]
+        shared = Terms(members=config.members, f=f, **terms)
         self.part = TokenConsensus(me, shared, config.patience)
         self.env = Env(me, Random(0))
 
@@ -51,7 +52,7 @@ class Member:
         return self.do(Received(src, 1, ballot))
 
     def suspect(self) -> list[Effect]:
-        return self.do(TimerFired(token_consensus.DetectorTimer.WATCH))
+        return self.do(TimerFired(DetectorTimer.WATCH))
 
 
 def ballots(effects: Iterable[Effect]) -> dict[int, Ballot]:
@@ -206,7 +207,9 @@ def decided(cluster: Cluster) -> dict[int, list[bytes]]:
     for node in cluster.up():
         alone = cluster.machine(node)
         assert isinstance(alone, Alone)
-        found[node] = [word.what.value for word in alone.said if isinstance(word, Up)]
+        decided = [word.what for word in alone.said if isinstance(word, Up)]
+        found[node] = [word.value for word in decided if isinstance(word, Decided)]
+        assert len(found[node]) == len(decided)
     return found
 
 

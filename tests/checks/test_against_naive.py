@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from random import Random
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,7 +116,7 @@ def d2(trace: Trace) -> bool:
 
 
 def d3(trace: Trace) -> bool:
-    sent = {(e.node, e.ring): [] for e in trace if isinstance(e, Originated)}
+    sent = {(e.node, e.ring): list[Any]() for e in trace if isinstance(e, Originated)}
     for e in trace:
         if isinstance(e, Originated):
             sent[e.node, e.ring].append((e.ring, e.seq))

@@ -41,7 +41,7 @@ def throughput(case: str) -> dict[int, Measures]:
 
 
 @cache
-def latency(case: str) -> dict[int, Measures]:
+def latency(case: str) -> dict[float, Measures]:
     """By messages a second of all processors."""
     runs = [spec for each, spec in specs("totem-latency", "runs") if each == case]
     return {5 * spec.workload[0].rate: run(spec).measures for spec in runs}  # type: ignore[union-attr]
@@ -134,8 +134,8 @@ def test_a_crash_costs_a_consensus_timeout_more() -> None:
 
 def test_an_outage_needs_something_that_is_lost() -> None:
     _, spec = specs("totem-outages", "outages")[0]
-    short = {"duration_us": 100_000, "seed": 0}
-    calm = RunSpec(**short, faults=(Loss(50_000, 0.0, 0.0),), config=spec.config)
+    loss = (Loss(50_000, 0.0, 0.0),)
+    calm = RunSpec(duration_us=100_000, seed=0, faults=loss, config=spec.config)
     with pytest.raises(ValueError, match="there is no outage"):
         outage(calm)
 

@@ -6,6 +6,8 @@ frames of every type, timers that are really set, and submissions, in any order.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -126,7 +128,7 @@ def in_phase(phase: str, mode: str) -> Group:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(["agreed", "uniform", "prefix"]), inputs)
 def test_nothing_a_peer_sends_breaks_a_member(
-    phase: str, node: int, mode: str, told: list[tuple[object, ...]]
+    phase: str, node: int, mode: str, told: list[tuple[Any, ...]]
 ) -> None:
     group = in_phase(phase, mode)
     machine, env = group[node], group.envs[node]
@@ -147,7 +149,7 @@ def test_nothing_a_peer_sends_breaks_a_member(
         stops = [e.reason for e in effects if isinstance(e, Stop)]
         assert all(reason.startswith(MAY_STOP) for reason in stops)
         group.lose()
-    state = machine.snapshot()
+    state: dict[str, Any] = machine.snapshot()
     assert state["stored"] <= 20 + 2 * 30 + len(told)
     assert state["early"] <= MOST_EARLY
     assert state["queued"] <= 20 + len(told)
@@ -170,7 +172,7 @@ def test_leaving_in_any_phase_ends_the_member() -> None:
 
 
 def test_frames_survive_the_wire() -> None:
-    union = MESSAGES[0]
+    union: Any = MESSAGES[0]
     for kind in MESSAGES[1:]:
         union |= kind
     decode = msgspec.msgpack.Decoder(union).decode

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -97,7 +98,7 @@ def test_a_guest_does_what_its_key_is_for_and_nothing_else(stage: Stage, tmp_pat
         path = tmp_path / f"{grant.right}.key"
         keys.write(path, {1: keys.guest_key(stage.keys.keys[1], grant)}, grant)
         files[grant.right] = KeyFile(path)
-    questions = {
+    questions: dict[str, list[Any]] = {
         "read": [
             Ask(1, PLACE, PLACE),
             Look(1, PLACE),

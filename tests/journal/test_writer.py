@@ -105,7 +105,7 @@ def test_the_chain_does_not_depend_on_batches_and_tells_every_change(
     assert link(NO_CHAIN, kept(parts).values()) == chain, "as a reader calculates it"
     at = data.draw(st.integers(0, len(parts) - 1))
     old = parts[at]
-    change = data.draw(
+    change: dict[str, Any] = data.draw(
         st.sampled_from(
             [
                 {"sender": 9},

@@ -181,7 +181,7 @@ def frames_numbered_backwards(patch: MonkeyPatch) -> None:
     """Takes several frames from the queue in one visit and numbers the last one first."""
 
     def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
-        frames = []
+        frames: list[Any] = []
         while len(frames) < allowed and (frame := p.new_message_queue.take(p.config.frame_budget)):
             frames.append(frame)
         for level, contents, whole in reversed(frames):

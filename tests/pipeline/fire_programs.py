@@ -9,12 +9,15 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from ringcast.api.node import Node
 from ringcast.core.errors import DeliveryUncertain
@@ -27,6 +30,8 @@ NODES = (1, 2, 3)
 ROWS, PAUSE_S, SIZE = 40, 0.1, 80
 """Each node sends so many rows of so many bytes at once, and rests in between."""
 
+replaced = patch.multiple
+
 # --- a node ------------------------------------------------------------------------------------
 
 
@@ -38,8 +43,9 @@ def arm(folder: Path) -> None:
             (folder / point).unlink()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    write, index, open_, cut = keeping.write, log.write_index, Disk.open, Disk.write
+    write, index, open_, cut = keeping.write, segment.write_index, Disk.open, Disk.write
     replace, merge, take = Disk.replace, keeping.GroupCommit._merge, log.Journal.take
+    rmtree = shutil.rmtree
 
     def synced(journal: Any, entries: Any, final: bool) -> None:
         write(journal, entries, final)
@@ -64,32 +70,34 @@ def arm(folder: Path) -> None:
             die_at("begun")
         return file
 
-    def noting(self: Disk, path: Path, data: bytes) -> None:
+    def noting(self: Disk, path: Path, data: bytes, mode: int = 0o644) -> None:
         if (folder / "noting").exists():
             path.with_name(path.name + ".new").write_bytes(data[: len(data) // 2])
             die_at("noting")
-        replace(self, path, data)
+        replace(self, path, data, mode)
 
     def merging(self: keeping.GroupCommit, *told: Any) -> None:
         def taking(journal: log.Journal, records: Any) -> None:
             take(journal, records)
             die_at("merging")
 
-        log.Journal.take = taking  # type: ignore[method-assign]
-        rmtree = keeping.shutil.rmtree
-        keeping.shutil.rmtree = lambda *what, **how: (die_at("merged"), rmtree(*what, **how))
-        merge(self, *told)
-        log.Journal.take, keeping.shutil.rmtree = take, rmtree  # type: ignore[method-assign]
+        def removing(*what: Any, **how: Any) -> None:
+            die_at("merged")
+            rmtree(*what, **how)
 
-    keeping.write, log.write_index = synced, indexed
-    Disk.write, Disk.open, Disk.replace = half, begun, noting  # type: ignore[method-assign]
-    keeping.GroupCommit._merge = merging  # type: ignore[method-assign]
+        with replaced(log.Journal, take=taking), replaced(shutil, rmtree=removing):
+            merge(self, *told)
+
+    replaced(keeping, write=synced).start()
+    replaced(log, write_index=indexed).start()
+    replaced(Disk, write=half, open=begun, replace=noting).start()
+    replaced(keeping.GroupCommit, _merge=merging).start()
 
 
 def forget_unsynced() -> None:
     """A disk that has only what was synced, so that SIGKILL does what a loss of power does."""
     open_, write, sync = Disk.open, Disk.write, Disk.sync
-    waiting: dict[str, list[bytes]] = {}  # by path: numbers are used again
+    waiting: dict[str, list[Sequence[bytes | memoryview]]] = {}  # by path: numbers are used again
 
     def path_of(file: int) -> str:
         return os.readlink(f"/proc/self/fd/{file}")
@@ -99,19 +107,19 @@ def forget_unsynced() -> None:
         waiting[path_of(file)] = []
         return file
 
-    def writing(self: Disk, file: int, data: bytes) -> None:
+    def writing(self: Disk, file: int, pieces: Sequence[bytes | memoryview]) -> None:
         if (path := path_of(file)) in waiting:
-            waiting[path].append(data)
+            waiting[path].append(pieces)
         else:
-            write(self, file, data)  # of a small file, which is synced at once
+            write(self, file, pieces)  # of a small file, which is synced at once
 
     def syncing(self: Disk, file: int) -> None:
-        for data in waiting[path_of(file)]:
-            write(self, file, data)
+        for pieces in waiting[path_of(file)]:
+            write(self, file, pieces)
         waiting[path_of(file)].clear()
         sync(self, file)
 
-    Disk.open, Disk.write, Disk.sync = opening, writing, syncing  # type: ignore[method-assign]
+    replaced(Disk, open=opening, write=writing, sync=syncing).start()
 
 
 async def feed(settings: dict[str, Any], folder: Path) -> None:

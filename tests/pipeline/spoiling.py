@@ -93,7 +93,8 @@ def _change(mine: list[Any], at: int, rng: Random) -> None:
 
 
 def _any(mine: list[Any], rng: Random) -> ViewId:
-    return rng.choice([e.view for e in mine if hasattr(e, "view") and e.view] or [ViewId(4, 1)])
+    views: list[ViewId] = [e.view for e in mine if hasattr(e, "view") and e.view]
+    return rng.choice(views or [ViewId(4, 1)])
 
 
 WAYS = (_drop, _drop, _repeat, _move, _move, _swap, _swap, _change, _change, _change)

@@ -95,8 +95,9 @@ class Trace:
         """An event of the same processor right after another, which moves the later numbers."""
         at = self.index(after)
         for k, e in enumerate(self.events):
-            own = not isinstance(e, Ended | Faulted) and e.node == after.node
-            if own and e.n > after.n:
+            if isinstance(e, Ended | Faulted) or e.node != after.node:
+                continue
+            if e.n > after.n:
                 self.events[k] = change(e, n=e.n + 1)
         self.events.insert(at + 1, change(event, n=after.n + 1, t_us=after.t_us))
 

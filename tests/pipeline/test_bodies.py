@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from ringcast.core.ids import START, Level, Position, ViewId
 from ringcast.journal.format import layout
@@ -39,7 +40,7 @@ ORDER = T.StructType([
 ])  # fmt: skip
 
 
-AS_ARROW = bodies.to_arrow_schema(ORDER, timezone="UTC")
+AS_ARROW = to_arrow_schema(ORDER, timezone="UTC")
 
 
 def columns(form: str, row: T.StructType = ORDER) -> T.StructType:
@@ -57,15 +58,16 @@ def records(found: list[bytes]) -> Any:
         )
     ready = frame_content(entries)
     data = memoryview(b"".join(ready.pieces))
-    found = read_frame(memoryview(ready.section), len(entries), ready.rows, data)
-    return records_of(found).drop_columns([HIDDEN])
+    frame = read_frame(memoryview(ready.section), len(entries), ready.rows, data)
+    return records_of(frame).drop_columns([HIDDEN])
 
 
 def read(form: str, found: list[bytes], forgiving: bool = False) -> list[Any]:
     schema = columns(form)
     batch = bodies.Reading(form, schema, forgiving).decode(records(found))
-    assert batch.schema == bodies.to_arrow_schema(schema, timezone="UTC"), "Spark compares them"
-    view, *rows = batch.column("body").to_pylist(maps_as_pydicts="strict")
+    assert batch.schema == to_arrow_schema(schema, timezone="UTC"), "Spark compares them"
+    read_back: list[Any] = batch.column("body").to_pylist(maps_as_pydicts="strict")
+    view, *rows = read_back
     assert view is None
     return rows
 

@@ -40,7 +40,7 @@ def test_the_programs_of_the_page(
             )
         journal.close()
     keys.write(tmp_path / "group.key", keys.add({}))
-    more = {"key_file": str(tmp_path / "group.key")}
+    more: dict[str, Any] = {"key_file": str(tmp_path / "group.key")}
     (tmp_path / "live").mkdir()
     with group(tmp_path / "live", **more) as settings:
         names: dict[str, Any] = {"spark": spark}

@@ -87,7 +87,8 @@ def test_what_is_recorded_is_what_the_files_ask() -> None:
 
 
 def raw(**changes: Any) -> dict[str, Any]:
-    whole = msgspec.toml.decode((PAPERS / "totem-members.toml").read_text("utf-8"))
+    text = (PAPERS / "totem-members.toml").read_text("utf-8")
+    whole: dict[str, Any] = msgspec.toml.decode(text)
     return whole | changes
 
 

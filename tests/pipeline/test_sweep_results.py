@@ -369,4 +369,5 @@ def test_parameters_that_are_tables_become_json() -> None:
     assert results.plain([1, 2.5, None]).to_pylist() == [1.0, 2.5, None]
     assert results.plain([True, False]).type == pa.bool_()
     assert results.plain(["lan", {"shared": True}]).to_pylist() == ['"lan"', '{"shared":true}']
-    assert RunStatus.OK == "ok"
+    ok: str = RunStatus.OK
+    assert ok == "ok"

@@ -26,6 +26,7 @@ from ringcast.pipeline.verify import run_verifier as judging
 from ringcast.pipeline.verify.condense import full, plan
 from ringcast.pipeline.verify.condense import runs as pieces
 from ringcast.pipeline.verify.condense.align import align
+from ringcast.pipeline.verify.condense.window import look
 from ringcast.pipeline.verify.run_verifier import Ask, Case, judge
 from ringcast.pipeline.verify.verdicts import RunVerdict
 from ringcast.sim.run import RunSpec, run
@@ -71,7 +72,7 @@ def write(folder: Path, events: list[TraceEvent]) -> Path:
     return folder
 
 
-def culprits(found: Suite | RunVerdict) -> set[object]:
+def culprits(found: Suite | RunVerdict) -> set[tuple[Any, ...]]:
     """A cycle (D12-graph) is shorter without what is left out of it."""
     return {
         (v.property, v.nodes, () if v.property == "D12-graph" else v.messages, v.t_us)
@@ -96,7 +97,7 @@ def hidden(folder: Path, ask: Ask = ASK) -> int:
     case = Case(folder, 0, ask)
     while at := case.open_windows():
         for window in at:
-            case.take(window, judging.look(case.windows[window]))
+            case.take(window, look(case.windows[window]))
     assert case.course is not None
     return sum(p.stretch.frames for f in case.course.found if f for p in f.pieces)
 
@@ -232,7 +233,7 @@ def test_a_message_of_another_ring_is_not_taken_for_one_of_this(
     shown = [
         (event.node, event.ring, event.seq)
         for window in Case(tmp_path, 0, ask).windows
-        for gap in judging.look(window).gaps
+        for gap in look(window).gaps
         for event in gap
         if isinstance(event, Delivered) and event.ring != window.ring
     ]
@@ -256,7 +257,7 @@ def test_a_number_that_was_passed_over_and_turns_up_elsewhere(
     assert "D9" in {violation.property for violation in compare(folder).violations}
 
 
-def later(events: list[TraceEvent], node: int, kind: type) -> list[TraceEvent]:
+def later(events: list[TraceEvent], node: int, kind: type[Any]) -> list[TraceEvent]:
     """A processor's clock is put back for one event in the middle."""
     own = [at for at, e in enumerate(events) if isinstance(e, kind) and e.node == node]
     at = own[len(own) // 2]

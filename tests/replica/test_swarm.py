@@ -9,11 +9,11 @@ from simulated import World, Wrong
 
 from ringcast.core.ids import ViewId
 from ringcast.replica import engine as engine_module
-from ringcast.replica.effects import Phase, Say
+from ringcast.replica.effects import Passed, Phase, Say
 from ringcast.replica.engine import Engine
-from ringcast.replica.exchange import Decision
+from ringcast.replica.exchange import Decision, decide
 from ringcast.replica.tally import Tally
-from ringcast.replica.words import Barrier, Status, Ticket
+from ringcast.replica.words import Barrier, Entry, Status, Ticket
 
 SEEDS = range(20)
 
@@ -44,7 +44,7 @@ def test_nor_while_cuts_move_and_all_are_killed(protocol: str) -> None:
 class AcksBeforeTheDisk(Engine):
     """RS-12: acknowledges what is only written."""
 
-    def _append(self, entries: tuple[engine_module.Entry, ...]) -> None:
+    def _append(self, entries: tuple[Entry, ...]) -> None:
         super()._append(entries)
         self._synced = self.log.length
         self._acknowledge()
@@ -65,8 +65,6 @@ class LongestLogWins(Engine):
     """RS-6: compares lengths, not epochs."""
 
     def _decide(self, last: Status) -> None:
-        decide = engine_module.decide
-
         def wrong(*arguments: object) -> Decision | None:
             found = decide(*arguments)  # type: ignore[arg-type]
             if found is None:
@@ -77,11 +75,9 @@ class LongestLogWins(Engine):
             node = max(said, key=lambda n: (said[n].length, n))
             return Decision(node, said[node], found.voters, found.founder)
 
-        engine_module.decide = wrong  # type: ignore[assignment]
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine_module, "decide", wrong)
             super()._decide(last)
-        finally:
-            engine_module.decide = decide
 
 
 class AppendsAfterTheView(Engine):
@@ -115,7 +111,7 @@ class ReadsAtOnce(Engine):
     def read(self) -> Ticket | None:
         ticket = super().read()
         if ticket is not None:
-            self._do(engine_module.Passed(ticket, self.applied))
+            self._do(Passed(ticket, self.applied))
             self._effects = [
                 e for e in self._effects if not (isinstance(e, Say) and isinstance(e.word, Barrier))
             ]

@@ -8,9 +8,8 @@ first out; timers are only recorded, and fire when a test says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from random import Random
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -40,7 +39,8 @@ from ringcast.protocols.totem_single.messages import (
     Token,
 )
 from ringcast.protocols.totem_single.ring import Ring
-from ringcast.protocols.totem_single.state import Phase, Timer
+from ringcast.protocols.totem_single.state import Phase as Phase
+from ringcast.protocols.totem_single.state import Timer as Timer
 
 PAPER = Config(adaptive=False, mutual=False, hold_us=0, miss_visits=0)
 """The dissertation's protocol: fixed window, literal consensus timeout, no rest for the token."""
@@ -62,7 +62,7 @@ class Wires(Generic[M]):
         self.envs: dict[NodeId, Env] = {}
         self.boots = dict.fromkeys(self.ids, 0)
         self.stable: dict[NodeId, dict[str, int]] = {node: {} for node in self.ids}
-        self.timers: dict[NodeId, dict[StrEnum, int]] = {node: {} for node in self.ids}
+        self.timers: dict[NodeId, dict[str, int]] = {node: {} for node in self.ids}
         self.log: dict[NodeId, list[Effect]] = {node: [] for node in self.ids}
         self.broadcasts: list[tuple[NodeId, Received]] = []
         self.unicasts: list[tuple[NodeId, Received]] = []
@@ -91,7 +91,7 @@ class Wires(Generic[M]):
         """Let a frame from ``src`` arrive at ``node``, whatever else is on its way."""
         return self.handle(node, Received(src, self.boots.get(src, 1), message))
 
-    def fire(self, node: NodeId, timer: StrEnum) -> list[Effect]:
+    def fire(self, node: NodeId, timer: str) -> list[Effect]:
         """Let a timer that is set run out."""
         assert timer in self.timers[node], f"{timer} is not set at {node}"
         del self.timers[node][timer]
@@ -156,7 +156,7 @@ class Wires(Generic[M]):
 class Bench(Wires[TotemSingle]):
     """Processors ``1 .. n`` of Totem and the frames between them."""
 
-    def __init__(self, n: int = 3, config: Config = PAPER, **settings: object) -> None:
+    def __init__(self, n: int = 3, config: Config = PAPER, **settings: Any) -> None:
         self.config = msgspec.structs.replace(config, **settings)
         super().__init__(n, lambda node: TotemSingle(node, self.config))
 
@@ -176,11 +176,15 @@ class Bench(Wires[TotemSingle]):
 
     # --- known states -------------------------------------------------------------------------
 
+    def phase(self, node: NodeId) -> Phase:
+        """The phase of a processor."""
+        return self.machines[node].phase
+
     def phases(self) -> list[Phase]:
         """The phase of each processor that is up."""
         return [self.machines[node].phase for node in sorted(self.machines)]
 
-    def to_ring(self) -> Bench:
+    def to_ring(self) -> Self:
         """All start together and share ring (8,1); the token is on its way to processor 1."""
         for node in self.ids:
             self.start(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from driver import Wires
 
@@ -20,8 +21,8 @@ __all__ = ["LAN", "PAPER", "Group"]
 class Group(Wires[TokenFd]):
     """Members ``1 .. n``; ids are places plus one, and a token does not rest."""
 
-    def __init__(self, n: int = 3, config: Config = LAN, **settings: object) -> None:
-        fields = {name: getattr(config, name) for name in config.__struct_fields__}
+    def __init__(self, n: int = 3, config: Config = LAN, **settings: Any) -> None:
+        fields: dict[str, Any] = {name: getattr(config, name) for name in config.__struct_fields__}
         members = tuple(range(1, n + 1))
         self.config = Config(**{**fields, "members": members, "hold_us": 0, **settings})
         super().__init__(n, lambda node: TokenFd(node, self.config))
@@ -39,7 +40,7 @@ class Group(Wires[TokenFd]):
     def until_hop(self, hop: int) -> None:
         """Let frames arrive until the token of this hop was sent."""
         node = self.ids[hop % len(self.ids)]
-        self.run(lambda: self[node].sent is not None and self[node].sent.hop >= hop)
+        self.run(lambda: (token := self[node].sent) is not None and token.hop >= hop)
 
     def token(
         self,

@@ -6,7 +6,7 @@ from driver import drops, set_timers
 from fd import PAPER, Group, tokens, told
 
 from ringcast.core.effects import Effect, Send
-from ringcast.protocols.token_fd.messages import TokenAck, TokenReq
+from ringcast.protocols.token_fd.messages import Token, TokenAck, TokenReq
 from ringcast.protocols.token_fd.state import Phase, Timer
 
 
@@ -25,7 +25,7 @@ def test_tf_34_tf_36_without_suspicion_one_frame_a_hop() -> None:
     group.quiet()
     group.until_hop(20)
     sent = [e for log in group.log.values() for e in log if isinstance(e, Send)]
-    hops = [e.message.hop for e in sent if hasattr(e.message, "votes")]
+    hops = [e.message.hop for e in sent if isinstance(e.message, Token)]
     assert sorted(hops) == list(range(21))
     assert not any(isinstance(e.message, TokenReq | TokenAck) for e in sent)
     assert told(group.log[5]) == [b"a"]

@@ -173,6 +173,6 @@ def test_tf_11_other_frames_of_a_wrong_form_are_dropped() -> None:
 
 def test_a_frame_of_another_protocol_is_dropped() -> None:
     group = Group(3).up(2)
-    assert drops(group.handle(2, Received(1, 1, Started(1, {})))) == [  # type: ignore[arg-type]
+    assert drops(group.handle(2, Received(1, 1, Started(1, {})))) == [
         "a message of another protocol"
     ]

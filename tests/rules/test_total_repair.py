@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from total import Group, broadcasts, delivered, drops, sent, unicasts
 
 from ringcast.core.effects import Effect
@@ -12,7 +14,7 @@ from ringcast.protocols.total.state import Timer
 VIEW = ViewId(8, 1)
 
 
-def lacking(*arrive: int, **settings: int) -> Group:
+def lacking(*arrive: int, **settings: Any) -> Group:
     """Member 3 has received these numbers."""
     group = Group(3, **settings).together()
     for seq in arrive:
@@ -31,7 +33,7 @@ def resends(effects: list[Effect]) -> list[int]:
     return [number for frame in sent(effects, Resend) for number in frame.numbers]
 
 
-def assigned(count: int, **settings: int) -> Group:
+def assigned(count: int, **settings: Any) -> Group:
     """The sequencer has given out so many numbers, and nobody has acknowledged one."""
     group = Group(3, **settings).together()
     for _ in range(count):

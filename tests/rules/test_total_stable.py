@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from total import Group, bodies, broadcasts, delivered, drops, sent, unicasts
 
 from ringcast.core.ids import Level, ViewId
@@ -11,7 +13,7 @@ from ringcast.protocols.total.state import Timer
 VIEW = ViewId(8, 1)
 
 
-def assigned(count: int, **settings: object) -> Group:
+def assigned(count: int, **settings: Any) -> Group:
     """The sequencer has given out so many numbers, and nobody has acknowledged one."""
     group = Group(3, **settings).together()
     for _ in range(count):
@@ -74,7 +76,8 @@ def test_tl_25_what_was_not_given_out_cannot_be_acknowledged() -> None:
     assert drops(group.receive(1, CumSeqAck(VIEW, 3), 3)) == [
         "an acknowledgement that is old, or ahead of the numbers"
     ]
-    assert group[1].office.acked[3] == 0
+    office = group[1].office
+    assert office is not None and office.acked[3] == 0
 
 
 def test_tl_26_status_while_somebody_lacks_something_then_once_more_then_silence() -> None:

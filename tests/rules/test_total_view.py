@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from total import Group, bodies, broadcasts, delivered, drops, sent, unicasts
 
@@ -117,7 +119,7 @@ def test_tl_6_numbers_wait_until_the_first_one_is_known() -> None:
     assert delivered(group.receive(3, NewView(VIEW, 1), 1)) == [1, 2]
 
 
-def fresh_member(**settings: object) -> Group:
+def fresh_member(**settings: Any) -> Group:
     """Member 3 has just installed view (8,1) and heard nothing of its numbers."""
     group = Group(3, **settings)
     for node in group.ids:

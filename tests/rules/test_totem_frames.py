@@ -165,7 +165,7 @@ def test_r7_alone_the_consensus_timeout_is_awaited() -> None:
     bench.fire(1, Timer.JOIN)
     assert bench[1].phase is Phase.GATHER
     bench.fire(1, Timer.CONSENSUS)
-    assert bench[1].phase is Phase.OPERATIONAL
+    assert bench.phase(1) is Phase.OPERATIONAL
 
 
 def test_r8_a_ring_of_one_forms_in_one_step() -> None:

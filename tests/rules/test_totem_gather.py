@@ -213,7 +213,7 @@ def test_r44_the_representative_forms_the_ring_at_consensus() -> None:
     bench.receive(1, bench.join(2, (1, 2, 3)), src=2)
     assert bench[1].phase is Phase.GATHER
     effects = bench.receive(1, bench.join(3, (1, 2, 3)), src=3)
-    assert bench[1].phase is Phase.COMMIT
+    assert bench.phase(1) is Phase.COMMIT
     assert sent(effects, CommitToken)
 
 

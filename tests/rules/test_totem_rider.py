@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -98,7 +99,7 @@ class Clock:
 class Ridden(Bench):
     """Processors that each have a clock on their ring."""
 
-    def __init__(self, n: int = 3, **settings: object) -> None:
+    def __init__(self, n: int = 3, **settings: Any) -> None:
         super().__init__(n, **settings)
         self.clocks = {node: Clock(node) for node in self.ids}
         self.make = lambda node: TotemSingle(node, self.config, self.clocks[node])
@@ -205,7 +206,8 @@ def test_r4_a_ring_without_a_rider_takes_no_ride() -> None:
 
 def test_without_a_rider_frames_carry_a_nil() -> None:
     bench = Bench().to_ring()
-    frames = [f for kind in (Token, CommitToken, Join) for f in sent(bench.log[1], kind)]
+    kinds: tuple[type[Any], ...] = (Token, CommitToken, Join)
+    frames = [f for kind in kinds for f in sent(bench.log[1], kind)]
     assert frames and {frame.ride for frame in frames} == {None}
     token = Token(ViewId(8, 1), 5, 0, 0, None, (), 0, False)
     assert msgspec.msgpack.encode(token)[-1:] == b"\xc0"

@@ -72,5 +72,6 @@ def pretend_to_be_at(cluster: Cluster, base: int) -> None:
         ring.my_high_delivered = ring.safe_bound = base
         machine.token.last_aru_seen = machine.flow.last_token_seq = base
         machine.token.my_token_seq = 1_000  # the token under way is a stale one now
+    assert isinstance(machine, TotemSingle)
     token = Token(machine.my_ring_id, 1_000, base, base, None, (), 0, False)
     cluster.inject(1, cluster.frame(3, token), unicast=True)

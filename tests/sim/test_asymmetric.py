@@ -29,7 +29,7 @@ View = tuple[ViewId, tuple[NodeId, ...]]
 
 SHEET = protocol("totem")
 CONFIG = next(iter(SHEET.profiles.values()))
-REST_US = 20 * CONFIG.announce_us  # type: ignore[attr-defined]
+REST_US = 20 * CONFIG.announce_us
 """How long nothing may change before it counts as rest."""
 WORK_US = 1_000_000
 """How long a ring may take to deliver a safe message of each member."""

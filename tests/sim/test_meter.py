@@ -207,6 +207,7 @@ def test_against_the_arithmetic_that_keeps_everything(
     events: list[TraceEvent] = []
     found = run(spec, [events.append]).measures
     began, ends = spec.measure_from_us, spec.duration_us
+    assert began is not None
     submitted: dict[tuple[int, int], tuple[int, int]] = {}
     took: dict[tuple[int, int], list[int]] = {}
     levels: dict[tuple[int, int], Level] = {}

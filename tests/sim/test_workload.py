@@ -101,13 +101,16 @@ def test_sizes_follow_their_weights() -> None:
     assert all(event.sizes[0] <= 10 for event in found if event not in large)
 
 
-def test_bodies_differ_where_there_is_room() -> None:
+def test_bodies_differ_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     bodies: list[bytes] = []
     cluster = Cluster(SHEET, Config(), (1, 2, 3), NetworkModel())
-    submit = cluster.submit
-    cluster.submit = lambda node, more, level=Level.AGREED: (  # type: ignore[method-assign]
-        bodies.extend(more) or submit(node, more, level)
-    )
+    whole = cluster.submit
+
+    def submit(node: int, more: tuple[bytes, ...], level: Level = Level.AGREED) -> bool:
+        bodies.extend(more)
+        return whole(node, more, level)
+
+    monkeypatch.setattr(cluster, "submit", submit)
     cluster.start()
     start((Poisson(rate=1000, sizes=(Sizes(16, 32),)),), cluster, 5)
     cluster.run_until(300_000)

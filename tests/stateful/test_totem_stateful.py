@@ -90,8 +90,8 @@ class World(Bench):
                     place = (batch.ring, batch.seq, batch.level, batch.first)
                     self.emit(Originated, node, *place, digests(batch.bodies))
                 case Deliver(view, batch):
-                    place = (batch.ring, batch.seq, batch.sender, batch.level, batch.first)
-                    self.emit(Delivered, node, view, *place, digests(batch.bodies))
+                    told = (batch.ring, batch.seq, batch.sender, batch.level, batch.first)
+                    self.emit(Delivered, node, view, *told, digests(batch.bodies))
                     self.deliveries += 1
                 case InstallView(view, members, transitional, ring, seq, conf_id):
                     conf = (view, members, transitional, ring, seq, conf_id, self.views[node])

@@ -255,7 +255,7 @@ def test_mistakes_in_the_test_itself_are_told() -> None:
     assert "there is a host called 'one' already" in failure(simtest(seeds=1)(twice))
 
 
-@simtest(seeds=3)
+@simtest(seeds=3)  # type: ignore[arg-type]  # given() is declared to return nothing
 @settings(max_examples=10, database=None, deadline=None)
 @given(delays=st.lists(st.floats(0, 2), max_size=5))
 async def test_inputs_come_from_hypothesis(world: World, delays: list[float]) -> None:
@@ -266,7 +266,7 @@ async def test_inputs_come_from_hypothesis(world: World, delays: list[float]) ->
 
 
 def test_hypothesis_shrinks_the_inputs_and_we_the_run() -> None:
-    @simtest(seeds=10, faults="swarm", span=3.0)
+    @simtest(seeds=10, faults="swarm", span=3.0)  # type: ignore[arg-type]
     @settings(max_examples=50, database=None, deadline=None, print_blob=False)
     @given(times=st.integers(0, 60))
     async def test(world: World, times: int) -> None:

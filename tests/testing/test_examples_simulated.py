@@ -176,7 +176,8 @@ def test_cache_invalidation(tmp_path_factory: pytest.TempPathFactory) -> None:
         words |= {0.6 + 0.3 * n: f"get key{n % 3}" for n in range(10)}
         words |= {CALM_S + n / 10: f"get key{n}" for n in range(3)} | {CALM_S + 5: "get key0"}
         with typed("cache_invalidation", dict(sorted(words.items()))) as module:
-            store = module.STORE = tmp_path_factory.mktemp("store")
+            store = tmp_path_factory.mktemp("store")
+            vars(module)["STORE"] = store
             hosts = members(world, module)
             await world.sleep(CALM_S + 1)
             for host in hosts:

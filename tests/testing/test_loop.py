@@ -147,7 +147,7 @@ def test_a_world_in_which_nothing_can_happen_is_told() -> None:
 
 def test_a_task_that_spins_is_told() -> None:
     async def test(world: World) -> None:
-        while True:
+        while True:  # noqa: ASYNC110  # on purpose
             await asyncio.sleep(0)
 
     found = outcome(test)

@@ -113,7 +113,7 @@ def test_clocks_agree_with_each_other() -> None:
 
 
 async def sleeps() -> None:
-    time.sleep(1)
+    time.sleep(1)  # noqa: ASYNC251  # on purpose
 
 
 async def starts_a_thread() -> None:
@@ -137,7 +137,7 @@ async def opens_a_pair() -> None:
 
 
 async def runs_a_process() -> None:
-    subprocess.run(["true"], check=False)
+    subprocess.run(["true"], check=False)  # noqa: ASYNC221  # on purpose
 
 
 async def runs_a_process_by_asyncio() -> None:
@@ -183,7 +183,7 @@ def test_what_escapes_is_told_by_name(program: Program) -> None:
 def test_an_escape_that_the_program_swallows_is_told_all_the_same() -> None:
     async def careless() -> None:
         try:
-            time.sleep(1)
+            time.sleep(1)  # noqa: ASYNC251  # on purpose
         except Exception:
             await asyncio.sleep(1)
 
@@ -206,7 +206,8 @@ def test_other_threads_find_the_real_thing() -> None:
 
     async def test(world: World) -> None:
         go.set()
-        while not done.is_set():  # the real thread runs while this one does not wait for it
+        # The real thread runs while this one does not wait for it.
+        while not done.is_set():  # noqa: ASYNC110
             await asyncio.sleep(1)
 
     found = run(test, Setup(seed=0, limit=10**9))

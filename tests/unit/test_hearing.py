@@ -123,7 +123,7 @@ def test_what_was_not_heard_for_two_turns_is_not_heard() -> None:
     ears = Ears(1)
     ears.hear(2)
     ears.turn()
-    assert ears.lately == (2,)
+    assert [*ears.lately] == [2]
     ears.turn()
     assert ears.lately == ()
 

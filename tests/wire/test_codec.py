@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -38,7 +39,7 @@ from ringcast.wire.codec import (
 )
 from ringcast.wire.keys import KeyFile
 from ringcast.wire.meeting import Hello, Place
-from ringcast.wire.seal import VERSION, Channel, Realm
+from ringcast.wire.seal import VERSION, Channel, Realm, session
 
 RING = RingId(8, 1)
 REGULAR = Regular(1, RING, 7, Level.SAFE, Contents(3, (b"", b"\x00" * 300)))
@@ -240,9 +241,13 @@ def test_a_flood_of_strangers_costs_a_bounded_number_of_keys(
     sender = codec(1, 5, file)
     receiver = meet(codec(2, 1, file), sender)
     receiver.rest()
-    derived = []
-    real = wire_codec.session
-    monkeypatch.setattr(wire_codec, "session", lambda *a: derived.append(a) or real(*a))
+    derived: list[Any] = []
+
+    def deriving(*told: Any) -> Any:
+        derived.append(told)
+        return session(*told)
+
+    monkeypatch.setattr(wire_codec, "session", deriving)
     _, kind, key, mark, *_ = HEADER.unpack_from(sender.encode(REGULAR, EVERYBODY))
     for boot in range(10 * MOST_STRANGERS):
         receiver.decode(HEADER.pack(MAGIC, kind, key, mark, 9, 0, boot, 1) + bytes(40))
