@@ -200,7 +200,7 @@ def frames_numbered_backwards(patch: MonkeyPatch) -> None:
 def queue_served_from_the_wrong_end(patch: MonkeyPatch) -> None:
     """Lets a message overtake those that were submitted before it and wait in the queue."""
 
-    def put(self: Outbox, bodies: tuple[bytes, ...], level: Any) -> None:
+    def put(self: Outbox[Any], bodies: tuple[bytes, ...], level: Any) -> None:
         for body in bodies:
             self._queue.insert(1 if self._part else 0, (body, level))
             self._bytes += len(body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from driver import Wires, only, sent
 
@@ -19,7 +20,7 @@ __all__ = ["Group", "Timer", "msgs", "said", "settle", "tokens"]
 class Group(Wires[CounterBased]):
     """Members ``1 .. n``. The owner keeps the token until a test lets its time run out."""
 
-    def __init__(self, n: int = 3, **settings: object) -> None:
+    def __init__(self, n: int = 3, **settings: Any) -> None:
         members = tuple(range(1, n + 1))
         self.config = Config(**{"members": members, "token_us": 1_000, "idle_us": 0, **settings})
         super().__init__(n, lambda node: CounterBased(node, self.config))

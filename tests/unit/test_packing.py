@@ -18,11 +18,11 @@ bodies = st.lists(st.tuples(st.binary(max_size=300), st.sampled_from(Level)), ma
 budgets = st.integers(16, 200)
 
 
-def outbox(packing: bool = True, high: int = 10_000) -> Outbox:
+def outbox(packing: bool = True, high: int = 10_000) -> Outbox[Level]:
     return Outbox(high, high // 2, 64 * MIB, packing)
 
 
-def drain(box: Outbox, budget: int) -> list[tuple[Level, Contents, tuple[bytes, ...]]]:
+def drain(box: Outbox[Level], budget: int) -> list[tuple[Level, Contents, tuple[bytes, ...]]]:
     frames = []
     while (frame := box.take(budget)) is not None:
         frames.append(frame)
@@ -149,7 +149,7 @@ def test_whole_messages_end_an_assembly() -> None:
 
 def test_marks_of_back_pressure() -> None:
     """R79: refuse at the upper mark, accept again at the lower one."""
-    box = Outbox(high=4, low=2, max_bytes=1000, packing=False)
+    box: Outbox[Level] = Outbox(high=4, low=2, max_bytes=1000, packing=False)
     box.put((b"a",) * 4, Level.AGREED)
     assert not box.ready
     box.take(100)
@@ -161,7 +161,7 @@ def test_marks_of_back_pressure() -> None:
 
 
 def test_bytes_are_bounded_too() -> None:
-    box = Outbox(high=100, low=50, max_bytes=1000)
+    box: Outbox[Level] = Outbox(high=100, low=50, max_bytes=1000)
     box.put((bytes(1000),), Level.AGREED)
     assert not box.ready
     drain(box, 100)

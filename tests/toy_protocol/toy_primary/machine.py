@@ -56,7 +56,7 @@ class Toy(Machine):
         """When a coordinator was last heard; -1 = never."""
         self.outside = False
         """Whether it leads a view that I am not in."""
-        self.outbox = Outbox(
+        self.outbox: Outbox[Level] = Outbox(
             config.max_queue, config.min_queue, config.max_queue_bytes, config.packing
         )
         self.own: deque[tuple[Request, int]] = deque()
