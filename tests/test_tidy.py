@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "blocks": {"core"},
     "checks": {"core"},
     "protocols": {"core", "blocks", "checks"},
-    "replica": {"core"},
+    "replica": {"core", "files"},
     "traces": {"core"},
     "journal": {"core", "files", "wire"},
     "sim": {"core", "wire", "blocks", "protocols", "checks", "traces"},

@@ -1,0 +1,166 @@
+"""A replica's folder: what was synced is found again, a torn end is cut, damage is an error."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ringcast.core.errors import StorageError
+from ringcast.files.disk import Disk
+from ringcast.replica.log import Adopt, Append, Image, Log, Promise, Record
+from ringcast.replica.store import SECTOR, Store
+from ringcast.replica.words import Entry, Epoch, Ticket
+
+FIRST = Epoch(4, 1)
+
+
+def entry(number: int, size: int = 20) -> Entry:
+    return Entry(FIRST, Ticket(1, 7, number), (b"%d," % number * size)[:size])
+
+
+FOUNDED = Adopt(FIRST, 99, (1, 2, 3), 0, (), 0)
+RECORDS: list[Record] = [
+    Promise(FIRST),
+    FOUNDED,
+    *(Append((entry(n),), n - 1) for n in range(1, 8)),
+]
+
+
+def opened(folder: Path) -> list[Record]:
+    store = Store(folder, 1, "g")
+    store.close()
+    return store.records
+
+
+def filled(folder: Path) -> Path:
+    store = Store(folder, 1, "g")
+    for record in RECORDS:
+        store.append([record])
+    store.close()
+    return folder / "log"
+
+
+def test_what_was_synced_is_found_again(tmp_path: Path) -> None:
+    log = filled(tmp_path / "state")
+    assert opened(tmp_path / "state") == RECORDS
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert opened(tmp_path / "new") == []
+    assert opened(tmp_path / "new") == []
+
+
+def test_a_torn_end_is_cut_wherever_it_is_torn(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    store = Store(tmp_path, 1, "g")
+    whole = log.stat().st_size
+    store.append([Append((entry(8, 2000),), 7)])
+    store.close()
+    data = log.read_bytes()
+    for size in (*range(whole, whole + 40), *range(whole + 40, len(data), 97), len(data) - 1):
+        log.write_bytes(data[:size])
+        store = Store(tmp_path, 1, "g")
+        assert (store.records, store.cut, store.size) == (RECORDS, size - whole, whole)
+        store.append([Promise(Epoch(8, 1))])
+        store.close()
+        assert opened(tmp_path) == [*RECORDS, Promise(Epoch(8, 1))]
+
+
+def test_a_sector_that_was_never_written_is_a_torn_end(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    store = Store(tmp_path, 1, "g")
+    whole = log.stat().st_size
+    store.append([Append((entry(8, 3000),), 7)])
+    store.close()
+    data = log.read_bytes()
+    for first in range(whole // SECTOR * SECTOR, len(data), SECTOR):
+        begin, end = max(whole, first), min(first + SECTOR, len(data))
+        log.write_bytes(data[:begin] + bytes(end - begin) + data[end:])
+        assert opened(tmp_path) == RECORDS
+
+
+def test_damage_is_an_error_wherever_it_is(tmp_path: Path) -> None:
+    """One bit of any byte, the last frame included: it was acknowledged."""
+    log = filled(tmp_path)
+    data = log.read_bytes()
+    for at in range(len(data)):
+        log.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
+        with pytest.raises(StorageError, match="damaged"):
+            Store(tmp_path, 1, "g")
+        assert log.stat().st_size == len(data), "what is damaged is left alone"
+    log.write_bytes(data)
+    assert opened(tmp_path) == RECORDS
+
+
+def test_compaction_keeps_what_the_log_says(tmp_path: Path) -> None:
+    filled(tmp_path)
+    store = Store(tmp_path, 1, "g")
+    log = Log.replay(store.records)
+    before = store.size
+    for at, state in ((3, b"three"), (6, b"six" * 1000)):
+        image = Image(at, state)
+        store.keep(image)
+        log.take(image)
+        store.rewrite(log.records())
+        store.append([Append((entry(log.length + 1),), at)])
+        log.take(Append((entry(log.length + 1),), at))
+    assert store.size < before
+    store.close()
+    assert vars(Log.replay(opened(tmp_path))) == vars(log)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "log", "state-6"]
+    assert (tmp_path / "state-6").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "state-6").write_bytes(b"sIx" * 1000)
+    with pytest.raises(StorageError, match="state-6 has a wrong checksum"):
+        opened(tmp_path)
+    (tmp_path / "state-6").unlink()
+    with pytest.raises(StorageError, match="cannot be read"):
+        opened(tmp_path)
+
+
+def test_a_state_that_no_log_names_is_void(tmp_path: Path) -> None:
+    """The process was killed between the two steps of a compaction."""
+    filled(tmp_path)
+    store = Store(tmp_path, 1, "g")
+    store.keep(Image(5, b"five"))
+    store.close()
+    assert opened(tmp_path) == RECORDS
+
+
+def test_two_replicas_do_not_share_a_folder(tmp_path: Path) -> None:
+    store = Store(tmp_path, 1, "g")
+    with pytest.raises(StorageError, match="another replica uses"):
+        Store(tmp_path, 1, "g")
+    store.close()
+    with pytest.raises(StorageError, match="member 1, group 'g', not of"):
+        Store(tmp_path, 2, "g")
+    with pytest.raises(StorageError, match="give each replica its own folder"):
+        Store(tmp_path, 1, "other")
+    assert opened(tmp_path) == []
+
+
+def test_after_a_failed_sync_nothing_counts(tmp_path: Path) -> None:
+    class Failing(Disk):
+        broken = False
+
+        def sync(self, file: int) -> None:
+            if self.broken:
+                raise OSError(28, os.strerror(28))
+            super().sync(file)
+
+    disk = Failing()
+    store = Store(tmp_path, 1, "g", disk)
+    store.append(RECORDS[:2])
+    disk.broken = True
+    with pytest.raises(StorageError, match="No space left"):
+        store.append(RECORDS[2:3])
+    disk.broken = False
+    for write in (store.append, store.rewrite):
+        with pytest.raises(StorageError, match="No space left"):
+            write(RECORDS[3:4])
+    store.close()
+
+
+def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot use the replica's folder"):
+        Store(tmp_path / "file", 1, "g")
