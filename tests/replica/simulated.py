@@ -186,7 +186,8 @@ class Replicated(Machine):
             elif not engine.pending:
                 break
         if engine.applied - engine.log.trimmed > self._world.compact_at:
-            engine.compact(b" ".join(self._world.judge.history[: engine.applied]))
+            state = b" ".join(self._world.judge.history[: engine.applied])
+            engine.compact(Image(engine.applied, state))
             for effect in engine.take():
                 self.act(env, effect)
 

@@ -123,7 +123,11 @@ def test_a_state_that_no_log_names_is_void(tmp_path: Path) -> None:
     store = Store(tmp_path, 1, "g")
     store.keep(Image(5, b"five"))
     store.close()
-    assert opened(tmp_path) == RECORDS
+    store = Store(tmp_path, 1, "g")
+    assert store.records == RECORDS
+    store.rewrite([Image(5, b"5"), Promise(FIRST)])
+    store.close()
+    assert opened(tmp_path) == [Image(5, b"5"), Promise(FIRST)]
 
 
 def test_two_replicas_do_not_share_a_folder(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class Engine:
         self.applied = log.trimmed
         self._piece = piece
         self._effects: list[Effect] = []
-        self._number = 0
+        self._number = self._reads = 0
         self._pending: dict[int, bytes] = {}
         """Commands of ours that are not green yet, by number."""
         self._ordered: set[int] = set()
@@ -134,19 +134,18 @@ class Engine:
         """RS-14: order a read; None while there is no primary component here."""
         if self.phase is not Phase.PRIMARY:
             return None
-        self._number += 1
-        ticket = Ticket(self.me, self.boot, self._number)
+        self._reads += 1
+        ticket = Ticket(self.me, self.boot, self._reads)
         self._do(Say(Barrier(ticket)))
         return ticket
 
-    def compact(self, state: bytes) -> None:
-        """RS-15: ``state`` is what applying everything up to ``applied`` gave.
+    def compact(self, image: Image) -> None:
+        """RS-15: the image is what applying everything up to its place gave.
 
-        Not while members compare and send their logs.
+        Not while members compare and send their logs, nor if a later state came meanwhile.
         """
-        if self.phase not in (Phase.APART, Phase.PRIMARY):
+        if self.phase not in (Phase.APART, Phase.PRIMARY) or image.at <= self.log.trimmed:
             return
-        image = Image(self.applied, state)
         self.log.take(image)
         self._do(Write(image))
 
@@ -162,12 +161,13 @@ class Engine:
 
     # --- views -----------------------------------------------------------------------------
 
-    def on_view(self, view: ViewId, transitional: bool) -> None:
-        """RS-5: a transitional view ends appending; RS-4: a regular one begins an attempt."""
+    def on_view(self, view: ViewId, transitional: bool, attempt: int = 0) -> None:
+        """RS-5: a transitional view ends appending; RS-4: a regular one begins an attempt, whose
+        number ascends with the views of one ring and is the same at all members."""
         if transitional:
             self._leave("the view ends")
             return
-        self._attempt(Epoch(view.seq, view.rep, 0))
+        self._attempt(Epoch(view.seq, view.rep, attempt))
 
     def _leave(self, why: str) -> None:
         self._active = False

@@ -66,6 +66,8 @@ class Store:
         self._head = Head(VERSION, node, group)
         self._path = folder / "log"
         self._failed = ""
+        self._states: dict[int, int] = {}
+        """Checksums of the states that are on disk, by entry."""
         self.size = 0
         """Bytes of the log."""
         self.cut = 0
@@ -116,6 +118,7 @@ class Store:
             self._disk.replace(self._state(image.at), image.state)
         except OSError as error:
             raise self._fail(error) from None
+        self._states[image.at] = crc32(image.state)
 
     def rewrite(self, records: Iterable[Record]) -> None:
         """Replace all records by these, which say the same in less, in one step."""
@@ -125,10 +128,10 @@ class Store:
         for record in records:
             if isinstance(record, Image):
                 kept = self._state(record.at)
-                if not kept.exists():
+                checksum = crc32(record.state)
+                if self._states.get(record.at) != checksum:
                     self.keep(record)
-                state = record.state
-                stored.append(Kept(record.at, len(state), crc32(state)))
+                stored.append(Kept(record.at, len(record.state), checksum))
             else:
                 stored.append(record)
         try:
@@ -140,6 +143,7 @@ class Store:
             for old in self.folder.glob("state-*"):
                 if old != kept and (kept is None or _at(old) < _at(kept)):
                     old.unlink()
+                    self._states.pop(_at(old), None)
         except OSError as error:
             raise self._fail(error) from None
         self.size = len(data)
@@ -193,6 +197,7 @@ class Store:
             raise self._damaged(f"its state cannot be read ({error})") from None
         if len(state) != kept.size or crc32(state) != kept.checksum:
             raise self._damaged(f"{path.name} has a wrong checksum")
+        self._states[kept.at] = kept.checksum
         return Image(kept.at, state)
 
     def _frames(self, data: bytes) -> tuple[list[bytes], int]:

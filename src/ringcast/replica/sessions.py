@@ -1,0 +1,139 @@
+"""Exactly once: a request that was applied is not applied again, and gives what it gave then.
+
+The table is part of the replicated state: it changes with applied commands alone, so it is the
+same at all members, and it travels in snapshots.
+
+Bounds: the ``CLIENTS`` clients heard of last, with the results of the ``REQUESTS`` highest numbers
+each. A repetition of a request below those is refused; of a client that was forgotten, it is a new
+request. A replica's own submissions are kept apart, by number alone, for ``INCARNATIONS`` replicas
+with ``WINDOW`` numbers each: the engine may append one twice (RS-11).
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import msgspec
+
+from ringcast.core.errors import RingcastError
+from ringcast.replica.words import Ticket
+
+CLIENTS, REQUESTS = 10_000, 16
+INCARNATIONS, WINDOW = 1_000, 4_096
+
+
+class RequestTooOld(RingcastError):
+    """A client repeats a request whose result is not kept any more: it was applied, or given up."""
+
+
+class CommandFailed(RingcastError):
+    """The command raised this when it was applied; the text names the error."""
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a request gave: a result, or the name and text of an error."""
+
+    result: msgspec.Raw = msgspec.Raw(b"\xc0")
+    error: str = ""
+    text: str = ""
+
+    @classmethod
+    def of(cls, result: object) -> Outcome:
+        """A result, in the form in which it is kept."""
+        try:
+            return cls(msgspec.Raw(_encode(result)))
+        except (TypeError, NotImplementedError, OverflowError) as error:
+            return cls.failed(
+                CommandFailed(f"applied, but its result cannot be kept for repetitions: {error}")
+            )
+
+    @classmethod
+    def failed(cls, error: Exception) -> Outcome:
+        """An error, in the form in which it is kept."""
+        return cls(error=type(error).__name__, text=str(error))
+
+    def get(self) -> Any:
+        """The result; raises the error. One of Python's own comes as itself."""
+        if not self.error:
+            return msgspec.msgpack.decode(self.result)
+        kind = getattr(builtins, self.error, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            try:
+                found = kind(self.text)
+            except Exception:  # UnicodeError and its like take more than a text
+                found = CommandFailed(f"{self.error}: {self.text}")
+            raise found
+        for own in (CommandFailed, RequestTooOld):
+            if self.error == own.__name__:
+                raise own(self.text)
+        raise CommandFailed(f"{self.error}: {self.text}")
+
+
+class Client(msgspec.Struct, array_like=True):
+    """The last requests of one client."""
+
+    floor: int = -1
+    """Requests up to this one are not known any more."""
+    outcomes: dict[int, Outcome] = {}
+
+
+class Seen(msgspec.Struct, array_like=True):
+    """The numbers of one replica's submissions that were applied."""
+
+    floor: int = 0
+    """Everything up to this one was, or nobody waits for it any more."""
+    numbers: set[int] = set()
+
+
+class Sessions(msgspec.Struct, array_like=True):
+    """Who was served what; the least recent first."""
+
+    clients: dict[str, Client] = {}
+    replicas: dict[str, Seen] = {}
+
+    def recall(self, client: str, request: int) -> Outcome | None:
+        """What this request gave; None if it is new."""
+        known = self.clients.get(client)
+        if known is None:
+            return None
+        if request <= known.floor:
+            return Outcome.failed(
+                RequestTooOld(
+                    f"request {request} of {client!r}: results are kept for {REQUESTS} requests of "
+                    f"a client; those up to {known.floor} are gone"
+                )
+            )
+        return known.outcomes.get(request)
+
+    def record(self, client: str, request: int, outcome: Outcome) -> None:
+        """The request was applied; the oldest of what goes beyond the bounds is forgotten."""
+        known = self.clients.pop(client, None) or Client()
+        self.clients[client] = known
+        known.outcomes[request] = outcome
+        if len(known.outcomes) > REQUESTS:
+            known.floor = min(known.outcomes)
+            del known.outcomes[known.floor]
+        if len(self.clients) > CLIENTS:
+            del self.clients[next(iter(self.clients))]
+
+    def fresh(self, ticket: Ticket) -> bool:
+        """Whether a submission of a replica is here for the first time; from now on it was."""
+        name = f"{ticket.node}/{ticket.boot}"
+        seen = self.replicas.pop(name, None) or Seen()
+        self.replicas[name] = seen
+        if ticket.number <= seen.floor or ticket.number in seen.numbers:
+            return False
+        seen.numbers.add(ticket.number)
+        while seen.floor + 1 in seen.numbers:
+            seen.floor += 1
+            seen.numbers.discard(seen.floor)
+        if len(seen.numbers) > WINDOW:
+            seen.floor = min(seen.numbers)
+            seen.numbers.discard(seen.floor)
+        if len(self.replicas) > INCARNATIONS:
+            del self.replicas[next(iter(self.replicas))]
+        return True
+
+
+_encode = msgspec.msgpack.Encoder().encode
