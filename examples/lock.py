@@ -1,73 +1,55 @@
 """A lock with fencing tokens, free again when its holder crashes.
 
-The token is the position in the order at which the lock was given. A holder that was paused, or
-cut off, may still believe that it holds the lock; what the lock protects must therefore refuse
-any token smaller than the largest it has seen.
+The token is larger than all that were given before. A holder that was paused, or cut off, may
+still believe that it holds the lock; what the lock protects must therefore refuse any token
+smaller than the largest it has seen.
 
     python examples/lock.py 1        (and 2, and 3, in other terminals)
 
-Type ``acquire``, ``release``.
+Type ``acquire``, ``release``, ``who``.
 """
 
 from __future__ import annotations
 
-import msgspec
-from local import lines, settings, start
+import asyncio
 
-from ringcast import Position
-from ringcast.api.events import Message, View
+from local import PLACE, lines, settings, start
+
 from ringcast.api.node import Node
-from ringcast.api.replica import Replica, StateMachine
+from ringcast.api.objects import Lock
+from ringcast.api.state_machine import NoQuorum
 
 
-class Lock(StateMachine[None]):
-    """Who holds the lock, since when, and who waits."""
-
-    def __init__(self, me: int) -> None:
-        self.me = me
-        self.token: Position | None = None
-        self.queue: list[int] = []  # the first one holds the lock
-
-    def apply(self, command: Message) -> None:
-        if command.body == b"acquire" and command.sender not in self.queue:
-            self._change([*self.queue, command.sender], command.position)
-        elif command.body == b"release":
-            self._change([n for n in self.queue if n != command.sender], command.position)
-
-    def on_view(self, view: View) -> None:
-        """Who comes from the other side of a partition may have given out larger tokens."""
-        self._change([n for n in self.queue if n in view.members], view.position, anew=True)
-
-    def _change(self, queue: list[int], position: Position, anew: bool = False) -> None:
-        """A new first one gets the lock, with a token larger than all before."""
-        changed, self.queue = queue[:1] != self.queue[:1], queue
-        if changed or (anew and queue):
-            self.token = position
-            self._show()
-
-    def _show(self) -> None:
-        if self.queue:
-            who = "me" if self.queue[0] == self.me else self.queue[0]
-            print(f"held by {who}, token {self.token}", flush=True)
-        else:
-            print("free", flush=True)
-
-    def snapshot(self) -> bytes:
-        return msgspec.json.encode((self.token, self.queue))
-
-    def restore(self, state: bytes) -> None:
-        decoded = msgspec.json.decode(state, type=tuple[Position | None, list[int]])
-        self.token, self.queue = decoded
-        self._show()
+async def carry_out(lock: Lock, line: str) -> str:
+    """The answer to what was typed."""
+    try:
+        match line:
+            case "acquire":
+                return f"held by me, token {await lock.acquire()}"
+            case "release":
+                await lock.release()
+                return "released"
+            case "who":
+                holder = await lock.holder()
+                return f"held by {holder.member}, token {holder.token}" if holder else "free"
+        return "acquire, release, who"
+    except NoQuorum as error:
+        return f"error: {error}"
 
 
 async def main(me: int) -> None:
-    """Submit what is typed."""
-    lock = Lock(me)
-    async with Node.open(settings(me)) as node, Replica(node.join("lock"), lock) as replica:
+    """Carry out what is typed; ``acquire`` waits, and more may be typed meanwhile."""
+    async with (
+        Node.open(settings(me)) as node,
+        Lock(node.join("lock"), 3, PLACE / f"lock{me}", timeout=5) as lock,
+    ):
         print("ready", flush=True)
-        async for line in lines():
-            await replica.submit(line.encode())
+        async with asyncio.TaskGroup() as tasks:
+            async for line in lines():
+                answer = tasks.create_task(carry_out(lock, line))
+                answer.add_done_callback(lambda task: print(task.result(), flush=True))
+                if line != "acquire":
+                    await answer
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """A shared whiteboard: strokes appear in the same order everywhere, so overlaps look the same.
 
-Who comes late gets the picture from the others, in order with the strokes drawn meanwhile.
+Who comes late gets the picture from the others, in order with the strokes drawn meanwhile. Nobody
+ever waits: members that are cut off from each other go on drawing, and their pictures are laid one
+over the other afterwards.
 
     python examples/whiteboard.py 1        (and 2, and 3, in other terminals)
 
@@ -8,6 +10,8 @@ Type ``draw COLUMN ROW LENGTH LETTER`` for a horizontal stroke, ``show``, ``wipe
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from local import lines, settings, start
 
@@ -48,10 +52,18 @@ class Whiteboard(StateMachine[None]):
         self.rows = state.decode().split("\n")
 
 
+def overlay(pictures: Sequence[bytes]) -> bytes:
+    """One picture of several; of two letters at one place, the later in the alphabet is seen."""
+    return bytes(map(max, zip(*pictures, strict=True)))
+
+
 async def main(me: int) -> None:
     """Draw what is typed."""
     board = Whiteboard()
-    async with Node.open(settings(me)) as node, Replica(node.join("board"), board) as replica:
+    async with (
+        Node.open(settings(me)) as node,
+        Replica(node.join("board"), board, consistency="available", merge=overlay) as replica,
+    ):
         print("ready", flush=True)
         async for line in lines():
             if line == "show":

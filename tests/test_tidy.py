@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "journal",
         "runtime",
     },
-    "": {"api", "core", "journal", "runtime"},
+    "": {"api", "core", "journal", "replica", "runtime"},
     "pipeline": {
         "core",
         "files",

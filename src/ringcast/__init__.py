@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ringcast.api.events import Batch, Event, EventsLost, Message, View
     from ringcast.api.group import Group, MessageTooLarge, NotJoined, WouldBlock
     from ringcast.api.node import Node
-    from ringcast.api.replica import Replica, ResultLost, StateMachine
+    from ringcast.api.quorum import Local
+    from ringcast.api.replica import Replica
+    from ringcast.api.state_machine import NoQuorum, ResultLost, StateMachine
     from ringcast.core.errors import (
         ConfigError,
         DeliveryUncertain,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     )
     from ringcast.core.ids import Level, Position
     from ringcast.journal.format.layout import JournalError
+    from ringcast.replica.sessions import CommandFailed, RequestTooOld
     from ringcast.runtime.config import NodeConfig
     from ringcast.runtime.port_config import PortConfig
 
@@ -39,9 +42,12 @@ _HOMES = {
     "api.events": ("Batch", "Event", "EventsLost", "Message", "View"),
     "api.group": ("Group", "MessageTooLarge", "NotJoined", "WouldBlock"),
     "api.node": ("Node",),
-    "api.replica": ("Replica", "ResultLost", "StateMachine"),
+    "api.quorum": ("Local",),
+    "api.replica": ("Replica",),
+    "api.state_machine": ("NoQuorum", "ResultLost", "StateMachine"),
     "core.ids": ("Level", "Position"),
     "journal.format.layout": ("JournalError",),
+    "replica.sessions": ("CommandFailed", "RequestTooOld"),
     "runtime.config": ("NodeConfig",),
     "runtime.port_config": ("PortConfig",),
     "core.errors": (
@@ -60,6 +66,7 @@ __all__ = [
     "AGREED",
     "SAFE",
     "Batch",
+    "CommandFailed",
     "ConfigError",
     "DeliveryUncertain",
     "Event",
@@ -68,8 +75,10 @@ __all__ = [
     "JournalError",
     "KeyFileError",
     "Level",
+    "Local",
     "Message",
     "MessageTooLarge",
+    "NoQuorum",
     "Node",
     "NodeConfig",
     "NodeStopped",
@@ -77,6 +86,7 @@ __all__ = [
     "PortConfig",
     "Position",
     "Replica",
+    "RequestTooOld",
     "ResultLost",
     "RingcastError",
     "StateMachine",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -13,10 +13,11 @@ from typing import Any, cast
 import pytest
 from loopback import configs, eventually, ring, run
 
+from ringcast.api.available import AROUND, AvailableCopy
 from ringcast.api.events import Event, EventsLost, Message, View
 from ringcast.api.group import Group, MessageTooLarge, NotJoined
 from ringcast.api.node import Node
-from ringcast.api.replica import AROUND, Replica, ResultLost, StateMachine
+from ringcast.api.replica import Replica, ResultLost, StateMachine
 from ringcast.core.errors import NodeStopped
 from ringcast.core.ids import Level, Position, ViewId
 
@@ -44,6 +45,19 @@ class Log(StateMachine[int]):
     def restore(self, state: bytes) -> None:
         self.words, members = json.loads(state)
         self.members = tuple(members)
+
+
+def union(states: Sequence[bytes]) -> bytes:
+    """What was done on any side, once."""
+    words: dict[str, None] = {}
+    for state in states:
+        some, members = json.loads(state)
+        words.update(dict.fromkeys(some))
+    return json.dumps([list(words), members]).encode()
+
+
+def available(node: Node) -> Replica[int]:
+    return Replica(node.join("g"), Log(), consistency="available", merge=union)
 
 
 # --- a group without a network -------------------------------------------------------------
@@ -129,7 +143,7 @@ class World:
     def __init__(self, seed: str) -> None:
         self.rng = Random(seed)
         self.number = 4
-        self.live: dict[int, tuple[FakeGroup, Replica[int], Log]] = {}
+        self.live: dict[int, tuple[FakeGroup, AvailableCopy[int], Log]] = {}
         self.submitted: list[asyncio.Task[int]] = []
         self.sent = 0
 
@@ -157,14 +171,14 @@ class World:
 
     async def start(self, node: int) -> None:
         group, log = FakeGroup(node), Log()
-        replica = Replica(cast("Group", group), log)
+        replica = AvailableCopy(cast("Group", group), log, union)
         self.live[node] = group, replica, log
         self.regroup([node])
         replica._reader = asyncio.ensure_future(replica._read())
 
     async def crash(self, node: int) -> None:
         group, replica, _ = self.live.pop(node)
-        await replica.__aexit__(None, None, None)
+        await replica.close()
         assert group.component is not None
         for sender, _, sent in group.component.unordered:
             if sender is group and not sent.done():
@@ -256,7 +270,7 @@ def test_replicas_agree_after_whatever_happened(seed: int, together: bool) -> No
             )
         for _, replica, _ in world.live.values():
             assert not replica._held
-            await replica.__aexit__(None, None, None)
+            await replica.close()
 
     asyncio.run(main())
 
@@ -280,7 +294,7 @@ def test_a_fresh_member_never_wins_over_a_working_group() -> None:
         await world.finish()
         assert [log.words for _, _, log in world.live.values()] == [["1", "2", "3"]] * 3
         for _, replica, _ in world.live.values():
-            await replica.__aexit__(None, None, None)
+            await replica.close()
 
     asyncio.run(main())
 
@@ -304,7 +318,7 @@ def test_a_submission_does_not_slip_in_between_two_rounds() -> None:
         await world.finish()
         async with asyncio.timeout(1):
             assert await world.submitted[0] == 1
-        await replica.__aexit__(None, None, None)
+        await replica.close()
 
     asyncio.run(story())
 
@@ -315,14 +329,14 @@ def test_a_submission_does_not_slip_in_between_two_rounds() -> None:
 def test_joining_crashing_and_coming_back(tmp_path: Path) -> None:
     async def story() -> None:
         first, second, third = configs(tmp_path, 3)
-        async with Node.open(first) as one, Replica(one.join("g"), Log()) as a:
+        async with Node.open(first) as one, available(one) as a:
             assert await a.submit(b"before") == 1
-            async with Node.open(second) as two, Replica(two.join("g"), Log()) as b:
+            async with Node.open(second) as two, available(two) as b:
                 await eventually(lambda: _words(a) == _words(b) == ["before"])
-                assert await b.submit(b"from 2", Level.SAFE) == 2
+                assert await b.submit(b"from 2") == 2
                 with pytest.raises(ValueError, match="no such command"):
                     await b.submit(b"bad")
-                async with Node.open(third) as three, Replica(three.join("g"), Log()) as c:
+                async with Node.open(third) as three, available(three) as c:
                     await eventually(lambda: a.group.members == (1, 2, 3))
                     await asyncio.gather(*(r.submit(b"x") for r in (a, b, c) for _ in range(20)))
                     await eventually(lambda: len(_words(c)) == 62)
@@ -335,7 +349,7 @@ def test_joining_crashing_and_coming_back(tmp_path: Path) -> None:
                         await c.wait()
                 await eventually(lambda: _log(a).members == _log(b).members == (1, 2))
                 assert await a.submit(b"goes on") == 63
-            async with Node.open(second) as two, Replica(two.join("g"), Log()) as b:
+            async with Node.open(second) as two, available(two) as b:
                 await eventually(lambda: _words(b) == _words(a))
                 assert len(_words(b)) == 63
 
@@ -346,12 +360,12 @@ def test_a_state_larger_than_a_message_travels_in_pieces(tmp_path: Path) -> None
     async def story() -> None:
         async with (
             ring(tmp_path, 2, settings={"max_message": 2**18}) as (one, two),
-            Replica(one.join("g"), Log()) as a,
+            available(one) as a,
         ):
             for n in range(10):
                 await a.submit(b"%d" % n * 100_000)
             sending = asyncio.ensure_future(a.submit(b"meanwhile"))
-            async with Replica(two.join("g"), Log()) as b:
+            async with available(two) as b:
                 await b.submit(b"end")
                 await eventually(lambda: len(_words(a)) == len(_words(b)) == 12)
                 assert _words(a) == _words(b)
@@ -366,7 +380,7 @@ def test_a_state_larger_than_a_message_travels_in_pieces(tmp_path: Path) -> None
 def test_a_replica_that_was_closed(tmp_path: Path) -> None:
     async def story() -> None:
         async with ring(tmp_path, 1) as (one,):
-            async with Replica(one.join("g"), Log()) as a:
+            async with available(one) as a:
                 waiting = asyncio.ensure_future(a.wait())
                 await a.submit(b"x")
             with pytest.raises(asyncio.CancelledError):

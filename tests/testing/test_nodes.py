@@ -105,7 +105,8 @@ class Tally(ringcast.StateMachine[int]):
 
 async def vote(node: ringcast.Node, host: Host) -> None:
     host.tally = tally = Tally()  # type: ignore[attr-defined]
-    async with ringcast.Replica(node.join("votes"), tally) as replica:
+    folder = host.folder / "votes"
+    async with ringcast.Replica(node.join("votes"), tally, 3, folder) as replica:
         for number in range(10):
             with suppress(ringcast.DeliveryUncertain, ringcast.ResultLost):
                 await replica.submit(f"choice {number % 3}".encode())

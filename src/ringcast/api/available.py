@@ -1,56 +1,29 @@
-"""Replica: a state machine kept the same at all members of a group.
+"""A copy that is always available: every part of a partition goes on, and what they did is merged.
 
 Commands are applied in the group's order. On every regular view, and whenever a member has lost
 events, all members say which state they are in (``Have``). When all have spoken, at one place in
-the order, the state with the longest history wins; the smallest of its holders sends it to those
-that have another one: members that are new, come from the other side of a partition, or fell
-behind. Until the decision commands are held back, so a result never comes from a losing state.
+the order, it is known which different states there are; the smallest holder of each sends it if
+somebody has another one. With several, all members take over what the user's ``merge`` makes of
+them. Meanwhile commands are held back.
 
-After a partition heals, what was done on the losing side is forgotten. Who cannot accept that
-refuses to submit while fewer than a majority of the members are in the view.
+Nothing is on disk, and a result may be contradicted by the merge.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
-from types import TracebackType
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias
 
 import msgspec
 
 from ringcast.api.events import Event, EventsLost, Message, View
 from ringcast.api.group import Bytes, Group, NotJoined, all_bytes
-from ringcast.core.errors import DeliveryUncertain, RingcastError
-from ringcast.core.ids import Level, NodeId, Position
+from ringcast.api.state_machine import R, ResultLost, StateMachine
+from ringcast.core.errors import DeliveryUncertain
+from ringcast.core.ids import NodeId, Position
 from ringcast.wire.codec import UNREADABLE
-
-R = TypeVar("R")
-
-
-class ResultLost(RingcastError):
-    """The command was sent, but its result went by unseen here; look at the state instead."""
-
-
-class StateMachine(ABC, Generic[R]):
-    """What is replicated. Everything must depend on the calls alone: no clock, no chance."""
-
-    @abstractmethod
-    def apply(self, command: Message) -> R:
-        """Carry out a command; the result goes to its submitter, as does an exception."""
-
-    def on_view(self, view: View) -> None:
-        """The members are others now: the place to free what a lost member held."""
-
-    @abstractmethod
-    def snapshot(self) -> bytes:
-        """The whole state."""
-
-    @abstractmethod
-    def restore(self, state: bytes) -> None:
-        """Take over a state; what was there before is void."""
 
 
 class Version(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
@@ -84,6 +57,15 @@ class Have(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
     round: Position
     version: Version | None
     held: Version | None
+    behind: bool
+    """Whether the sender lacks what others did: it lost events, or waited for a state."""
+
+    @property
+    def offers(self) -> bool:
+        """Whether something was done in this state that may be in no other."""
+        if self.behind or self.version is None:
+            return False
+        return self.version.commands > 0 or (self.held is not None and self.held.commands > 0)
 
 
 class State(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
@@ -115,20 +97,30 @@ def later(version: Version | None, position: Position, item: Item) -> Version:
     return Version(commands + more, position, int.from_bytes(digest, "big"))
 
 
+def merged(versions: Iterable[Version | None], commands: int, at: Position) -> Version:
+    """The version of what was made of several states."""
+    digest = blake2b(f"{[*versions]}/{at}".encode(), digest_size=7).digest()
+    return Version(commands, at, int.from_bytes(digest, "big"))
+
+
 def rank(have: Have) -> tuple[tuple[Version, ...], ...]:
     """For comparing what members have; no history at all is the least."""
     return tuple((version,) if version else () for version in (have.version, have.held))
 
 
-class Replica(Generic[R]):
-    """One member's copy. Use ``async with Replica(node.join(name), machine) as replica``.
+Merge: TypeAlias = Callable[[Sequence[bytes]], bytes]
+"""From the snapshots of two or more states to one. All members call it with the same states in the
+same order. States share what happened before a partition, and one may be an earlier state of
+another, so it must be a join: of a state and a later one it makes the later one."""
 
-    Every member of the group must be a replica of the same kind of machine.
-    """
 
-    def __init__(self, group: Group, machine: StateMachine[R]) -> None:
+class AvailableCopy(Generic[R]):
+    """One member's copy, which goes on in every part of a partition."""
+
+    def __init__(self, group: Group, machine: StateMachine[R], merge: Merge) -> None:
         self.group = group
         self.machine = machine
+        self._merge = merge
         self._version: Version | None = None
         self._members: tuple[NodeId, ...] = ()
         self._round: Position | None = None
@@ -137,9 +129,12 @@ class Replica(Generic[R]):
         """Not applied yet. Nobody submits during a round and a state travels in the same order,
         so what is under way bounds it."""
         self._awaited: Position | None = None
-        self._pieces: list[bytes] = []
-        """Of the state that is awaited."""
+        self._pieces: dict[NodeId, list[bytes]] = {}
+        """Of the states that are awaited, by sender, in the order in which they are merged."""
+        self._came: dict[NodeId, Version | None] = {}
+        """Senders whose state is complete."""
         self._asked = 0
+        self._behind = False
         self._unseen: View | None = None
         self._number = 0
         self._results: dict[int, asyncio.Future[R]] = {}
@@ -150,42 +145,38 @@ class Replica(Generic[R]):
 
     # --- life ------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Replica[R]:
+    async def open(self) -> None:
         """Join the group; the state is the group's when this returns."""
         await self.group.join()
         self._reader = asyncio.ensure_future(self._read())
+        self._reader.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
-            await self._ready()
+            await self.ready()
         except BaseException:
-            await self.__aexit__(None, None, None)
+            await self.close()
             raise
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def close(self) -> None:
+        """Leave the group."""
         for task in (self._reader, *self._sending):
             if task is not None:
                 task.cancel()
         await self.group.leave()
         await asyncio.gather(*filter(None, (self._reader, *self._sending)), return_exceptions=True)
 
-    async def submit(self, command: Bytes, level: Level | str = Level.AGREED) -> R:
+    async def submit(self, command: Bytes) -> R:
         """Have a command applied everywhere; its result here.
 
         When cancelled, the command may still be applied.
         """
         (body,) = all_bytes((command,))
-        await self._ready()
+        await self.ready()
         self._number += 1
         number = self._number
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._results[number] = result
         try:
-            await self.group.send(_encode(Command(number, body)), level)
+            await self.group.send(_encode(Command(number, body)))
             return await result
         finally:
             self._results.pop(number, None)
@@ -195,7 +186,8 @@ class Replica(Generic[R]):
         assert self._reader is not None, "use 'async with'"
         await asyncio.shield(self._reader)
 
-    async def _ready(self) -> None:
+    async def ready(self) -> None:
+        """Wait until the members agree on a state."""
         while not self._live.is_set():  # it may be over again before the waiting task runs
             await self._live.wait()
         if self._error is not None:
@@ -259,12 +251,12 @@ class Replica(Generic[R]):
                 self._heard[message.sender] = word
                 if self._heard.keys() >= set(self._members):
                     self._decide(message.position)
-        elif word.at == self._awaited:
-            self._pieces.append(word.body)
+        elif word.at == self._awaited and message.sender in self._pieces:
+            self._pieces[message.sender].append(word.body)
             if word.last:
-                self.machine.restore(b"".join(self._pieces))
-                self._version = word.version
-                self._go_on()
+                self._came[message.sender] = word.version
+                if self._came.keys() == self._pieces.keys():
+                    self._take_over(word.at)
 
     def _on_loss(self) -> None:
         """Our state is a beginning of the others' at best: drop what is held and ask."""
@@ -275,6 +267,7 @@ class Replica(Generic[R]):
         self._lose(list(self._results), ResultLost("events were lost before the result came"))
         self._number += 1
         self._asked = self._number
+        self._behind = True
         self._send(Ask(self._asked))
 
     # --- rounds ----------------------------------------------------------------------------
@@ -288,33 +281,55 @@ class Replica(Generic[R]):
         held: Version | None = None
         for position, item in self._held:
             held = later(held, position, item)
-        self._send(Have(round, self._version, held))
+        self._send(Have(round, self._version, held, self._behind))
 
     def _decide(self, at: Position) -> None:
-        """All have spoken: the best state goes on, who has another one waits for it."""
+        """All have spoken: of each state that differs, the smallest holder sends it."""
         self._round = None
-        best = max(self._heard.values(), key=rank)
-        holders = sorted(q for q, have in self._heard.items() if rank(have) == rank(best))
-        if best.version is None:
-            holders = holders[:1]  # nobody has a state yet: one begins, the others follow it
-        if self.group.me in holders:
+        heard = sorted(self._heard.items())
+        states = {rank(have): node for node, have in reversed(heard) if have.offers}
+        best = max(heard, key=lambda each: (rank(each[1]), -each[0]))[0]
+        senders = [states[each] for each in sorted(states)] or [best]
+        mine = rank(self._heard[self.group.me])
+        if len(senders) == 1 and (mine in states or self.group.me in senders):
             self._go_on()
-            if holders[0] == self.group.me and len(holders) < len(self._heard):
+            agreeing = sum(rank(have) == mine for _, have in heard) if states else 1
+            if senders == [self.group.me] and agreeing < len(heard):
                 self._send(*self._state(at))
-        else:
-            mine = [
-                item[1].number
-                for _, item in self._held
-                if not isinstance(item, View) and item[0].sender == self.group.me
-            ]
-            self._lose(mine, ResultLost("another state was taken over before the result came"))
-            self._held.clear()
-            self._await(at)
+            return
+        if mine in states:  # commands that were held back belong to the state that is sent
+            self._apply_held()
+            if self.group.me in senders:
+                self._send(*self._state(at))
+        self._lose(
+            [i[1].number for _, i in self._held if not isinstance(i, View) and self._is_mine(i[0])],
+            ResultLost("another state was taken over before the result came"),
+        )
+        self._held.clear()
+        self._behind = mine not in states
+        self._await(at, senders)
 
-    def _await(self, state: Position | None) -> None:
-        """From here on the state of this place is awaited, or none."""
+    def _is_mine(self, message: Message) -> bool:
+        return message.sender == self.group.me
+
+    def _take_over(self, at: Position) -> None:
+        """One state, or what is made of several, is everybody's."""
+        states = [b"".join(pieces) for pieces in self._pieces.values()]
+        versions = [self._came[node] for node in self._pieces]
+        if len(states) == 1:
+            self.machine.restore(states[0])
+            self._version = versions[0]
+        else:
+            self.machine.restore(self._merge(states))
+            commands = max((version.commands for version in versions if version), default=0)
+            self._version = merged(versions, commands, at)
+        self._go_on()
+
+    def _await(self, state: Position | None, senders: Iterable[NodeId] = ()) -> None:
+        """From here on the states of this place are awaited, or none."""
         self._awaited = state
-        self._pieces.clear()
+        self._pieces = {node: [] for node in senders}
+        self._came = {}
 
     def _state(self, at: Position) -> list[Word]:
         """Our state, in pieces that the group takes, so that it may be of any size."""
@@ -329,10 +344,14 @@ class Replica(Generic[R]):
     def _go_on(self) -> None:
         """The state is right: apply what was held back and everything that comes."""
         self._await(None)
+        self._apply_held()
+        self._behind = False
+        self._live.set()
+
+    def _apply_held(self) -> None:
         held, self._held = self._held, []
         for position, item in held:
             self._apply(position, item)
-        self._live.set()
 
     def _apply(self, position: Position, item: Item) -> None:
         self._version = later(self._version, position, item)

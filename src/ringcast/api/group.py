@@ -59,6 +59,7 @@ class Group:
     def __init__(self, node: Node, name: str, soft: int, hard: int) -> None:
         self.name = name
         self._node = node
+        self._bounds = (soft, hard)
         self._inbox = Inbox(soft, hard)
         self._joined = False
         self._in: asyncio.Future[None] | None = None
@@ -98,6 +99,10 @@ class Group:
             self._joined = False
             self._node.exit(self)
             self._inbox.close()
+
+    def anew(self) -> Group:
+        """The same group, to be joined again."""
+        return self._node.join(self.name, *self._bounds)
 
     @property
     def me(self) -> NodeId:

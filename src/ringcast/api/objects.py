@@ -1,0 +1,334 @@
+"""Objects to share: a dict, a counter, a queue, a lock and an election, each a replica of its own.
+
+Use ``async with Counter(node.join("visits"), members=3, dir="state/visits") as visits``. All of a
+replica's promises hold (docs/api.md). Values are what JSON knows, and bytes. Every method may raise
+``NoQuorum`` after the ``timeout`` that was given to the object; without one they wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from ringcast.api.events import Message, View
+from ringcast.api.group import Group
+from ringcast.api.replica import Local, Replica
+from ringcast.api.state_machine import StateMachine
+from ringcast.core.ids import NodeId
+
+Value = Any
+"""None, bool, int, float, str, bytes, and lists and dicts with str keys of these."""
+
+Self = TypeVar("Self", bound="Shared")
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+class Machine(StateMachine[Any]):
+    """A state that msgpack can hold; a command is the name of a method ``do_...`` and arguments."""
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+        self.changed: Callable[[], None] = lambda: None
+        """Called after every change."""
+
+    def apply(self, command: Message) -> Any:
+        """Call the method that the command names."""
+        name, *arguments = _decode(command.body)
+        try:
+            return getattr(self, f"do_{name}")(command, *arguments)
+        finally:
+            self.changed()
+
+    def snapshot(self) -> bytes:
+        """The state."""
+        return _encode(self.state)
+
+    def restore(self, state: bytes) -> None:
+        """Take over a state."""
+        self.state = _decode(state)
+        self.changed()
+
+
+class Shared:
+    """What the objects have in common."""
+
+    def __init__(
+        self,
+        group: Group,
+        machine: Machine,
+        members: int | Iterable[NodeId],
+        dir: str | Path,
+        timeout: float | None,
+    ) -> None:
+        self.replica: Replica[Any] = Replica(group, machine, members, dir)
+        self._timeout = timeout
+        self._waiting: list[asyncio.Future[None]] = []
+        machine.changed = self._wake
+
+    async def __aenter__(self: Self) -> Self:
+        """Join the group."""
+        await self.replica.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.replica.__aexit__(kind, error, trace)
+
+    async def _do(self, *command: Value) -> Any:
+        return await self.replica.submit(_encode(command), timeout=self._timeout)
+
+    async def _state(self, look: Callable[[Any], Any]) -> Any:
+        return await self.replica.read(lambda machine: look(machine.state), self._timeout)
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)
+
+    async def _until(self, met: Callable[[], bool]) -> None:
+        """Wait for the local copy; raises what ends the replica."""
+        ended = asyncio.ensure_future(self.replica.wait())
+        try:
+            while not met():
+                change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.append(change)
+                await asyncio.wait((change, ended), return_when=asyncio.FIRST_COMPLETED)
+                if ended.done():
+                    ended.result()
+        finally:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+
+
+# --- dict ----------------------------------------------------------------------------------
+
+
+class _Dict(Machine):
+    def do_set(self, _: Message, key: str, value: Value) -> None:
+        self.state[key] = value
+
+    def do_delete(self, _: Message, key: str) -> bool:
+        return self.state.pop(key, self) is not self
+
+    def do_swap(self, _: Message, key: str, old: Value, new: Value) -> bool:
+        if self.state.get(key) != old:
+            return False
+        self.state[key] = new
+        return True
+
+
+class ReplicatedDict(Shared):
+    """Values by key."""
+
+    def __init__(
+        self,
+        group: Group,
+        members: int | Iterable[NodeId],
+        dir: str | Path,
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__(group, _Dict({}), members, dir, timeout)
+
+    async def set(self, key: str, value: Value) -> None:
+        """Set a key."""
+        await self._do("set", key, value)
+
+    async def delete(self, key: str) -> bool:
+        """Remove a key; whether it was there."""
+        return bool(await self._do("delete", key))
+
+    async def compare_and_set(self, key: str, old: Value, new: Value) -> bool:
+        """Set a key if its value is ``old``, None standing for no value; whether it was."""
+        return bool(await self._do("swap", key, old, new))
+
+    async def get(self, key: str) -> Value:
+        """The value, with everything in it that was confirmed before; None if there is none."""
+        return await self._state(lambda state: state.get(key))
+
+    async def items(self) -> dict[str, Value]:
+        """A copy of everything."""
+        return dict(await self._state(dict))
+
+    def local(self, key: str) -> Local[Value]:
+        """The value here and now, with its age."""
+        return self.replica.local(lambda machine: machine.state.get(key))
+
+
+# --- counter -------------------------------------------------------------------------------
+
+
+class _Counter(Machine):
+    def do_add(self, _: Message, amount: int) -> int:
+        self.state += amount
+        return int(self.state)
+
+
+class Counter(Shared):
+    """A number."""
+
+    def __init__(
+        self,
+        group: Group,
+        members: int | Iterable[NodeId],
+        dir: str | Path,
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__(group, _Counter(0), members, dir, timeout)
+
+    async def add(self, amount: int = 1) -> int:
+        """Add to it; the number after that."""
+        return int(await self._do("add", amount))
+
+    async def value(self) -> int:
+        """The number, with everything in it that was confirmed before."""
+        return int(await self._state(int))
+
+
+# --- queue ---------------------------------------------------------------------------------
+
+
+class _Queue(Machine):
+    def do_put(self, _: Message, item: Value) -> int:
+        self.state.append(item)
+        return len(self.state)
+
+    def do_get(self, _: Message) -> list[Value]:
+        return [self.state.pop(0)] if self.state else []
+
+
+class Queue(Shared):
+    """First in, first out. An item is given to one caller; if that one crashes, it is gone."""
+
+    def __init__(
+        self,
+        group: Group,
+        members: int | Iterable[NodeId],
+        dir: str | Path,
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__(group, _Queue([]), members, dir, timeout)
+        self._machine = self.replica.machine
+
+    async def put(self, item: Value) -> int:
+        """Append an item; how many there are then."""
+        return int(await self._do("put", item))
+
+    async def get(self) -> Value:
+        """Take the first item; waits while there is none."""
+        while True:
+            if found := await self._do("get"):
+                return found[0]
+            await self._until(lambda: bool(self._machine.state))  # type: ignore[attr-defined]
+
+
+# --- lock and election ---------------------------------------------------------------------
+
+
+class Holder(NamedTuple):
+    """Who holds a lock or leads, by member, and the fencing token or term."""
+
+    member: NodeId
+    token: int
+
+
+class _Line(Machine):
+    """Those who want something that one has at a time: ``[member, name, token]``, token 0 while
+    waiting. The first one has it."""
+
+    def do_enter(self, command: Message, name: str) -> None:
+        # A member that restarted is another one: what its former life had is free.
+        same = [each for each in self.state if each[0] == command.sender]
+        line = [each for each in self.state if each[0] != command.sender or each[1] == name]
+        if not any(each[1] == name for each in same):
+            line.append([command.sender, name, 0])
+        self._change(line, command.position.seq)
+
+    def do_exit(self, command: Message, name: str) -> None:
+        self._change([each for each in self.state if each[1] != name], command.position.seq)
+
+    def on_view(self, view: View) -> None:
+        """Free what a lost member had."""
+        present = [each for each in self.state if each[0] in view.members]
+        self._change(present, view.position.seq)
+        self.changed()
+
+    def _change(self, line: list[Any], token: int) -> None:
+        """The place in the log is the token: it is larger than all before."""
+        self.state = line
+        if line and not line[0][2]:
+            line[0][2] = token
+
+
+class _Waiting(Shared):
+    def __init__(
+        self,
+        group: Group,
+        members: int | Iterable[NodeId],
+        dir: str | Path,
+        timeout: float | None = None,
+    ) -> None:
+        self._line = _Line([])
+        super().__init__(group, self._line, members, dir, timeout)
+        self._name = secrets.token_hex(8)
+
+    async def _enter(self) -> int:
+        await self._do("enter", self._name)
+        await self._until(lambda: self._mine() is not None)
+        return self._mine() or 0
+
+    def _mine(self) -> int | None:
+        line = self._line.state
+        return int(line[0][2]) if line and line[0][1] == self._name else None
+
+    async def _first(self) -> Holder | None:
+        first = await self._state(lambda line: line[:1])
+        return Holder(first[0][0], first[0][2]) if first else None
+
+
+class Lock(_Waiting):
+    """Held by one member at a time, and free again when its holder is lost.
+
+    A holder that was paused or cut off may believe that it holds the lock. What the lock protects
+    must therefore refuse a token smaller than the largest it has seen.
+    """
+
+    async def acquire(self) -> int:
+        """Wait for the lock; the fencing token, larger than all before."""
+        return await self._enter()
+
+    async def release(self) -> None:
+        """Give it back, or stop waiting for it."""
+        await self._do("exit", self._name)
+
+    async def holder(self) -> Holder | None:
+        """Who holds it."""
+        return await self._first()
+
+
+class Election(_Waiting):
+    """One leader at a time among those who campaign; another one when it is lost."""
+
+    async def campaign(self) -> int:
+        """Wait until this member leads; the term, larger than all before."""
+        return await self._enter()
+
+    async def resign(self) -> None:
+        """Lead no longer, or stop campaigning."""
+        await self._do("exit", self._name)
+
+    async def leader(self) -> Holder | None:
+        """Who leads."""
+        return await self._first()

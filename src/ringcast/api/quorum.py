@@ -1,0 +1,432 @@
+"""A copy by quorum: the live host of a replica's engine (docs/replication.md).
+
+The engine decides; this module gives it the group's events, says its words in the group, writes its
+records in a thread, and applies what is green.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from ringcast.api.applied import Applied, Command, Present, encode, give, settle
+from ringcast.api.events import Batch, EventsLost, View
+from ringcast.api.group import Bytes, Group, NotJoined, WouldBlock, all_bytes, check_size
+from ringcast.api.state_machine import NoQuorum, R, StateMachine
+from ringcast.core.errors import DeliveryUncertain, NodeStopped, RingcastError
+from ringcast.core.ids import NodeId, Position, ViewId
+from ringcast.replica import words
+from ringcast.replica.effects import (
+    Apply,
+    Became,
+    Effect,
+    Halt,
+    Passed,
+    Phase,
+    Restore,
+    Say,
+    Sync,
+    Write,
+)
+from ringcast.replica.engine import PIECE, Engine
+from ringcast.replica.log import Image, Log, Record
+from ringcast.replica.sessions import WINDOW
+from ringcast.replica.store import Store
+from ringcast.replica.words import Ticket
+from ringcast.wire.codec import UNREADABLE
+
+T = TypeVar("T")
+
+TICK_S = 0.5
+"""How often the engine looks whether it gets on, and the log whether it is too long."""
+COMPACT_AT = 4 * 2**20
+"""Bytes of log beyond twice what was left by the last compaction."""
+AROUND = 2**10
+"""Bytes around a command in a word."""
+MOST_WAITING = 64 * 2**20
+"""Bytes of commands that wait to be confirmed; beyond this, submitters wait before."""
+
+
+class Local(NamedTuple, Generic[T]):
+    """What a read of the local copy gave."""
+
+    value: T
+    age: float
+    """Everything confirmed longer ago than this many seconds is in it; inf if nothing is known."""
+
+
+class QuorumCopy(Generic[R]):
+    """One member's copy, confirmed by a majority of the members' disks."""
+
+    def __init__(
+        self,
+        group: Group,
+        machine: StateMachine[R],
+        members: int | frozenset[NodeId],
+        folder: Path,
+    ) -> None:
+        self.group = group
+        self._applied = Applied(machine)
+        self._members, self._folder = members, folder
+        self._engine: Engine
+        self._store: Store
+        self._view: View | None = None
+        self._announced: Ticket | None = None
+        self._results: dict[int, tuple[asyncio.Future[Any], int]] = {}
+        """Of commands that wait to be confirmed, by number, with their size."""
+        self._number = self._waiting_bytes = 0
+        self._reads: dict[Ticket, tuple[asyncio.Future[bool] | None, float]] = {}
+        """Barriers under way, with the time at which they were sent."""
+        self._fresh_at = -math.inf
+        self._words: deque[bytes] = deque()
+        self._unwritten: list[Record] = []
+        self._syncs: list[int] = []
+        self._rewrite = False
+        self._compact_beyond = COMPACT_AT
+        self._callers: list[asyncio.Future[None]] = []
+        """Who waits for a change: of the phase, of room, or the end."""
+        self._to_say, self._to_write, self._ended = (
+            asyncio.Event(),
+            asyncio.Event(),
+            asyncio.Event(),
+        )
+        self._error: BaseException | None = None
+        self._threads: set[asyncio.Future[Any]] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --- life ------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Read the disk and join the group."""
+        self._store = await asyncio.to_thread(Store, self._folder, self.group.me, self.group.name)
+        try:
+            piece = min(PIECE, self.group.max_message // 4)
+            self._most = self.group.max_message - 2 * piece - AROUND
+            log = Log.replay(self._store.records)
+            self._store.records = []
+            boot = secrets.randbits(60) + 1
+            self._engine = Engine(self.group.me, boot, self._members, log, piece)
+            self._compact_beyond = 2 * self._store.size + COMPACT_AT
+            self._engine.start()
+            self._step()
+            await self.group.join()
+        except BaseException:
+            self._store.close()
+            raise
+        for part in (self._read(), self._say(), self._write(), self._tick(), self._leave()):
+            self._tasks.append(asyncio.ensure_future(self._guarded(part)))
+
+    async def close(self) -> None:
+        """Leave the group; what was confirmed is on disk."""
+        self._stop(NotJoined("the replica has been closed"))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.group.leave()
+        await asyncio.gather(*self._threads, return_exceptions=True)
+        self._store.close()
+
+    async def wait(self) -> None:
+        """Wait until the replica ends; raises what ended it."""
+        await self._ended.wait()
+        assert self._error is not None
+        raise self._error
+
+    async def _guarded(self, part: Coroutine[Any, Any, None]) -> None:
+        try:
+            await part
+        except Exception as error:
+            self._stop(error)
+
+    async def _leave(self) -> None:
+        """The others go on without a copy that does not."""
+        await self._ended.wait()
+        await self.group.leave()
+
+    def _stop(self, error: BaseException) -> None:
+        """Nothing is confirmed here any more."""
+        if self._error is not None:
+            return
+        self._error = error
+        for future, _ in self._results.values():
+            settle(future, error)
+        for read, _ in self._reads.values():
+            settle(read, error)
+        self._ended.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        callers, self._callers = self._callers, []
+        for caller in callers:
+            if not caller.done():
+                caller.set_result(None)
+
+    # --- the application -------------------------------------------------------------------
+
+    async def submit(
+        self, command: Bytes, client: str | None, request: int | None, timeout: float | None
+    ) -> R:
+        """Have a command applied; its result, once a majority has it on disk."""
+        (body,) = all_bytes((command,))
+        if (client is None) != (request is None):
+            raise ValueError("client and request belong together: give both or neither")
+        if client is None or request is None:
+            content = Command(body)
+        elif not 1 <= len(client) <= 64 or not 0 <= request < 2**62:
+            raise ValueError("a client's name has 1 to 64 characters, requests count from 0")
+        else:
+            content = Command(body, client, request)
+            self._check()
+            if (known := self._applied.sessions.recall(client, request)) is not None:
+                return known.get()  # type: ignore[no-any-return]
+        check_size(len(body), self._most)
+        deadline = _deadline(timeout)
+        await self._until(self._has_room, deadline, timeout)
+        ticket = self._engine.submit(encode(content))
+        self._number = ticket.number
+        result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._results[ticket.number] = (result, len(body))
+        self._waiting_bytes += len(body)
+        try:
+            self._step()
+            return await self._within(result, deadline, timeout)
+        finally:
+            if self._results.pop(ticket.number, None):
+                self._engine.withdraw(ticket)
+            self._waiting_bytes -= len(body)
+            self._wake()
+
+    async def read(self, look: Callable[[Any], T], timeout: float | None) -> T:
+        """``look(machine)``, at a state with everything in it that was confirmed before."""
+        deadline = _deadline(timeout)
+        while True:
+            await self._until(lambda: self._engine.phase is Phase.PRIMARY, deadline, timeout)
+            passed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self._barrier(passed)
+            if await self._within(passed, deadline, timeout):
+                return look(self._applied.machine)
+
+    def local(self, look: Callable[[Any], T]) -> Local[T]:
+        """``look(machine)`` at once, and how old it may be."""
+        return Local(
+            look(self._applied.machine), asyncio.get_running_loop().time() - self._fresh_at
+        )
+
+    async def ready(self, timeout: float | None) -> None:
+        """Wait until this copy is up to date and a majority goes on."""
+        deadline = _deadline(timeout)
+        await self._until(lambda: self._engine.phase is Phase.PRIMARY, deadline, timeout)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _has_room(self) -> bool:
+        """So few commands wait that a repetition of each is told from a new one (sessions.py)."""
+        oldest = next(iter(self._results), self._number + 1)
+        return self._number + 1 - oldest < WINDOW and self._waiting_bytes < MOST_WAITING
+
+    async def _until(self, met: Callable[[], bool], deadline: float, timeout: float | None) -> None:
+        while True:
+            self._check()
+            if met():
+                return
+            caller: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._callers.append(caller)
+            await self._within(caller, deadline, timeout)
+
+    async def _within(self, future: asyncio.Future[T], deadline: float, timeout: float | None) -> T:
+        left = None if timeout is None else max(0.0, deadline - asyncio.get_running_loop().time())
+        try:
+            await asyncio.wait((future,), timeout=left)
+            if future.done():
+                return future.result()
+            raise NoQuorum(
+                f"no majority of the members confirmed this within {timeout} s; a command may "
+                "still be applied: submit it again with the same client and request"
+            )
+        finally:
+            if not future.done():
+                future.cancel()
+
+    def _barrier(self, passed: asyncio.Future[bool] | None = None) -> None:
+        """Order a read; False if the primary component ends before it is passed."""
+        ticket = self._engine.read()
+        assert ticket is not None
+        self._reads[ticket] = (passed, asyncio.get_running_loop().time())
+        self._step()
+
+    # --- what the engine asks for ----------------------------------------------------------
+
+    def _step(self) -> None:
+        """Carry out what the engine asks for, until it asks for nothing more."""
+        try:
+            while self._engine.pending and self._error is None:
+                for effect in self._engine.take():
+                    self._act(effect)
+            if self._words:
+                self._flush()
+        except Exception as error:
+            self._stop(error)
+
+    def _act(self, effect: Effect) -> None:
+        match effect:
+            case Say(word):
+                self._words.append(words.encode(word))
+            case Write(record):
+                self._unwritten.append(record)
+                if isinstance(record, Image):
+                    self._rewrite = True
+                    self._to_write.set()
+            case Sync(ticket):
+                self._syncs.append(ticket)
+                self._to_write.set()
+            case Apply(index, entry):
+                ticket = entry.ticket
+                mine = ticket.node == self.group.me and ticket.boot == self._engine.boot
+                waiting = self._results.get(ticket.number, (None,))[0] if mine else None
+                self._applied.apply(index, entry, waiting)
+            case Restore(_, state):
+                self._applied.restore(state)
+            case Passed(ticket, _):
+                passed, sent_at = self._reads.pop(ticket)
+                self._fresh_at = max(self._fresh_at, sent_at)
+                give(passed, True)
+            case Became(phase, _):
+                self._became(phase)
+            case Halt(reason):
+                self._stop(RingcastError(f"the replica has stopped: {reason}"))
+
+    def _became(self, phase: Phase) -> None:
+        self._wake()
+        if phase is not Phase.PRIMARY:
+            for passed, _ in self._reads.values():
+                give(passed, False)
+            self._reads.clear()
+        elif self._view is not None and self.group.me == min(self._view.members):
+            if self._announced is not None:
+                self._engine.withdraw(self._announced)
+            present = Present(self._engine.epoch, self._view.members)
+            self._announced = self._engine.submit(encode(present))
+
+    # --- the group -------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """The only reader of the group."""
+        while True:
+            async for events in self.group.batches():
+                for event in events:
+                    if isinstance(event, EventsLost):
+                        break
+                    self._on_event(event)
+                self._step()
+                if any(isinstance(event, EventsLost) for event in events):
+                    await self._rejoin()
+                    break
+            else:
+                raise NodeStopped("the node or the group was closed")
+
+    def _on_event(self, event: Batch | View) -> None:
+        engine = self._engine
+        if isinstance(event, View):
+            self._view = None if event.transitional else event
+            engine.on_view(event.ring, event.transitional, attempt_at(event.position))
+            return
+        for body in event.bodies:
+            with suppress(*UNREADABLE):  # not from a replica
+                word = words.decode(body)
+                engine.on_word(event.sender, word)
+
+    async def _rejoin(self) -> None:
+        """Words went by unheard: this copy leaves the component, and comes back as a new member
+        of the group, which makes all exchange what they have."""
+        self._view = None
+        self._engine.on_view(ViewId(0, self.group.me), True)
+        self._step()
+        self._words.clear()
+        await self.group.leave()
+        self.group = self.group.anew()
+        await self.group.join()
+
+    def _flush(self) -> None:
+        try:
+            while self._words:
+                self.group.send_nowait(self._words[0])
+                self._words.popleft()
+        except (WouldBlock, NotJoined):
+            self._to_say.set()
+
+    async def _say(self) -> None:
+        """Words for which there was no room."""
+        while True:
+            await self._to_say.wait()
+            self._to_say.clear()
+            while self._words:
+                with suppress(NotJoined, DeliveryUncertain):  # another view asks anew
+                    await self.group.send(self._words.popleft())
+                self._flush()
+
+    # --- the disk --------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        """One sync for all that came while the last one ran."""
+        while True:
+            await self._to_write.wait()
+            self._to_write.clear()
+            records, self._unwritten = self._unwritten, []
+            syncs, self._syncs = self._syncs, []
+            if self._rewrite:
+                self._rewrite = False
+                await self._in_thread(self._store.rewrite, self._engine.log.records())
+                self._compact_beyond = 2 * self._store.size + COMPACT_AT
+            elif records:
+                await self._in_thread(self._store.append, records)
+            for ticket in syncs:
+                self._engine.synced(ticket)
+            self._step()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._engine.tick()
+            age = asyncio.get_running_loop().time() - self._fresh_at
+            if self._engine.phase is Phase.PRIMARY and not self._reads and age > 2 * TICK_S:
+                self._barrier()
+            self._step()
+            if self._store.size > self._compact_beyond:
+                await self._compact()
+
+    async def _compact(self) -> None:
+        """RS-15: the state is written beside the log, which goes on meanwhile."""
+        at = self._engine.applied
+        if at > self._engine.log.trimmed:
+            image = Image(at, self._applied.state())
+            await self._in_thread(self._store.keep, image)
+            self._engine.compact(image)
+            self._step()
+        else:
+            self._rewrite = True
+            self._to_write.set()
+
+    async def _in_thread(self, work: Callable[..., None], argument: object) -> None:
+        """Blocking work, which is waited for at the end whatever becomes of this task."""
+        thread = asyncio.get_running_loop().run_in_executor(None, work, argument)
+        self._threads.add(thread)
+        thread.add_done_callback(self._threads.discard)
+        await asyncio.shield(thread)
+
+
+def attempt_at(position: Position) -> int:
+    """RS-4: the number of the attempt that a view of this place begins; there is room behind it
+    for attempts that are given up. Should numbers meet all the same, they are lifted."""
+    return min((position.seq << 24) + (position.index << 8), 2**62)
+
+
+def _deadline(timeout: float | None) -> float:
+    return math.inf if timeout is None else asyncio.get_running_loop().time() + timeout

@@ -1,0 +1,43 @@
+"""StateMachine: what a replica replicates, and the errors of those who submit to it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from ringcast.api.events import Message, View
+from ringcast.core.errors import RingcastError
+
+R = TypeVar("R")
+
+
+class ResultLost(RingcastError):
+    """The command was applied, but its result went by unseen here; look at the state instead."""
+
+
+class NoQuorum(RingcastError, TimeoutError):
+    """No majority of the members confirmed this in time. A command may still be applied: submit it
+    again with the same client and request."""
+
+
+class StateMachine(ABC, Generic[R]):
+    """What is replicated. Everything must depend on the calls alone: no clock, no chance."""
+
+    @abstractmethod
+    def apply(self, command: Message) -> R:
+        """Carry out a command; the result goes to its submitter, as does an exception."""
+
+    def on_view(self, view: View) -> None:
+        """The members are others now: the place to free what a lost member held.
+
+        With a quorum this is a command like any other, in order with them: who is connected when
+        a majority goes on. Its position is larger than those of all commands before.
+        """
+
+    @abstractmethod
+    def snapshot(self) -> bytes:
+        """The whole state."""
+
+    @abstractmethod
+    def restore(self, state: bytes) -> None:
+        """Take over a state; what was there before is void."""
