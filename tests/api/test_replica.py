@@ -348,4 +348,4 @@ def test_settings_that_do_not_fit(tmp_path: Path) -> None:
         {"consistency": "eventual"},
     ):
         with pytest.raises(ValueError):
-            Replica(group, Seats(), **wrong)  # type: ignore[arg-type]
+            Replica(group, Seats(), **wrong)

@@ -83,9 +83,9 @@ class LongestLogWins(Engine):
 class AppendsAfterTheView(Engine):
     """RS-5: goes on appending what a transitional view delivers."""
 
-    def on_view(self, view: ViewId, transitional: bool) -> None:
+    def on_view(self, view: ViewId, transitional: bool, attempt: int = 0) -> None:
         if not transitional:
-            super().on_view(view, transitional)
+            super().on_view(view, transitional, attempt)
 
 
 class SmallTally(Tally):
