@@ -203,7 +203,7 @@ def test_logs_of_live_members(
 def test_what_must_not_be_taken_for_valid(
     spark: SparkSession, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run that claims nothing beside one that does; tables in a folder of logs."""
+    """A run that claims nothing beside one that does, or does not say; tables among logs."""
     story(here / "t", RIGHT)
     with TraceWriter(here / "t", 1, Claims(())) as writer:
         for event in parse(WRONG):
@@ -212,6 +212,12 @@ def test_what_must_not_be_taken_for_valid(
     printed = capsys.readouterr()
     assert "t/fault/1.parquet: claims no property; --only or --protocol" in printed.err
     assert set(json.loads(printed.out)["properties"].values()) == {"unknown"}
+    generate(here / "mute", Shape(events=2000))
+    assert ringcast("verify", "mute", "--json") == 2
+    lack = "mute/fault/0.parquet: does not say what its protocol claims; --only or --protocol"
+    assert lack in capsys.readouterr().err
+    assert ringcast("verify", "mute", "--protocol", "totem", "--json") == 0
+    capsys.readouterr()
     TraceLog(here / "t", 1, 1).close()
     assert ringcast("verify", "t") == 2
     assert "t: holds logs of live members and tables too" in capsys.readouterr().err
@@ -293,7 +299,7 @@ def test_a_bad_file_is_named_and_never_valid(
     else:
         story(here / "t", RIGHT, RIGHT)
     damage(here / "t" / "deliver" / "1.parquet")
-    assert ringcast("verify", "t", "--json") == 2
+    assert ringcast("verify", "t", "--protocol", "totem", "--json") == 2
     printed = capsys.readouterr()
     (line,) = printed.err.splitlines()
     assert line.startswith("ringcast: ") and "t/deliver/" in line and complaint in line
@@ -340,6 +346,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_answer(
         generate(tmp_path, Shape(events=18_000, seed=run), run, faults)
     alone = {run: judge(tmp_path, run, ASK) for run in (7,)}
     command = [sys.executable, "-m", "ringcast.cli", "verify", str(tmp_path), "--json"]
+    command += ["--protocol", "totem"]
     violations = ["--violations", str(tmp_path.with_name("found"))]
     with subprocess.Popen(
         [*command, *violations, *cluster.options[kind]],

@@ -19,7 +19,6 @@ from ringcast.console.options import OK, UNKNOWN, VIOLATED, Master, Remote, fail
 from ringcast.console.output import MOST_SHOWN, STYLE, as_json, console, say
 from ringcast.core.registry import protocol as protocol_of
 from ringcast.pipeline.spark.session import Where, open_session, require_spark
-from ringcast.protocols import DEFAULT
 from ringcast.traces import Claims, TraceError, TraceWriter
 from ringcast.traces.live import in_order, live_claims, read_live
 
@@ -106,8 +105,8 @@ def command(
     """Check every property the protocol claims over traces of any size, on Spark."""
     if profile is not None and protocol is None:
         fail("--profile is a profile of the protocol, so add --protocol")
-    usual = claims_of(protocol or DEFAULT, profile)
-    tags = chosen(only) if only is not None else usual.tags if protocol else ()
+    usual = claims_of(protocol, profile) if protocol is not None else Claims(())
+    tags = chosen(only) if only is not None else usual.tags
     with one_line_errors():
         require_spark()
         from ringcast.pipeline.verify.job import runs_in, second_opinion, verify

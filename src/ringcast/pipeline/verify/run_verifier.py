@@ -64,10 +64,12 @@ class Case:
 
     def _begin(self, ask: Ask) -> None:
         self._tables: dict[str, Table] = {n: table_of(self.folder, n, self.run) for n in TABLES}
-        claims = ask.claims(common_claims(table.file for table in self._tables.values()))
+        told = common_claims(table.file for table in self._tables.values())
+        claims = ask.claims(told)
         if not claims.tags:
             path = self.folder / "fault" / f"{self.run}.parquet"
-            raise TraceError(f"{path}: claims no property; --only or --protocol says what to judge")
+            lack = "does not say what its protocol claims" if told is None else "claims no property"
+            raise TraceError(f"{path}: {lack}; --only or --protocol says what to judge")
         self._bound_us = claims.bound_us
         kinds = {type(prop).tag: type(prop) for prop in suite(claims.tags).properties}
         every = [tag for tag, kind in kinds.items() if kind.reads is Reads.EVERY_EVENT]
