@@ -22,6 +22,7 @@ from ringcast.core.registry import protocol
 from ringcast.protocols.totem_single import CLAIMS
 from ringcast.sim import runfile
 from ringcast.sim.batch import Summary
+from ringcast.sim.swarm import draw
 from ringcast.traces import read_trace, runs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -149,6 +150,15 @@ def test_people_are_told_how_fast_it_was(call: Any) -> None:
     code, out = call("sim --faults none --seeds 0 --load none --seconds 0.3")
     assert "measured over 0.15 s: 0 messages/s (0.000 MB/s); a rotation" in out
     assert "messages/s" not in call("sim --seeds 0")[1]
+
+
+def test_a_swarm_with_a_setting_of_ones_own(call: Any) -> None:
+    """It replaces what is drawn, so that seed and protocol alone do not repeat the run."""
+    code, out = call("sim --seeds 0..2 --set packing=false --json")
+    assert code == 0 and json.loads(out)["runs"] == 2
+    assert draw(3).config["max_queue"] != 7 and draw(3).swarm
+    other = draw(3, config={"max_queue": 7})
+    assert other.config == draw(3).config | {"max_queue": 7} and not other.swarm
 
 
 def test_the_line_that_repeats_a_failure_has_every_option(call: Any) -> None:

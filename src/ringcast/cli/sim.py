@@ -82,19 +82,36 @@ def plan_of_file(file: Path, seeds: str | None) -> SimPlan:
     return SimPlan(chosen, lambda n: Job(n, spec=spec), sheet_of(spec), lambda n: f"{again} {n}")
 
 
-def plan_of_swarm(
-    protocol: str, profile: str, nodes: int | None, seeds: str, outsider: float
-) -> SimPlan:
+def settings_of(given: dict[str, Any]) -> dict[str, Any]:
+    """What ``--set`` says."""
+    try:
+        return settings(given["--set"] or ())
+    except ValueError as error:
+        fail(f"--set {error}")
+
+
+def plan_of_swarm(given: dict[str, Any], seeds: str) -> SimPlan:
     """Everything drawn from the seed, but what is given here."""
+    nodes, profile = given["--nodes"], given["--profile"] or ""
+    protocol, config = given["--protocol"] or DEFAULT, settings_of(given)
+    outsider = given["--outsider"] or 0.0
     if nodes is not None and nodes < FEWEST_FIXED:
         fail(f"--nodes {nodes} is too few for --faults swarm; it needs {FEWEST_FIXED} or more")
-    sheet = sheet_of(RunSpec(protocol=protocol, profile=profile))
+    sheet = sheet_of(RunSpec(protocol=protocol, profile=profile, nodes=nodes or FEWEST_FIXED))
     chosen = seed_range(seeds)
 
     def job(seed: int) -> Job:
-        return Job(seed, protocol, nodes, profile=profile, outsider=outsider)
+        return Job(seed, protocol, nodes, profile=profile, outsider=outsider, config=config)
 
-    return SimPlan(chosen, job, sheet)
+    if not config:
+        return SimPlan(chosen, job, sheet)
+    for seed in chosen:  # what is set may contradict what is drawn
+        try:
+            prepare(job(seed).make())
+        except ValueError as error:
+            fail(f"--set does not suit what seed {seed} draws: {error}")
+    again = " ".join(["ringcast sim", *as_typed(given), "--seeds"])
+    return SimPlan(chosen, job, sheet, lambda seed: f"{again} {seed}")
 
 
 def plan_of_options(given: dict[str, Any], seeds: str) -> SimPlan:
@@ -106,16 +123,12 @@ def plan_of_options(given: dict[str, Any], seeds: str) -> SimPlan:
         seconds = max((fault.at_us for fault in faults), default=0) / 1e6 + 1
     check_within("--seconds", seconds, 0.001, LONGEST_S)
     duration_us = round(seconds * 1e6)
-    try:
-        config = settings(given["--set"] or ())
-    except ValueError as error:
-        fail(f"--set {error}")
     spec = RunSpec(
         protocol=given["--protocol"] or DEFAULT,
         nodes=nodes,
         network=given["--network"] or "lan",
         profile=given["--profile"] or "",
-        config=config,
+        config=settings_of(given),
         duration_us=duration_us,
         measure_from_us=duration_us // 2,
         workload=load_of(given["--load"], given["--size"], given["--safe"]),
@@ -291,7 +304,6 @@ def command(
     began_s = perf_counter()
     drawn: dict[str, Any] = {
         "--network": network,
-        "--set": changes or None,
         "--load": load,
         "--size": size,
         "--safe": safe,
@@ -299,7 +311,7 @@ def command(
     }
     given: dict[str, Any] = {"--protocol": protocol, "--nodes": nodes, "--faults": faults}
     given["--outsider"] = outsider
-    given |= {"--network": network, "--profile": profile} | drawn
+    given |= {"--network": network, "--profile": profile, "--set": changes or None} | drawn
     if file is not None:
         beside = dict(given)
         if file.suffix == ".txt":
@@ -322,8 +334,7 @@ def command(
     elif faults in (None, "swarm"):
         if excess := [name for name, value in drawn.items() if value is not None]:
             fail(f"{excess[0]} is drawn by a swarm from the seed; to choose it, add --faults none")
-        chosen = (protocol or DEFAULT, profile or "", nodes, seeds or "0..100")
-        plan = plan_of_swarm(*chosen, outsider or 0.0)
+        plan = plan_of_swarm(given, seeds or "0..100")
     elif outsider is not None:
         fail("--outsider is for --faults swarm; in a run file, say outsider = SHARE")
     else:

@@ -71,6 +71,8 @@ class Sheet(msgspec.Struct, frozen=True):
     progress_bound_us: Callable[[Any, int], int]
     """For a configuration and n live processors: time after the last fault until all make
     progress together."""
+    most_members: int = 255
+    """Members that its messages have room for."""
     membership: Membership = Membership.EVS
     agreed: tuple[str, ...] = ("max_message",)
     """Settings that must be the same at all members: live nodes compare them when they meet."""
@@ -113,9 +115,13 @@ class Sheet(msgspec.Struct, frozen=True):
 
     def for_group(self, config: Any, ids: Iterable[NodeId]) -> Any:
         """``config`` in a group of these processors; ValueError if it does not suit them."""
-        if not self.listed:
-            return config
-        return msgspec.structs.replace(config, members=tuple(sorted(ids)))
+        members = tuple(sorted(ids))
+        if len(members) > self.most_members:
+            raise ValueError(
+                f"{len(members)} members are more than the {self.most_members} that "
+                f"{self.name} has room for"
+            )
+        return msgspec.structs.replace(config, members=members) if self.listed else config
 
 
 _sheets: dict[str, Sheet] = {}

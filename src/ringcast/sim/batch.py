@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
 from multiprocessing import get_context
+from typing import Any
 
 import msgspec
 
@@ -35,11 +36,13 @@ class Job(msgspec.Struct, frozen=True):
     spec: RunSpec | None = None
     profile: str = ""
     outsider: float = 0.0
+    config: dict[str, Any] = {}
+    """Settings that are not drawn."""
 
     def make(self) -> RunSpec:
         """The specification to run."""
         if self.spec is None:
-            drawn = draw(self.seed, self.protocol, self.nodes, self.profile)
+            drawn = draw(self.seed, self.protocol, self.nodes, self.profile, self.config)
             return msgspec.structs.replace(drawn, outsider=self.outsider)
         return msgspec.structs.replace(self.spec, seed=self.seed)
 

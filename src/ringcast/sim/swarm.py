@@ -10,7 +10,9 @@ run is some tens of token losses long, however long that is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -48,9 +50,15 @@ USUAL_PACKET = 1460
 """Frames of a run whose protocol draws no other size."""
 
 
-def draw(seed: int, name: str = DEFAULT, nodes: int | None = None, profile: str = "") -> RunSpec:
-    """The run of ``seed``; with ``nodes`` given, of that many processors. What is not drawn of the
-    protocol's settings is the profile's."""
+def draw(
+    seed: int,
+    name: str = DEFAULT,
+    nodes: int | None = None,
+    profile: str = "",
+    config: Mapping[str, Any] = MappingProxyType({}),
+) -> RunSpec:
+    """The run of ``seed``; with ``nodes`` given, of that many processors, and with these settings.
+    What is not drawn of the protocol's settings is the profile's."""
 
     def stream(topic: str) -> Random:
         return Random(f"{seed}/swarm/{topic}")
@@ -72,11 +80,11 @@ def draw(seed: int, name: str = DEFAULT, nodes: int | None = None, profile: str 
         seed=seed,
         duration_us=duration_us,
         network=model,
-        config=drawn.settings,
+        config={**drawn.settings, **config},
         workload=draw_workload(stream("workload"), n, unit_us) + large,
         faults=draw_plan(sheet, stream, n, model, duration_us, unit_us),
         stagger_us=stream("stagger").choice((0, 0, hop_us, 3 * unit_us)),
-        swarm=True,
+        swarm=not config,
     )
 
 

@@ -101,11 +101,6 @@ class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             f"{self.each_time}: give {least * self.max_packet} or more",
         )
         yield from super().relations()
-        yield (
-            "members",
-            len(self.members) <= MAX_MEMBERS,
-            f"are more than the {MAX_MEMBERS} that a token has room for",
-        )
 
     def __post_init__(self) -> None:
         """The relations, and the number of members."""

@@ -28,6 +28,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
 """
 
 from ringcast.blocks.channel import Ack, Packet
+from ringcast.blocks.view_messages import MAX_MEMBERS
 from ringcast.core.registry import Membership, RuleBook, Sheet, register
 from ringcast.protocols.total.config import PROFILES, Config, Mode, progress_bound_us
 from ringcast.protocols.total.machine import MESSAGES, Total
@@ -89,6 +90,7 @@ SHEET = register(
         claims=claims,
         profiles=PROFILES,
         messages=MESSAGES,
+        most_members=MAX_MEMBERS,
         progress_bound_us=progress_bound_us,
         membership=Membership.EVS,
         agreed=("max_message", "mode", "quorum"),

@@ -39,7 +39,7 @@ from ringcast.protocols.totem_single.config import (
     progress_bound_us,
 )
 from ringcast.protocols.totem_single.machine import MESSAGES, TotemSingle
-from ringcast.protocols.totem_single.messages import CommitToken, Token
+from ringcast.protocols.totem_single.messages import MAX_MEMBERS, CommitToken, Token
 from ringcast.protocols.totem_single.swarm import SWARM
 
 CLAIMS = (
@@ -65,6 +65,7 @@ SHEET = register(
         claims=lambda config: CLAIMS,
         profiles={"lan": LAN, "measured": MEASURED, "appendix": APPENDIX},
         messages=MESSAGES,
+        most_members=MAX_MEMBERS,
         progress_bound_us=progress_bound_us,
         membership=Membership.EVS,
         agreed=("max_message", "mutual"),

@@ -10,6 +10,9 @@ from ringcast.protocols.totem_single.messages import ENCAPSULATION_BYTES, HEADER
 
 MS = 1_000
 
+LONGEST_BACKOFF = 64
+"""R95: the interval doubles up to so many times the first."""
+
 
 class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One ring's settings. The defaults suit a handful of processes on a LAN.
@@ -69,7 +72,17 @@ class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             "must be below token_loss_us",
         )
         yield "hold_us", 0 <= self.hold_us < self.token_loss_us, "must be below token_loss_us"
-        yield "announce_us", self.announce_us > 0, "must be positive"
+        yield (
+            "announce_us",
+            self.announce_us >= self.join_us,
+            "must not be below join_us, or rings that hear of each other never come to be",
+        )
+        yield (
+            "merge_backoff_us",
+            0 <= LONGEST_BACKOFF * self.merge_backoff_us <= progress_bound_us(self, 1),
+            f"doubles up to {LONGEST_BACKOFF} times its value, and must then be at most "
+            f"{progress_bound_us(self, 1)}, the time in which rings come together",
+        )
         yield "each_time", self.each_time >= 1, "must be at least 1"
         yield "window_size", self.window_size >= 1, "must be at least 1"
         yield "min_each", 0 <= self.min_each <= self.each_time, "must be within 0..each_time"
@@ -92,6 +105,16 @@ class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def frame_budget(self) -> int:
         """R83: room for contents in one frame."""
         return self.max_packet - HEADER_BYTES - ENCAPSULATION_BYTES - 12
+
+
+def progress_bound_us(config: Config, n: int) -> int:
+    """M5, Th 4.3: time from the last fault until n live processors share a working ring.
+
+    Each pass that fails enlarges a set, so there are at most 2n - 1 of them; before the first,
+    rings must hear of each other (two Announce periods) and a member must notice the loss.
+    """
+    one_pass = config.token_loss_us + config.consensus_us + config.join_us
+    return (2 * n - 1) * one_pass + 2 * config.announce_us + 2 * one_pass
 
 
 LAN = Config()
@@ -122,13 +145,3 @@ APPENDIX = Config(
     miss_visits=0,
     mutual=False,
 )
-
-
-def progress_bound_us(config: Config, n: int) -> int:
-    """M5, Th 4.3: time from the last fault until n live processors share a working ring.
-
-    Each pass that fails enlarges a set, so there are at most 2n - 1 of them; before the first,
-    rings must hear of each other (two Announce periods) and a member must notice the loss.
-    """
-    one_pass = config.token_loss_us + config.consensus_us + config.join_us
-    return (2 * n - 1) * one_pass + 2 * config.announce_us + 2 * one_pass

@@ -7,6 +7,7 @@ from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.totem_single import commit, delivery, hearing, tokens
+from ringcast.protocols.totem_single.config import LONGEST_BACKOFF
 from ringcast.protocols.totem_single.messages import (
     MAX_MEMBERS,
     REACH,
@@ -295,7 +296,8 @@ def shun(p: Processor, env: Env, q: NodeId) -> None:
         for gone in [x for x, (until, _) in shunned.items() if until < env.now_us - HISTORY_US]:
             del shunned[gone]
         _, interval = shunned.get(q, (0, p.config.merge_backoff_us))
-        shunned[q] = (env.now_us + interval, min(2 * interval, 64 * p.config.merge_backoff_us))
+        longest = LONGEST_BACKOFF * p.config.merge_backoff_us
+        shunned[q] = (env.now_us + interval, min(2 * interval, longest))
 
 
 def on_token_loss(p: Processor, env: Env, event: TimerFired) -> None:
