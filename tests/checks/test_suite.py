@@ -180,13 +180,13 @@ def test_what_was_trimmed_still_counts(word: str, broken: set[str]) -> None:
 def test_old_submissions_are_forgotten() -> None:
     (content,) = judge("p1: reg(4,1){1} sub60000 sub20000", "content").properties
     assert isinstance(content, Content)
-    assert len(content._submitted[1][1]) == REMEMBERED // 2
+    assert len(content._senders[1][1].submitted) == REMEMBERED // 2
     (content,) = judge("p1: reg(4,1){1}" + " sub1 down up" * 9, "content").properties
     assert isinstance(content, Content)
-    assert list(content._submitted[1]) == [7, 8, 9]
+    assert list(content._senders[1]) == [7, 8, 9]
     (content,) = judge("p1: reg(4,1){1} o1-5000 d1-4990", "content").properties
     assert isinstance(content, Content)
-    assert len(content._submitted[1][1]) == 10
+    assert len(content._senders[1][1].submitted) == 10
 
 
 def test_a_crash_that_is_not_in_the_trace_ends_what_was_owed() -> None:

@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from spoiling import spoil
 from tampering import spec as tampered
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, suite
 from ringcast.checks.property import Reads
+from ringcast.core.registry import protocol
 from ringcast.core.trace import Delivered, Originated, Submit, TraceEvent
 from ringcast.pipeline.verify import run_verifier as judging
 from ringcast.pipeline.verify.condense import full, plan
@@ -154,8 +155,21 @@ EDITS = int(os.environ.get("RINGCAST_EDITS", "50"))
 sizes = st.tuples(st.sampled_from((16, 64, 300)), st.sampled_from((40, 200, 1000)))
 
 
+BY_CLAIMS = {5: "total", 6: "token-fd"}
+"""Traces of other protocols than Totem, judged by what these claim as well."""
+
+
 @settings(max_examples=EDITS, deadline=None, derandomize=EDITS < 1000)
-@given(st.integers(0, 10**9), st.integers(0, 6), st.integers(1, 3), sizes, st.sampled_from((3, 9)))
+@given(
+    st.integers(0, 10**9),
+    st.integers(0, 6),
+    st.integers(1, 3),
+    sizes,
+    st.sampled_from((3, 9)),
+    st.booleans(),
+)
+@example(10041, 6, 1, (300, 200), 3, True)  # a place is first named with what was delivered before
+@example(20179, 0, 2, (300, 1000), 9, False)  # one member tells a place much too early, and again
 def test_spoilt_traces(
     tmp_path_factory: pytest.TempPathFactory,
     right: list[list[TraceEvent]],
@@ -164,11 +178,52 @@ def test_spoilt_traces(
     mistakes: int,
     sizes: tuple[int, int],
     run: int,
+    claimed: bool,
 ) -> None:
+    ask = claims_only(BY_CLAIMS[which]) if claimed and which in BY_CLAIMS else ASK
     with pytest.MonkeyPatch.context() as patch:
         set_sizes(patch, *sizes, run)
         spoilt = spoil(right[which], Random(seed), mistakes)
-        compare(write(tmp_path_factory.mktemp("spoilt"), spoilt))
+        compare(write(tmp_path_factory.mktemp("spoilt"), spoilt), ask)
+
+
+def claims_only(name: str) -> Ask:
+    """What a protocol claims, as far as a stretch will do for it."""
+    sheet = protocol(name)
+    return Ask(tuple(tag for tag in sheet.claims(sheet.default) if tag in TAGS), Claims(()))
+
+
+@pytest.mark.parametrize("back", [3, 6, 9])
+@pytest.mark.parametrize("number", [7, 16])
+def test_a_place_named_first_with_what_its_sender_has_delivered(
+    number: int,
+    back: int,
+    tmp_path: Path,
+    right: list[list[TraceEvent]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """How that was submitted is shown, but not always that its sender has delivered it."""
+    set_sizes(monkeypatch, group=16, window=1000, run=3)
+    first = [e for e in right[5] if isinstance(e, Originated) and e.first > 12][number]
+    spoilt = [e for e in right[5] if e is not first]
+    at, told = next(
+        (at, e)
+        for at, e in enumerate(spoilt)
+        if isinstance(e, Delivered) and (e.ring, e.seq) == (first.ring, first.seq)
+    )
+    spoilt[at] = msgspec.structs.replace(told, first=first.first - back)
+    found = compare(write(tmp_path, spoilt))
+    assert "content" in {violation.property for violation in found.violations}
+
+
+def test_what_others_deliver_before_its_sender_knows_the_place(
+    tmp_path: Path, right: list[list[TraceEvent]]
+) -> None:
+    """In token-fd that is the rule. It need not be shown unless D1, D7 or D8 is judged."""
+    folder = write(tmp_path, right[6])
+    assert hidden(folder) == 0
+    assert hidden(folder, claims_only("token-fd")) > 20
+    assert not compare(folder, claims_only("token-fd")).violations
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)

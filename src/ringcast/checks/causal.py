@@ -26,6 +26,7 @@ class Causal(Lamport):
     tag = "causal"
     title = "causal order of submissions"
     reads = Reads.PASTS
+    origin_first = False
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

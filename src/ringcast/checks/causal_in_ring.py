@@ -18,6 +18,7 @@ class CausalInRing(Property):
     tag = "D7"
     title = "causal in a configuration"
     reads = Reads.ORIGINS
+    origin_first = True
 
     def on_originated(self, event: Originated) -> None:
         """Note what the originator had delivered, and its own message before this one."""

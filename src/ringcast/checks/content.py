@@ -12,7 +12,9 @@ from __future__ import annotations
 from ringcast.checks.history import History
 from ringcast.checks.origin import contents
 from ringcast.checks.property import Property, Reads
+from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import Level, NodeId
+from ringcast.core.seqset import SeqSet
 from ringcast.core.trace import Delivered, Originated, Submit
 
 KEPT = 3
@@ -25,6 +27,26 @@ Submitted = tuple[int | None, Level]
 """Checksum, if it is known, and level."""
 
 
+class Sender:
+    """What is known of one incarnation's messages."""
+
+    __slots__ = ("delivered", "submitted")
+
+    def __init__(self) -> None:
+        self.submitted: dict[int, Submitted] = {}  # and not delivered by it
+        self.delivered = SeqSet()  # by itself
+
+    def deliver(self, first: int, last: int) -> None:
+        """They are not numbered again, so what they are is of no consequence any more."""
+        self.delivered.add_range(first, last)
+        mine = self.submitted
+        if last - first < len(mine):
+            for number in range(first, last + 1):
+                mine.pop(number, None)
+        else:
+            self.submitted = {k: each for k, each in mine.items() if not first <= k <= last}
+
+
 class Content(Property):
     """One place, one message, as submitted."""
 
@@ -34,22 +56,28 @@ class Content(Property):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._submitted: dict[NodeId, dict[int, dict[int, Submitted]]] = {}
+        self._senders: dict[NodeId, dict[int, Sender]] = {}
 
     def on_submit(self, event: Submit) -> None:
         """Remember what stands under these numbers."""
-        lives = self._submitted.setdefault(event.node, {})
-        mine = lives.get(event.incarnation)
-        if mine is None:
-            mine = lives[event.incarnation] = {}
-            while len(lives) > KEPT:
-                del lives[min(lives)]
+        sender = self._sender(event.node, event.incarnation)
+        mine = sender.submitted
         digests = event.digests or (None,) * len(event.sizes)
         for number, digest in enumerate(digests, event.first):
-            mine[number] = (digest, event.level)
+            if number not in sender.delivered:
+                mine[number] = (digest, event.level)
         if len(mine) > REMEMBERED:
             for number in list(mine)[: -REMEMBERED // 2]:
                 del mine[number]
+
+    def _sender(self, id: NodeId, incarnation: int) -> Sender:
+        lives = self._senders.setdefault(id, {})
+        sender = lives.get(incarnation)
+        if sender is None:
+            sender = lives[incarnation] = Sender()
+            while len(lives) > KEPT:
+                del lives[min(lives)]
+        return sender
 
     def on_originated(self, event: Originated) -> None:
         """It is what others delivered, if anybody did, and what was submitted."""
@@ -59,10 +87,16 @@ class Content(Property):
         """It is what the others delivered. What its sender has delivered is not numbered again."""
         self._compare(event, event.sender, "delivered")
         if event.sender == event.node:
-            frame = self.history.frame
-            mine = self._submitted.get(event.sender, {}).get(frame.incarnation, {})
-            for number in range(event.first, event.first + len(event.digests)):
-                mine.pop(number, None)
+            sender = self._sender(event.sender, self.history.frame.incarnation)
+            sender.deliver(event.first, event.first + len(event.digests) - 1)
+
+    def on_stretch(self, stretch: Stretch) -> None:
+        """Its senders have delivered these messages, too. Of some the submission is shown, and
+        that may come after the stretch."""
+        spans = self.history.ring.spans
+        for share in stretch.shares:
+            sender = self._sender(share.sender, spans[share.sender].incarnation)
+            sender.deliver(share.first, share.last)
 
     def _compare(self, event: Originated | Delivered, sender: NodeId, verb: str) -> None:
         history = self.history
@@ -81,9 +115,7 @@ class Content(Property):
 
     def _as_submitted(self, event: Originated | Delivered, sender: NodeId, verb: str) -> None:
         frame = self.history.frame
-        mine = self._submitted.get(sender, {}).get(frame.incarnation)
-        if not mine:
-            return  # integrity speaks of it
+        mine = self._sender(sender, frame.incarnation).submitted
         for number, digest in enumerate(event.digests, event.first):
             known = mine.get(number)
             if known is None or (known[0] in (None, digest) and known[1] <= event.level):

@@ -23,6 +23,7 @@ class Lamport(Property):
     tag = "D8"
     title = "Lamport's causal order"
     reads = Reads.ORIGINS
+    origin_first = True
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

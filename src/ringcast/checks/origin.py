@@ -17,6 +17,7 @@ class Origin(Property):
     tag = "D1"
     title = "integrity"
     reads = Reads.ORIGINS
+    origin_first = True
 
     def on_originated(self, event: Originated) -> None:
         """No identifier is given twice."""

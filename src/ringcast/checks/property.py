@@ -51,6 +51,8 @@ class Property:
     """Lost stable storage leaves it unknown; otherwise only a ring id taken again
     while the first ring of that name is still in use does."""
     reads: ClassVar[Reads] = Reads.EVERY_EVENT
+    origin_first: ClassVar[bool] = False
+    """It makes a difference whether a frame was originated before others delivered it."""
     notes: ClassVar[tuple[str, ...]] = ()
     """Which notes it looks at, by ``what``, if it does not read every event."""
 

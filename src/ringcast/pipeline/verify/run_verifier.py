@@ -79,7 +79,8 @@ class Case:
             chosen = [kinds[tag] for tag in self._condensed]
             self.reads = max(kind.reads for kind in chosen)
             notes = sorted({note for kind in chosen for note in kind.notes})
-            self.course = Course(self.folder, self.run, self.reads, notes)
+            origin_first = any(kind.origin_first for kind in chosen)
+            self.course = Course(self.folder, self.run, self.reads, notes, origin_first)
 
     def _rows(self, names: Iterable[str] = TABLES) -> int:
         return sum(len(self._tables[name]) for name in names)

@@ -42,6 +42,10 @@ class Origins:
         self.start = _joined([told.starts[:-1] + at for told, at in zip(tolds, offsets)])  # noqa: B905
         self.frame: Ints = np.full(len(self.seq), -1, np.int64)
         """By origination: its frame, or -1."""
+        self.begun_us: Ints = self.t_us.copy()
+        """By origination: when it or the first delivery of its frame happened."""
+        self.ahead: Flags = np.ones(len(self.seq), np.bool_)
+        """By origination: whether it comes before every delivery of its frame."""
         self.follows: Ints = np.full(len(self.seq), -1, np.int64)
         """By origination without a frame: the one that it is put before."""
 
@@ -167,6 +171,7 @@ class Submissions:
             (t_us == origins.t_us[each]) & (stay.node < origins.node[each])
         )
         right &= np.where(by_itself, (n < origins.n[each]) & (t_us <= origins.t_us[each]), earlier)
+        right &= origins.ahead[each] | (t_us < origins.begun_us[each])
         if in_ring:
             right &= n > stay.start_n
         if len(events) == 0:

@@ -47,7 +47,7 @@ class Keep(msgspec.Struct, frozen=True):
     """What a window has to show besides what it finds worth showing."""
 
     until_us: int = -1
-    """Frames originated up to this time."""
+    """Frames originated or delivered first up to this time."""
     from_us: int = LIMIT
     """Frames that somebody delivered from this time on."""
     seqs: tuple[int, ...] = ()
@@ -72,6 +72,8 @@ class Window(msgspec.Struct, frozen=True):
     rows: int
     """About how many deliveries it has."""
     reads: Reads
+    origin_first: bool
+    """Whether what others delivered before it was originated is odd."""
     keep: Keep = Keep()
     closely: bool = False
     """Show everything that was under way at the same time as something odd, so that whatever is
@@ -125,7 +127,9 @@ def control_events(folder: Path, run: int, notes: Iterable[str]) -> list[TraceEv
     return sorted(found, key=moment)
 
 
-def make_plan(folder: Path, run: int, reads: Reads, notes: Iterable[str]) -> Plan:
+def make_plan(
+    folder: Path, run: int, reads: Reads, notes: Iterable[str], origin_first: bool
+) -> Plan:
     """Divide a run into windows; without any if nothing about messages is to be judged."""
     control = control_events(folder, run, notes)
     if reads is Reads.NOTHING:
@@ -143,7 +147,7 @@ def make_plan(folder: Path, run: int, reads: Reads, notes: Iterable[str]) -> Pla
     for found in starts.values():
         found.sort()
     rings = [
-        _ring(folder, run, reads, deliver, visits, starts)
+        _ring(folder, run, reads, origin_first, deliver, visits, starts)
         for visits in sorted(compared, key=lambda visits: visits[0].installed.view)
     ]
     return Plan(tuple(control), tuple(rings), {node: found[0] for node, found in starts.items()})
@@ -192,6 +196,7 @@ def _ring(
     folder: Path,
     run: int,
     reads: Reads,
+    origin_first: bool,
     deliver: Table,
     visits: list[_Visit],
     starts: dict[NodeId, list[int]],
@@ -218,6 +223,7 @@ def _ring(
             last=at == number - 1,
             rows=len(longest) * len(visits) // number,
             reads=reads,
+            origin_first=origin_first,
         )
         for at in range(number)
     ]

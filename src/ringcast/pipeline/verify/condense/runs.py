@@ -27,7 +27,7 @@ class Piece(msgspec.Struct, frozen=True):
     low: int
     """Its first place."""
     first_us: int = -1
-    """When the first of its frames was originated, if that was looked at; else -1."""
+    """When the first of its frames was originated or delivered, if looked at; else -1."""
     last_us: int = -1
     """When the last of them was delivered, likewise."""
 
@@ -156,7 +156,7 @@ class Runs:
         shown: list[Submit | Originated | Delivered] = []
         shares: list[Share] = []
         if frames.origins is not None and frames.origin is not None:
-            first_us = int(frames.origins.t_us[frames.origin[start:end]].min())
+            first_us = int(frames.origins.begun_us[frames.origin[start:end]].min())
             last = (t.first("t_us")[frames.at[node][end - 1]] for node, t in frames.told.items())
             last_us = int(max(last))
             for frame in heads.tolist():

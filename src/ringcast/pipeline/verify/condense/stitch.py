@@ -4,7 +4,7 @@ Windows are looked at one by one and know nothing of each other. Here it is seen
 stretches fit together; if not, a window is asked to show more, and looked at again:
 
 - a frame that occurs anywhere else, by its place or by its numbers, is shown;
-- frames are shown that were originated before something odd in an earlier window was over, and in
+- frames are shown that were begun before something odd in an earlier window was over, and in
   a closer look those delivered after something odd in a later window had begun;
 - a stretch stands behind all that is shown before it in its ring, and before all the rest.
 """
@@ -64,9 +64,11 @@ class Placed(msgspec.Struct, frozen=True):
 class Course:
     """One run: windows to look at, then a sequence of events and stretches."""
 
-    def __init__(self, folder: Path, run: int, reads: Reads, notes: Iterable[str]) -> None:
+    def __init__(
+        self, folder: Path, run: int, reads: Reads, notes: Iterable[str], origin_first: bool
+    ) -> None:
         self.folder, self.run, self.reads = folder, run, reads
-        self.plan: Plan = make_plan(folder, run, reads, notes)
+        self.plan: Plan = make_plan(folder, run, reads, notes, origin_first)
         self.windows: list[Window] = [w for ring in self.plan.rings for w in ring.windows]
         self.found: list[Found | None] = [None] * len(self.windows)
         ends = accumulate((len(ring.windows) for ring in self.plan.rings), initial=0)

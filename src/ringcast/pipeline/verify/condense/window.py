@@ -4,8 +4,9 @@ Frames that pass all of this are *alike*, and a stretch will stand for them:
 
 - every member delivered them in the ring itself (D5, M1), in the same order, once, with ascending
   places (D2, D6, D9, D12, total-order), under the same sender, number, level and checksums;
-- each was originated once, in the ring, with those contents (D1), before every delivery of it in
-  the order of the trace; the originator delivered it too (D3, D4, D10), and so did everybody who
+- each was originated once, in the ring, with those contents (D1), before its originator delivered
+  it and, if a property that is judged asks for that, before every delivery of it in the order of
+  the trace; the originator delivered it too (D3, D4, D10), and so did everybody who
   could lack it (D7, agreement);
 - what a sender delivered before an origination has lower places, so causes come first (D7, D8);
 - numbers of a sender follow each other (fifo, integrity), and each message was submitted before
@@ -13,8 +14,8 @@ Frames that pass all of this are *alike*, and a stretch will stand for them:
   sender had come to the ring, so that its past is that of its originations;
 - where one processor numbers for others, it numbers in ascending order (one-sequencer).
 
-What fails is *odd*, and so is what has no counterpart. Frames that were originated before the last
-event of something odd are shown as well: their originators may not have known of it. If something
+What fails is *odd*, and so is what has no counterpart. Frames that were begun before the last event
+of something odd are shown as well: their originators may not have known of it. If something
 is broken, a closer look shows what was delivered after the first event of something odd, too: what
 had been delivered by then can decide which message is named.
 """
@@ -171,9 +172,12 @@ class _Look:
         events = np.flatnonzero(free)
         follows = np.append(matched, self.frames)[np.searchsorted(taken, events)]
         self.odd[follows] = True
-        self.strays += told.first("seq")[events].tolist()
+        seqs = told.first("seq")[events]
+        self.strays += seqs.tolist()
         if self._full:
-            self._is_odd(follows, told.first("t_us")[events])
+            t_us = told.first("t_us")[events]
+            self._is_odd(follows, t_us)
+            self._is_odd(self._after_place(seqs), t_us)  # it is told there, too, and too early
 
     def _is_odd(self, frames: Ints, t_us: Ints) -> None:
         """Something odd happened to these frames, or just before them, at these times."""
@@ -224,14 +228,18 @@ class _Look:
         self.odd[mine[np.searchsorted(ends, differ, "right")]] = True
 
     def _delivered_later(self, told: Told, origins: Origins) -> None:
-        """What a member delivered before it was originated, in the order of the trace, is odd."""
+        """What a member delivered before it was originated, in the order of the trace, is odd if
+        it is its own or if that makes a difference."""
         at = self.at[told.node]
         both = np.flatnonzero((at >= 0) & (self.origin >= 0))
         at, its = at[both], self.origin[both]
         t_us, sent_us, node = told.first("t_us")[at], origins.t_us[its], origins.node[its]
         later = (t_us > sent_us) | ((t_us == sent_us) & (told.node > node))
-        later = np.where(node == told.node, told.first("n")[at] > origins.n[its], later)
-        self.odd[both[~later]] = True
+        own = node == told.node
+        later = np.where(own, told.first("n")[at] > origins.n[its], later)
+        origins.ahead[its] &= later
+        origins.begun_us[its] = np.minimum(origins.begun_us[its], t_us)
+        self.odd[both[~later & (own | self.window.origin_first)]] = True
 
     def _unmatched_origins(self, origins: Origins) -> None:
         """One that nobody delivered: odd are the frame that follows it and its member's next."""
@@ -311,10 +319,11 @@ class _Look:
             self._is_odd(there[chosen], t_us[chosen])
         known = np.flatnonzero(self.origin >= 0)
         sent_us = self.origins.t_us[self.origin[known]]
+        begun_us = self.origins.begun_us[self.origin[known]]
         self._is_odd(known[self.odd[known]], sent_us[self.odd[known]])
         keep = self.window.keep
         before = np.maximum.accumulate(np.append(keep.until_us, self.odd_until_us[:-1]))
-        self.shown[known[sent_us <= before[known]]] = True
+        self.shown[known[begun_us <= before[known]]] = True
         if self.window.closely:
             after = np.minimum.accumulate(np.append(self.odd_from_us[1:], keep.from_us)[::-1])
             self.shown[:-1] |= late >= after[::-1][:-1]
