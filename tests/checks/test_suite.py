@@ -104,6 +104,16 @@ def test_a_message_that_nobody_submitted_between_two_that_were() -> None:
     assert "number 2 of processor 1, which had not submitted it" in violation.explanation
 
 
+def test_a_message_delivered_before_it_is_submitted_is_delivered() -> None:
+    """Integrity speaks of it; nothing is owed."""
+    checks = suite(["integrity", "validity"])
+    events = list(parse("ring(8,1){1,2}\np1: sub1 o1 d1\np2: d1\nend{1,2}"))
+    late = [e for e in events if isinstance(e, Submit)]
+    for event in [e for e in events[:-1] if e not in late] + late + events[-1:]:
+        checks.feed(event)
+    assert checks.verdicts() == {"integrity": Verdict.INVALID, "validity": Verdict.VALID}
+
+
 def test_contents_that_were_not_recorded_are_not_compared() -> None:
     checks = suite(["fifo"])
     for event in parse(OVERTAKEN):

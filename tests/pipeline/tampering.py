@@ -463,3 +463,12 @@ def pause_invented(trace: Trace) -> Nodes:
     trace.events.insert(9, Faulted(2, 900, trace.events[9].t_us, "pause"))
     trace.events.insert(10, Faulted(2, 901, trace.events[9].t_us, "resume"))
     return None
+
+
+@tampering(total="accounted")
+def own_frames_left_out(trace: Trace) -> Nodes:
+    """Two in a row, so that several numbers are passed over: the first of them is named."""
+    own = trace.all(Delivered, node=2, sender=2)
+    for frame in own[3:5]:
+        trace.drop(frame)
+    return (2,)

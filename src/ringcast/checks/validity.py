@@ -38,19 +38,17 @@ class Validity(Property):
 
     def on_delivered(self, event: Delivered) -> None:
         """An obligation is met."""
-        if event.sender == event.node:
-            node = self.history.node
-            own = self._own.get(event.node)
-            if own is not None and self.history.frame.incarnation == node.incarnation:
-                own.delivered.add_range(event.first, event.first + len(event.digests) - 1)
+        history = self.history
+        if event.sender == event.node and history.frame.incarnation == history.node.incarnation:
+            own = self._own.setdefault(event.node, Own())
+            own.delivered.add_range(event.first, event.first + len(event.digests) - 1)
 
     def on_stretch(self, stretch: Stretch) -> None:
-        """Many were met; without a word about submissions there are none."""
+        """Many were met."""
         for share in stretch.shares:
-            own = self._own.get(share.sender)
-            if own is not None:
-                own.submitted.add_range(share.first, share.last)
-                own.delivered.add_range(share.first, share.last)
+            own = self._own.setdefault(share.sender, Own())
+            own.submitted.add_range(share.first, share.last)
+            own.delivered.add_range(share.first, share.last)
 
     def on_crashed(self, event: Crashed) -> None:
         """A crash ends all obligations."""

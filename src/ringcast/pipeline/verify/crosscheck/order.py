@@ -148,20 +148,17 @@ CHECKS = {
             GROUP BY run, node""",
         ),
     ),
-    # Own messages come in the order of their numbers, so each follows the one before it, or what
-    # was reported; what was reported is not delivered, before or after.
+    # Own messages come in the order of their numbers, so each frame follows the ones before it, or
+    # what was reported; the lowest number left out is behind either. What was reported is not
+    # delivered, before or after.
     "accounted": Check(
         broken=(
-            """SELECT o.run, o.moment, array(o.node) AS nodes,
-                array(concat('number ', o.sequence - 1, ' of ', o.node)) AS messages
-            FROM (SELECT *, row_number() OVER (
-                      PARTITION BY run, node, life, sequence ORDER BY n) AS nth
-                  FROM {own}) o
-            LEFT ANTI JOIN {own} b ON b.run = o.run AND b.node = o.node AND b.life = o.life
-                AND b.sequence = o.sequence - 1 AND b.n <= o.n
-            LEFT ANTI JOIN {reported} u ON u.run = o.run AND u.node = o.node AND u.life = o.life
-                AND u.n < o.n AND o.sequence - 1 BETWEEN u.first AND u.last
-            WHERE o.sequence > 1 AND o.nth = 1""",
+            """SELECT g.run, g.moment, array(g.node) AS nodes,
+                array(concat('number ', min(g.number), ' of ', g.node)) AS messages
+            FROM {passed_over} g
+            LEFT ANTI JOIN {reported} u ON u.run = g.run AND u.node = g.node AND u.life = g.life
+                AND u.n < g.n AND g.number BETWEEN u.first AND u.last
+            GROUP BY g.run, g.moment, g.node""",
             """SELECT o.run, greatest(o.moment, u.moment) AS moment, array(o.node) AS nodes,
                 array(concat('number ', o.sequence, ' of ', o.node)) AS messages
             FROM {own} o JOIN {reported} u ON u.run = o.run AND u.node = o.node
@@ -262,6 +259,19 @@ DEFINITIONS = {
         FROM {deliver} d JOIN {lives} l ON l.run = d.run AND l.node = d.node
             AND d.n >= l.since_n AND (l.until_n IS NULL OR d.n < l.until_n)
         WHERE d.sender = d.node""",
+    # Numbers below a processor's own frame that may be the first one it has not heard of.
+    "passed_over": """
+        WITH frames AS (
+            SELECT *, coalesce(max(last) OVER (PARTITION BY run, node, life ORDER BY n
+                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) + 1 AS next
+            FROM (
+                SELECT run, node, life, n, moment, min(sequence) AS first, max(sequence) AS last
+                FROM {own} GROUP BY run, node, life, n, moment))
+        SELECT run, node, life, n, moment, next AS number FROM frames WHERE first > next
+        UNION ALL
+        SELECT f.run, f.node, f.life, f.n, f.moment, u.last + 1
+        FROM frames f JOIN {reported} u ON u.run = f.run AND u.node = f.node AND u.life = f.life
+            AND u.n < f.n AND u.last + 1 > f.next AND u.last + 1 < f.first""",
     "reported": """
         SELECT u.run, u.node, u.n, u.sequence AS first, u.sequence + u.count - 1 AS last,
                struct(u.t_us, u.node, u.n) AS moment, l.life
