@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -24,22 +26,43 @@ def rewrite(group: Trial, node: int, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), "utf-8")
 
 
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """A disk of 64 KiB at this folder."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "ringcast-test", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("no right to mount a small disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
 def test_a_full_disk_stops_the_node_before_it_can_do_harm(trial: Make) -> None:
     group = trial(3)
-    group.start()
-    group.together()
-    group.work()
-    stuck = group.folder / "state-3" / "stable.new"
-    stuck.symlink_to("/dev/full")  # every write fails as on a full disk
-    group[2].kill()  # a new ring has a number that must be stored first
-    assert group.ended(3) == 1
-    assert "No space left on device" in group[3].errors
-    group.together(1)
-    stuck.unlink()
-    group.start(2, 3)
-    group.together()
-    group.work()
-    events = group.judge()
+    state = group.folder / "state-3"
+    with small_disk(state):
+        group.start()
+        group.together()
+        group.work()
+        filler = state / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        group[2].kill()  # a new ring has a number that must be stored first
+        assert group.ended(3) == 1
+        assert "No space left on device" in group[3].errors
+        group.together(1)
+        filler.unlink()
+        group.start(2, 3)
+        group.together()
+        group.work()
+        events = group.judge()
     ends = [e.reason for e in events if isinstance(e, Crashed) and e.node == 3]
     assert ["No space left on device" in reason for reason in ends] == [True]
 

@@ -246,10 +246,16 @@ def _change(patch: MonkeyPatch, position: Any) -> None:
 
     def spoiled(p: Processor, env: Env, cause: str) -> bool:
         def view(
-            view: RingId, members: Any, transitional: bool, ring: RingId, seq: int, conf: RingId
+            view: RingId,
+            members: Any,
+            transitional: bool,
+            ring: RingId,
+            seq: int,
+            conf: RingId,
+            *more: Any,
         ) -> InstallView:
             at = position(p, seq) if transitional else seq
-            return InstallView(view, members, transitional, ring, at, conf)
+            return InstallView(view, members, transitional, ring, at, conf, *more)
 
         with MonkeyPatch.context() as inner:
             inner.setattr(install, "InstallView", view)

@@ -276,7 +276,7 @@ def own_knowledge_ends_the_old_view(patch: MonkeyPatch) -> None:
     patch.setattr(change, "finish", finish)
 
 
-@mutant("TL-30", "validity")
+@mutant("TL-30", "accounted", "validity")
 def requests_forgotten_with_the_view(patch: MonkeyPatch) -> None:
     """Forgets, with a view, what it had asked for in vain."""
     whole = change.begin

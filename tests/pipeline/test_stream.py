@@ -99,7 +99,10 @@ def test_what_was_trimmed_below_a_checkpoint_is_said(spark: SparkSession, tmp_pa
         ({"path": "x", "connect": "y:1"}, "either path"),
         ({"path": "nowhere"}, "not a journal"),
         ({"path": "x", "gruop": "g"}, "no option gruop"),
-        ({"path": "x", "startingPosition": "x"}, "startingPosition 'x': say earliest"),
+        (
+            {"path": "x", "startingPosition": "x"},
+            "startingPosition: 'x' is no position: .*, or say earliest",
+        ),
         ({"path": "x", "bodies": "json", "bodySchema": "id BIGNT"}, "bodySchema 'id BIGNT'"),
         ({"connect": "127.0.0.1:9"}, "127.0.0.1:9"),
     ],

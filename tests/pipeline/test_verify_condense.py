@@ -81,7 +81,11 @@ def culprits(found: Suite | RunVerdict) -> set[tuple[Any, ...]]:
     }
 
 
-def compare(folder: Path, ask: Ask = ASK) -> RunVerdict:
+UNTIMED = "accounted_after_all"
+"""A stretch has no times: this violation is dated at the report, by the checks at the delivery."""
+
+
+def compare(folder: Path, ask: Ask = ASK, timed: bool = True) -> RunVerdict:
     """Both ways lead to the same verdicts and the same culprits."""
     exact = suite(ask.only)
     for event in read_trace(folder):
@@ -89,7 +93,10 @@ def compare(folder: Path, ask: Ask = ASK) -> RunVerdict:
     found = judge(folder, 0, ask)
     assert not found.error
     assert found.verdicts == exact.verdicts()
-    assert culprits(found) == culprits(exact)
+    if timed:
+        assert culprits(found) == culprits(exact)
+    else:
+        assert {each[:-1] for each in culprits(found)} == {each[:-1] for each in culprits(exact)}
     return found
 
 
@@ -107,7 +114,7 @@ def hidden(folder: Path, ask: Ask = ASK) -> int:
 def test_golden_stories(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "LEAST_RUN", 1)
     story = path.read_text().partition("----\n")[0]
-    compare(write(tmp_path, list(parse(story))))
+    compare(write(tmp_path, list(parse(story))), timed=path.stem != UNTIMED)
 
 
 @pytest.mark.parametrize("seed", [0, 3, 12, 20])
