@@ -202,7 +202,7 @@ def one_holder_is_enough(patch: MonkeyPatch) -> None:
     patch.setattr(tokens, "proposal", proposal)
 
 
-@mutant("TF-24 TF-32", "D9", "total-order", "fifo", "causal", "D12")
+@mutant("TF-24 TF-32", "content", "D9", "total-order", "fifo", "causal", "D12")
 def delivery_skips_what_is_missing(patch: MonkeyPatch) -> None:
     """Hands up what it has, in order, and what was missing later."""
 
