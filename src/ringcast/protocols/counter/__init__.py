@@ -72,7 +72,7 @@ SHEET = register(
         unicast=(Prom, Nack, Ackd, Ask, Told, Stranger),
         swarm=SWARM,
         rules=RuleBook("The counter-based protocol", (("CB-", 44),), ("A", 24)),
-        patient=lambda us: {"reissue_us": us // 4},
+        patient=lambda us: {"reissue_us": us // 4 - LAN.idle_us},
         fast=lambda frames, n: {"window": frames},
     )
 )
