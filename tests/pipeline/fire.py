@@ -18,7 +18,6 @@ import argparse
 import itertools
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -48,8 +47,8 @@ dead: it would be a group of its own then, whose rows the others rightly do not 
 
 IN_NODES = ("synced", "half a frame", "indexing", "indexed", "begun", "noting")
 WHILE_CATCHING_UP = ("merging", "merged")
-IN_SINK = ("decided", "half", "published")
-PLACED = (*IN_NODES, *WHILE_CATCHING_UP, *IN_SINK, "source commit")
+IN_SPARK = ("decided", "half", "published", "source commit")
+PLACED = (*IN_NODES, *WHILE_CATCHING_UP, *IN_SPARK)
 AT_RANDOM = ("node", "node", "driver", "driver", "jvm", "jvm", "worker", "worker")
 MOMENTS = (*PLACED, *AT_RANDOM)
 
@@ -139,11 +138,9 @@ class Battle:
             if moment in WHILE_CATCHING_UP:
                 self.end(str(node))
             self.until(moment, lambda: not (self.folder / f"fire-{node}" / moment).exists())
-        elif moment in IN_SINK:
+        elif moment in IN_SPARK:
             (self.folder / "fire" / moment).touch()
             self.until(moment, lambda: not (self.folder / "fire" / moment).exists())
-        elif moment == "source commit":
-            self.in_source_commit()
         elif moment == "node":
             self.end(str(node))
         elif moment == "driver":
@@ -156,32 +153,6 @@ class Battle:
         """SIGKILL to a node or the driver."""
         self.processes[name].kill()
         self.processes[name].wait()
-
-    def in_source_commit(self) -> None:
-        """Where ``commit`` of the source writes there is a pipe. When something comes through it,
-        whoever wrote that has not come to the end of ``commit``, and is killed."""
-        readers = self.folder / "journal-2" / "readers"
-        self.until("a commit", readers.is_dir)
-        pipe, ends = readers / "table.json.new", list[int]()
-
-        def came() -> bool:
-            if not ends or not pipe.is_fifo():  # a commit that was under way has taken it along
-                for each in (pipe, pipe.with_suffix("")):
-                    if each == pipe or each.is_fifo():
-                        each.unlink(missing_ok=True)
-                os.mkfifo(pipe)
-                ends.append(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
-            ready, _, _ = select.select(ends, [], [], 0)
-            return any([os.read(each, 1) for each in ready])
-
-        try:
-            self.until("a commit", came)
-            for pid in self.spark("python_streaming_source_runner"):
-                os.kill(pid, signal.SIGKILL)
-        finally:
-            pipe.unlink(missing_ok=True)
-            for each in ends:
-                os.close(each)
 
     def hit(self, word: str) -> bool:
         """SIGKILL to one of Spark's processes with this word in its command line."""

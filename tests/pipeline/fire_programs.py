@@ -70,7 +70,7 @@ def arm(folder: Path) -> None:
             die_at("begun")
         return file
 
-    def noting(self: Disk, path: Path, data: bytes, mode: int = 0o644) -> None:
+    def noting(self: Disk, path: Path, data: bytes, mode: int = 0o600) -> None:
         if (folder / "noting").exists():
             path.with_name(path.name + ".new").write_bytes(data[: len(data) // 2])
             die_at("noting")
@@ -166,14 +166,14 @@ def drive(folder: Path, address: str) -> None:
     size 5 of collection, expected 6"), and then none can be begun in that JVM any more: who
     watches over a query begins a new one.
     """
-    import dying_sink
+    import dying_stream
 
     from ringcast.pipeline.spark.session import Where, open_session
 
     with open_session(Where(cores=2)) as spark:
-        dying_sink.register(spark, folder / "fire")
+        dying_stream.register(spark, folder / "fire")
         rows = (
-            spark.readStream.format("ringcast")
+            spark.readStream.format(dying_stream.NAME)
             .option("path", ",".join(str(folder / f"journal-{id}") for id in NODES))
             .option("group", "in")
             .option("views", "false")
@@ -182,7 +182,7 @@ def drive(folder: Path, address: str) -> None:
         back = rows.option("reader", "back").load().select("body")
         writers = {
             "table": table.writeStream.format("parquet").option("path", str(folder / "rows")),
-            "back": back.writeStream.format(dying_sink.NAME)
+            "back": back.writeStream.format(dying_stream.NAME)
             .option("connect", address)
             .option("group", "out")
             .option("stream", "back")

@@ -158,12 +158,12 @@ from pathlib import Path
 from ringcast.pipeline.spark.session import Where, open_session
 source, node, out, tests = sys.argv[1:]
 sys.path.append(tests)
-import dying_sink
+import dying_stream
 with open_session(Where(cores=1)) as spark:
-    dying_sink.register(spark, Path(out) / "fire")
+    dying_stream.register(spark, Path(out) / "fire")
     query = (spark.readStream.format("ringcast").option("path", source)
         .option("maxRowsPerBatch", 1200)
-        .option("reader", "copy").load().select("body").writeStream.format(dying_sink.NAME)
+        .option("reader", "copy").load().select("body").writeStream.format(dying_stream.NAME)
         .option("connect", node).option("group", "g").option("stream", "copy")
         .option("staging", out + "/staging").option("checkpointLocation", out + "/checkpoint")
         .trigger(availableNow=True).start())

@@ -218,7 +218,7 @@ def test_failures_are_rows_and_exit_codes(
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("sweep", "Missing argument"),
+        ("sweep", "name a study, or a test with --simtest FILE::TEST"),
         ("sweep none.toml", "cannot read 'none.toml' (No such file or directory); a study is"),
         ("sweep bad.toml", "bad.toml: nodes = 0: Expected `int` >= 1 - at `$.nodes`"),
         ("sweep study.toml --out study.toml", "cannot write to study.toml (Not a directory)"),
