@@ -12,7 +12,7 @@ from time import perf_counter, process_time
 
 import ringcast
 from ringcast.testing import CallFailed, Host, Request, World
-from ringcast.testing.run import Setup, run
+from ringcast.testing.run import RunSetup, run
 
 CLIENTS, SEATS, SECONDS = 100, 200, 10.0
 
@@ -69,11 +69,11 @@ async def test(world: World) -> None:
 
 def main(seeds: int) -> None:
     """Run them, and say how fast."""
-    run(test, Setup(seed=0, faults="swarm", span=8.0))
+    run(test, RunSetup(seed=0, faults="swarm", span=8.0))
     began_s, began_cpu_s = perf_counter(), process_time()
     bought = datagrams = 0
     for seed in range(seeds):
-        outcome = run(test, Setup(seed=seed, faults="swarm", span=8.0))
+        outcome = run(test, RunSetup(seed=seed, faults="swarm", span=8.0))
         assert outcome.error is None, outcome.error
         datagrams += sum(len(event) == 5 for event in outcome.events)
         bought += sum("hears of" in str(event[2]) for event in outcome.events)

@@ -11,7 +11,7 @@ from ringcast.api.directory import Directory
 from ringcast.api.events import Batch, View
 from ringcast.core.effects import Departure, InstallView, Reason
 from ringcast.core.ids import Level, Position, ViewId
-from ringcast.wire.envelope import Data, Enter, Envelope, Exit, Groups, Known, Once
+from ringcast.wire.envelope import Data, Enter, Envelope, Exit, Groups, Known, NumberedRows
 
 R1, T1, R2, T2, R3 = (ViewId(seq, 1) for seq in (8, 10, 12, 14, 16))
 
@@ -275,7 +275,7 @@ def test_where_members_are_fixed_what_they_remember_counts_from_its_place_on() -
     assert [len(word.known) for word in words] == [0, 1]
     for seq, word in enumerate(words, 1):
         order(R1, seq, seq, word, *members)
-    rows = Once(R1, "g", "w", 4, 0, (b"a", b"b", b"c"))
+    rows = NumberedRows(R1, "g", "w", 4, 0, (b"a", b"b", b"c"))
     assert [member.directory.streams.fresh(rows) for member in members] == [2, 2]
 
 

@@ -19,14 +19,14 @@ from ringcast.api.writer_dedup import MOST, WriterDedup
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.runtime.udp import Udp
-from ringcast.wire.envelope import Known, Once
+from ringcast.wire.envelope import Known, NumberedRows
 
 RING = ViewId(8, 1)
 
 
-def rows(batch: int, first: int, count: int) -> Once:
+def rows(batch: int, first: int, count: int) -> NumberedRows:
     bodies = tuple(b"%d/%d" % (batch, n) for n in range(first, first + count))
-    return Once(RING, "g", "s", batch, first, bodies)
+    return NumberedRows(RING, "g", "s", batch, first, bodies)
 
 
 @given(st.lists(st.lists(st.integers(0, 6), max_size=2), min_size=4, max_size=4), st.integers(1, 6))

@@ -10,7 +10,7 @@ from journals import caught_up
 from loopback import eventually, joined, messages, run
 
 from ringcast.api.node import Node
-from ringcast.core.effects import Batch
+from ringcast.core.effects import PackedMessages
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import Level
 from ringcast.journal.check import examine
@@ -95,7 +95,9 @@ def test_words_in_a_member_s_name_do_not_end_it(tmp_path: Path) -> None:
             groups = await joined(nodes)
             victim = nodes[0]
             for word in (Enter("unknown"), Enter("g"), Exit("unknown")):
-                batch = Batch(victim._ring.view, 99, 1, Level.AGREED, 2**40, (encode(word),))  # type: ignore[union-attr]
+                assert victim._ring is not None
+                ring = victim._ring.view
+                batch = PackedMessages(ring, 99, 1, Level.AGREED, 2**40, (encode(word),))
                 victim.on_deliver(batch.ring, batch)
             assert victim.running
             await groups[1].send(b"x")

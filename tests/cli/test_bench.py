@@ -17,7 +17,7 @@ import pytest
 from ringcast.api.events import Batch
 from ringcast.api.group import Group
 from ringcast.bench import bridge
-from ringcast.bench.member import BenchMeter, Pool, Sender, Task
+from ringcast.bench.member import BenchMeter, BenchSender, MessagePool, Task
 from ringcast.bench.run import Crew, Failed, Trial, settings
 from ringcast.cli import bench
 from ringcast.core.ids import Level, Position, ViewId
@@ -154,7 +154,7 @@ def batch(sender: int, bodies: tuple[bytes, ...], seq: int = 1) -> Batch:
 
 
 def check(*batches: Batch) -> BenchMeter:
-    meter = BenchMeter(task(), {1: Pool(1, 9), 2: Pool(2, 9)})
+    meter = BenchMeter(task(), {1: MessagePool(1, 9), 2: MessagePool(2, 9)})
     for each in batches:
         meter.take(each)
     return meter
@@ -162,7 +162,7 @@ def check(*batches: Batch) -> BenchMeter:
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 64])
 def test_a_pool_repeats_after_its_period_only(size: int) -> None:
-    pool = Pool(3, size)
+    pool = MessagePool(3, size)
     assert {len(body) for body in pool(0, pool.period)} == {size}
     assert pool(pool.period - 1, 2) == pool(pool.period - 1, 1) + pool(0, 1)
     if size >= 8:
@@ -170,7 +170,7 @@ def test_a_pool_repeats_after_its_period_only(size: int) -> None:
 
 
 def test_the_checker_tells_gaps_swaps_and_orders_apart() -> None:
-    one, two = Pool(1, 9), Pool(2, 9)
+    one, two = MessagePool(1, 9), MessagePool(2, 9)
     right = [batch(1, one(0, 2)), batch(2, two(0, 1)), batch(1, one(2, 3))]
     assert check(*right).wrong == 0
     assert check(batch(1, one(1, 2))).wrong == 2
@@ -190,7 +190,7 @@ def test_the_window_is_over_before_a_share_is_made() -> None:
         await meter.count(now_s + 0.01, now_s + 0.02)
 
     asyncio.run(measure())
-    share = meter.share(1, Sender(task(), cast(Group, None), (0, 0)), {})
+    share = meter.share(1, BenchSender(task(), cast(Group, None), (0, 0)), {})
     assert share.window_s > 0.005
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
-from ringcast.core.effects import Batch, InstallView
+from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.ids import ViewId
 from ringcast.runtime.config import NodeConfig
-from ringcast.runtime.host import Host
+from ringcast.runtime.host import LiveHost
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
 
 
 class Nobody:
-    def on_deliver(self, view: ViewId, batch: Batch) -> None: ...
+    def on_deliver(self, view: ViewId, batch: PackedMessages) -> None: ...
     def on_view(self, change: InstallView) -> None: ...
     def on_uncertain(self, first: int, count: int) -> None: ...
     def on_quiet(self) -> None: ...
@@ -42,7 +42,7 @@ def test_every_metric_is_explained(tmp_path: Path) -> None:
         "peers": ["2@127.0.0.1:9"],
         "state_dir": str(tmp_path),
     }
-    host = Host(msgspec.convert(config, NodeConfig), Nobody())
+    host = LiveHost(msgspec.convert(config, NodeConfig), Nobody())
     try:
         of_node = {"groups_wait_for", "left_aside"}  # which know of groups
         assert names("Metrics") == host.metrics().keys() | of_node

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from random import Random
 
-from ringcast.sim.faults import Crash, Drop, Restart
+from ringcast.sim.faults import Drop, NodeCrash, Restart
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
 from ringcast.sim.run import RunSpec
 
@@ -38,7 +38,7 @@ def abandoned(seed: int) -> RunSpec:
             "hold_us": 0,
         },
         faults=(
-            Crash(gone_us, 3),
+            NodeCrash(gone_us, 3),
             Drop(gone_us, 3, deaf, "Join", 0),
             Restart(gone_us + 1, 3),
         ),

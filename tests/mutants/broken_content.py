@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mutant import mutant
 from pytest import MonkeyPatch
 
-from ringcast.core.effects import Batch, Deliver
+from ringcast.core.effects import Deliver, PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.ids import Level
 from ringcast.core.inputs import Input
@@ -30,10 +30,10 @@ PROTOCOLS: dict[str, tuple[type[Machine], str]] = {
     "token-fd": (TokenFd, "TF-24"),
 }
 
-Change = Callable[[list[Batch]], list[Batch]]
+Change = Callable[[list[PackedMessages]], list[PackedMessages]]
 
 
-def alters_a_body(batches: list[Batch]) -> list[Batch]:
+def alters_a_body(batches: list[PackedMessages]) -> list[PackedMessages]:
     """Hands up another body than was sent, where it is not its own."""
     return [
         batch if batch.sender == WRONG else replace(batch, bodies=(b"?", *batch.bodies[1:]))
@@ -41,7 +41,7 @@ def alters_a_body(batches: list[Batch]) -> list[Batch]:
     ]
 
 
-def re_sorts_what_it_delivers(batches: list[Batch]) -> list[Batch]:
+def re_sorts_what_it_delivers(batches: list[PackedMessages]) -> list[PackedMessages]:
     """Hands up what becomes deliverable at once in an order of its own, at the right places."""
     places = [(batch.ring, batch.seq) for batch in batches]
     own = sorted(batches, key=lambda batch: (batch.sender, batch.first), reverse=True)
@@ -50,14 +50,14 @@ def re_sorts_what_it_delivers(batches: list[Batch]) -> list[Batch]:
     ]
 
 
-def drops_one_message_of_a_frame(batches: list[Batch]) -> list[Batch]:
+def drops_one_message_of_a_frame(batches: list[PackedMessages]) -> list[PackedMessages]:
     """Hands up a frame of several messages without the last one."""
     return [
         replace(batch, bodies=batch.bodies[: max(1, len(batch.bodies) - 1)]) for batch in batches
     ]
 
 
-def changes_a_level(batches: list[Batch]) -> list[Batch]:
+def changes_a_level(batches: list[PackedMessages]) -> list[PackedMessages]:
     """Tells the application another level than the sender asked for."""
     return [replace(batch, level=Level(1 - batch.level)) for batch in batches]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from ringcast.sim.faults import Crash, Drop, Fault, Heal, Partition
+from ringcast.sim.faults import Drop, Fault, Heal, NetworkPartition, NodeCrash
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
 from ringcast.sim.run import RunSpec
 from ringcast.sim.workload import Poisson
@@ -26,10 +26,12 @@ def broken_off(seed: int) -> RunSpec:
         delay_us = rng.choice((0, rng.randint(5_000, 15_000)))
         since_us = gone_us - rng.randint(100, 1_500)
         faults.append(Drop(since_us, 4, dst, "Regular", 0, delay_us))
-    faults.append(Crash(gone_us, 4))
+    faults.append(NodeCrash(gone_us, 4))
     again_us = recovery_us + rng.randint(400, 2_200)
     sides = rng.choice((((1,), (2,), (3,)), ((1, 2), (3,)), ((1, 3), (2,)), ((2, 3), (1,))))
-    faults.append(rng.choice((Partition(again_us, sides), Crash(again_us, rng.randint(1, 3)))))
+    faults.append(
+        rng.choice((NetworkPartition(again_us, sides), NodeCrash(again_us, rng.randint(1, 3))))
+    )
     faults.append(Heal(again_us + 15_000))
     return RunSpec(
         nodes=4,

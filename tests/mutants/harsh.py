@@ -10,7 +10,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from ringcast.sim.faults import Drop, Fault, Heal, Partition
+from ringcast.sim.faults import Drop, Fault, Heal, NetworkPartition
 from ringcast.sim.model import LinkModel, NetworkModel, Uniform
 from ringcast.sim.run import RunSpec
 from ringcast.sim.swarm import draw
@@ -75,7 +75,7 @@ def episodes(rng: Random, n: int, duration_us: int, unit_us: int) -> list[Fault]
         plan.append(
             rng.choice(
                 (
-                    Partition(at_us, tuple(group for group in groups if group)),
+                    NetworkPartition(at_us, tuple(group for group in groups if group)),
                     Heal(at_us),
                     Drop(at_us, message="Token", count=rng.randint(1, 6)),
                     Drop(at_us, message="CommitToken", count=rng.randint(1, 6)),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from random import Random
 
 from ringcast.core.ids import NodeId
-from ringcast.sim.faults import Cut, Drop, Fault, Leave, Mend
+from ringcast.sim.faults import Drop, Fault, Leave, LinkCut, Mend
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
 from ringcast.sim.run import RunSpec
 from ringcast.sim.workload import Poisson, Sizes
@@ -38,8 +38,8 @@ def remerged(seed: int) -> RunSpec:
     rng = Random(f"{seed}/remerged")
     back_us = LEAVES_US + rng.randint(30, 90) * HOP_US
     faults: tuple[Fault, ...] = (
-        Cut(LEAVES_US, 1, 2),
-        Cut(LEAVES_US, 1, 3),
+        LinkCut(LEAVES_US, 1, 2),
+        LinkCut(LEAVES_US, 1, 3),
         Drop(LEAVES_US + 4 * HOP_US, 3, 2, "Request", 0),
         Mend(back_us, 1, 2),
         Mend(back_us, 1, 3),

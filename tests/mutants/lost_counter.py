@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from ringcast.sim.faults import Crash, Drop
+from ringcast.sim.faults import Drop, NodeCrash
 from ringcast.sim.model import LinkModel, NetworkModel, Uniform
 from ringcast.sim.run import RunSpec
 from ringcast.sim.workload import Poisson
@@ -24,6 +24,6 @@ def lost(seed: int) -> RunSpec:
         network=NetworkModel(link=LinkModel(delay=Uniform(HOP_US // 2, HOP_US))),
         config={"token_us": HOP_US, "idle_us": 0, "reissue_us": 8 * HOP_US, "packing": False},
         workload=(Poisson(rate=400.0),),
-        faults=(Drop(at_us, 4, 0, "Msg", count=500), Crash(at_us + 15 * HOP_US, 4)),
+        faults=(Drop(at_us, 4, 0, "Msg", count=500), NodeCrash(at_us + 15 * HOP_US, 4)),
         core=(1, 2, 3),
     )

@@ -22,7 +22,7 @@ from ringcast.core.trace import (
     Submit,
     TraceEvent,
 )
-from ringcast.sim.faults import Crash
+from ringcast.sim.faults import NodeCrash
 from ringcast.sim.run import RunSpec, claims_of, run
 from ringcast.sim.workload import Bursts
 from ringcast.traces import Claims
@@ -41,7 +41,7 @@ def spec(protocol: str) -> RunSpec:
         seed=7,
         duration_us=120_000,
         workload=(Bursts(messages=3, every_us=6_000, safe=0.3, start_us=8_000),),
-        faults=(Crash(60_000, 4),),
+        faults=(NodeCrash(60_000, 4),),
         core=(1, 2, 3),
     )
 

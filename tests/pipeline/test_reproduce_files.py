@@ -24,7 +24,7 @@ from ringcast.pipeline.papers.reproduce import (
     Plot,
     verdict,
 )
-from ringcast.sim.faults import Crash, Stall
+from ringcast.sim.faults import NodeCrash, Stall
 from ringcast.sim.run import RunSpec
 from ringcast.sim.workload import Poisson
 
@@ -154,7 +154,7 @@ def test_a_crash_makes_those_who_stay_wait(protocol: str, views: int) -> None:
         network="ideal",
         duration_us=2_000_000,
         workload=(Poisson(rate=50),),
-        faults=(Crash(1_000_000, 2),),
+        faults=(NodeCrash(1_000_000, 2),),
     )
     found = probes.PROBES["silence"](spec)
     assert 75 < found.longest_ms < 1_000
@@ -199,11 +199,11 @@ def test_who_is_thrown_out_misses_messages_and_with_a_detector_only_waits() -> N
 
 
 def test_who_crashes_is_not_served_and_what_it_had_submitted_is_not_owed() -> None:
-    found = served("token-fd", Crash(2_000_000, 2))
+    found = served("token-fd", NodeCrash(2_000_000, 2))
     assert found.messages == pytest.approx(200, rel=0.2)
     assert found.missed == 0
     with pytest.raises(ValueError, match="no service to speak of"):
-        served("token-fd", *(Crash(500_000, node) for node in (1, 2, 3)))
+        served("token-fd", *(NodeCrash(500_000, node) for node in (1, 2, 3)))
 
 
 @pytest.mark.parametrize(

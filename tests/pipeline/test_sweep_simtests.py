@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from ringcast.cli.app import app
 from ringcast.pipeline.errors import PipelineError
-from ringcast.pipeline.sweep.simtests import Found, load, run_seeds, target
+from ringcast.pipeline.sweep.simtests import SeedsFound, load, run_seeds, target
 
 TESTS = """
 import asyncio
@@ -73,7 +73,7 @@ def test_a_test_is_named_as_for_pytest(text: str) -> None:
 
 def test_failures_are_counted_by_kind_and_by_seed() -> None:
     rows = [{"seed": seed, "kind": "ab"[seed % 3 == 0], "text": ""} for seed in (1, 3, 15, 99)]
-    found = Found(100, rows, [])
+    found = SeedsFound(100, rows, [])
     assert found.kinds == [("b", 3, 3), ("a", 1, 1)]
     assert [failed for _, _, failed in found.density(range(100))] == [2, 1, 0, 0, 0, 0, 0, 0, 0, 1]
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ringcast.pipeline.sweep import study
-from ringcast.sim.faults import Crash, Partition
+from ringcast.sim.faults import NetworkPartition, NodeCrash
 from ringcast.sim.model import NetworkModel
 from ringcast.sim.presets import preset
 from ringcast.sim.run import run
@@ -109,7 +109,7 @@ def test_fault_plans_are_found_beside_the_study(tmp_path: Path) -> None:
     )
     found = study.load(tmp_path / "study.toml")
     plans = [c.job.make().faults for c in found.combinations]
-    assert plans == [(), (Crash(5, 2),), (Partition(100_000, ((1, 2, 3), (4,))),)]
+    assert plans == [(), (NodeCrash(5, 2),), (NetworkPartition(100_000, ((1, 2, 3), (4,))),)]
     assert settings(found, "faults") == [("none",), ("crash.toml",), ("apart",)]
     assert found.warnings == ("line 1: not listed, so isolated: [5]",)
 

@@ -18,7 +18,7 @@ from ringcast.checks.property import Reads
 from ringcast.core.registry import protocol as sheet_of
 from ringcast.core.trace import TraceEvent
 from ringcast.pipeline.verify.crosscheck import CrossResult, cross_check, disagreements
-from ringcast.pipeline.verify.run_verifier import Ask, judge
+from ringcast.pipeline.verify.run_verifier import ToJudge, judge
 from ringcast.traces import Claims, TraceWriter, read_trace
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_checks_and_condensed(
     tags = tuple(tag for tag in claims.tags if PROPERTIES[tag].reads < Reads.EVERY_EVENT)
     with pytest.MonkeyPatch.context() as patch:
         set_sizes(patch, group=64, window=120, run=4)
-        condensed = judge(path, number, Ask(tags, Claims(())))
+        condensed = judge(path, number, ToJudge(tags, Claims(())))
     assert not condensed.error
     verdicts = {tag: verdict for tag, verdict in checks.verdicts().items() if tag in tags}
     assert condensed.verdicts == verdicts

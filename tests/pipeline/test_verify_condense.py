@@ -28,7 +28,7 @@ from ringcast.pipeline.verify.condense import full, plan
 from ringcast.pipeline.verify.condense import runs as pieces
 from ringcast.pipeline.verify.condense.align import align
 from ringcast.pipeline.verify.condense.window import look
-from ringcast.pipeline.verify.run_verifier import Ask, Case, judge
+from ringcast.pipeline.verify.run_verifier import Case, ToJudge, judge
 from ringcast.pipeline.verify.verdicts import RunVerdict
 from ringcast.sim.run import RunSpec, run
 from ringcast.sim.swarm import draw
@@ -49,7 +49,7 @@ from ringcast.traces.text import parse
 
 STORIES = sorted((Path(__file__).parents[1] / "golden").glob("*.txt"))
 TAGS = tuple(tag for tag, kind in PROPERTIES.items() if kind.reads < Reads.EVERY_EVENT)
-ASK = Ask(TAGS, Claims(()))
+ASK = ToJudge(TAGS, Claims(()))
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ UNTIMED = "accounted_after_all"
 """A stretch has no times: this violation is dated at the report, by the checks at the delivery."""
 
 
-def compare(folder: Path, ask: Ask = ASK, timed: bool = True) -> RunVerdict:
+def compare(folder: Path, ask: ToJudge = ASK, timed: bool = True) -> RunVerdict:
     """Both ways lead to the same verdicts and the same culprits."""
     exact = suite(ask.only)
     for event in read_trace(folder):
@@ -100,7 +100,7 @@ def compare(folder: Path, ask: Ask = ASK, timed: bool = True) -> RunVerdict:
     return found
 
 
-def hidden(folder: Path, ask: Ask = ASK) -> int:
+def hidden(folder: Path, ask: ToJudge = ASK) -> int:
     """How many frames are not shown to the checks."""
     case = Case(folder, 0, ask)
     while at := case.open_windows():
@@ -194,10 +194,10 @@ def test_spoilt_traces(
         compare(write(tmp_path_factory.mktemp("spoilt"), spoilt), ask)
 
 
-def claims_only(name: str) -> Ask:
+def claims_only(name: str) -> ToJudge:
     """What a protocol claims, as far as a stretch will do for it."""
     sheet = protocol(name)
-    return Ask(tuple(tag for tag in sheet.claims(sheet.default) if tag in TAGS), Claims(()))
+    return ToJudge(tuple(tag for tag in sheet.claims(sheet.default) if tag in TAGS), Claims(()))
 
 
 @pytest.mark.parametrize("back", [3, 6, 9])
@@ -290,7 +290,7 @@ def test_a_message_of_another_ring_is_not_taken_for_one_of_this(
     events: list[TraceEvent] = [
         msgspec.structs.replace(e, ring=swapped[id(e)]) if id(e) in swapped else e for e in right[0]
     ]
-    ask = Ask(("total-order",), Claims(()))
+    ask = ToJudge(("total-order",), Claims(()))
     compare(write(tmp_path, events), ask)
     shown = [
         (event.node, event.ring, event.seq)
@@ -433,7 +433,7 @@ def columns_read(monkeypatch: pytest.MonkeyPatch, folder: Path, *only: str) -> s
         return read(self, group, names)
 
     monkeypatch.setattr(TraceFile, "read", note)
-    judge(folder, 0, Ask(only, Claims(TAGS)))
+    judge(folder, 0, ToJudge(only, Claims(TAGS)))
     return {name for name in seen if not name.startswith(("view", "fault", "note"))}
 
 
@@ -453,9 +453,9 @@ def test_a_property_that_needs_every_event(
 ) -> None:
     monkeypatch.setattr(PROPERTIES["D9"], "reads", Reads.EVERY_EVENT)
     folder = write(tmp_path, right[1])
-    assert set(judge(folder, 0, Ask(("D9", "D12"), Claims(()))).verdicts.values()) == {"valid"}
+    assert set(judge(folder, 0, ToJudge(("D9", "D12"), Claims(()))).verdicts.values()) == {"valid"}
     monkeypatch.setattr(judging, "WHOLE_ROWS", 100)
-    found = judge(folder, 0, Ask(("D9", "D12"), Claims(())))
+    found = judge(folder, 0, ToJudge(("D9", "D12"), Claims(())))
     assert found.verdicts == {"D9": Verdict.UNKNOWN, "D12": Verdict.VALID}
     assert found.reasons == {"D9": "it needs every event, and the run has too many"}
 
@@ -465,10 +465,10 @@ def test_what_a_file_claims_is_judged(tmp_path: Path, right: list[list[TraceEven
         with TraceWriter(tmp_path, number, claims) as writer:
             for event in right[0]:
                 writer(event)
-    ask = Ask((), Claims(("M3",)))
+    ask = ToJudge((), Claims(("M3",)))
     assert [list(judge(tmp_path, run, ask).verdicts) for run in (0, 1)] == [["M3"], ["M2", "D9"]]
     assert "no check called 'nonsense'" in judge(tmp_path, 2, ask).error
-    assert list(judge(tmp_path, 2, Ask(("D1",), Claims(()))).verdicts) == ["D1"]
+    assert list(judge(tmp_path, 2, ToJudge(("D1",), Claims(()))).verdicts) == ["D1"]
 
 
 @given(st.lists(st.integers(0, 9), max_size=25), st.lists(st.integers(0, 9), max_size=25))

@@ -22,7 +22,7 @@ from ringcast.pipeline.verify import job as verifying
 from ringcast.pipeline.verify.condense import plan
 from ringcast.pipeline.verify.crosscheck import compare as opinion
 from ringcast.pipeline.verify.crosscheck.compare import CrossResult
-from ringcast.pipeline.verify.run_verifier import Ask, judge
+from ringcast.pipeline.verify.run_verifier import ToJudge, judge
 from ringcast.protocols.totem_single import CLAIMS
 from ringcast.runtime.tracelog import TraceLog
 from ringcast.traces import Claims, TraceWriter, read_trace
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-ASK = Ask((), Claims(CLAIMS))
+ASK = ToJudge((), Claims(CLAIMS))
 RIGHT = "ring(8,1){1,2}\np1: o1-3 d1-3\np2: d1-3\nend{1,2}"
 WRONG = "ring(8,1){1,2}\np1: o1-3 d1 d2 d3\np2: d1 d3 d2\nend{1,2}"
 OPEN = "ring(8,1){1,2}\np1: o1-3 d1-3\np2: d1\nend"

@@ -34,7 +34,7 @@ from ringcast.replica.effects import (
 from ringcast.replica.engine import Engine
 from ringcast.replica.log import Image, Log
 from ringcast.sim.cluster import Cluster
-from ringcast.sim.faults import Crash, Fault, Heal, Partition, Restart, schedule
+from ringcast.sim.faults import Fault, Heal, NetworkPartition, NodeCrash, Restart, schedule
 from ringcast.sim.run import heal_core
 from ringcast.sim.swarm import draw
 
@@ -303,11 +303,11 @@ class World:
             some = ids[: rng.randint(1, len(ids))]
             kind = rng.random()
             if kind < 0.45:
-                plan.append(Partition(at_us, (tuple(some), tuple(ids[len(some) :]))))
+                plan.append(NetworkPartition(at_us, (tuple(some), tuple(ids[len(some) :]))))
             elif kind < 0.6:
                 plan.append(Heal(at_us))
             elif kind < 0.8:
-                plan += [Crash(at_us, node) for node in some]
+                plan += [NodeCrash(at_us, node) for node in some]
             else:
                 plan += [Restart(at_us, node) for node in some]
         return tuple(fault for fault in plan if fault.at_us <= self.duration_us)

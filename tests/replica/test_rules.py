@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ringcast.replica.exchange import Incoming, decide, misfit, pieces
 from ringcast.replica.log import Adopt, Append, Image, Log, Promise, Record, common
-from ringcast.replica.words import NEVER, Entries, Entry, Epoch, Run, Snapshot, Status, Ticket
+from ringcast.replica.words import NEVER, Entries, Epoch, LogEntry, Run, Snapshot, Status, Ticket
 
 NOW = Epoch(12, 1)
 OLD, NEW = Epoch(4, 1), Epoch(8, 2)
@@ -18,8 +18,8 @@ def status(log_epoch: Epoch = NEVER, length: int = 0, boot: int = 1, green: int 
     return Status(NOW, founder, VOTERS, 3, log_epoch, length, green, 0, runs, boot)
 
 
-def entry(epoch: Epoch, number: int) -> Entry:
-    return Entry(epoch, Ticket(1, 1, number), b"%d" % number)
+def entry(epoch: Epoch, number: int) -> LogEntry:
+    return LogEntry(epoch, Ticket(1, 1, number), b"%d" % number)
 
 
 def test_rs_6_the_log_of_the_latest_epoch_goes_on_however_short_it_is() -> None:

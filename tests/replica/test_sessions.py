@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ringcast.replica import sessions
-from ringcast.replica.sessions import CommandFailed, Outcome, RequestTooOld, Sessions
+from ringcast.replica.sessions import CommandFailed, RequestOutcome, RequestTooOld, Sessions
 from ringcast.replica.words import Ticket
 
 
@@ -20,7 +20,7 @@ def again(table: Sessions) -> Sessions:
 def test_a_repetition_gives_the_recorded_result() -> None:
     table = Sessions()
     assert table.recall("c17", 4) is None
-    table.record("c17", 4, Outcome.of({"seat": 7}))
+    table.record("c17", 4, RequestOutcome.of({"seat": 7}))
     for each in (table, again(table)):
         found = each.recall("c17", 4)
         assert found is not None
@@ -40,18 +40,18 @@ def test_an_error_is_a_result_too() -> None:
         (UnicodeDecodeError("utf-8", b"", 0, 1, "x"), CommandFailed, "UnicodeDecodeError"),
     ):
         with pytest.raises(kind, match=text):
-            Outcome.failed(error).get()
+            RequestOutcome.failed(error).get()
     with pytest.raises(CommandFailed, match="applied, but its result cannot be kept"):
-        Outcome.of(object()).get()
+        RequestOutcome.of(object()).get()
     with pytest.raises(CommandFailed, match="applied, but"):
-        Outcome.of(2**70).get()
+        RequestOutcome.of(2**70).get()
 
 
 def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "CLIENTS", 3)
     table = Sessions()
     for number in range(40):
-        table.record("a", number, Outcome.of(number))
+        table.record("a", number, RequestOutcome.of(number))
     found = table.recall("a", 40 - sessions.REQUESTS)
     assert found is not None
     assert found.get() == 40 - sessions.REQUESTS
@@ -60,7 +60,7 @@ def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RequestTooOld, match="kept for 16 requests"):
         too_old.get()
     for client in "bcad":
-        table.record(client, 100, Outcome.of(client))
+        table.record(client, 100, RequestOutcome.of(client))
     assert list(table.clients) == ["c", "a", "d"]
 
 

@@ -10,14 +10,14 @@ import pytest
 from ringcast.core.errors import StorageError
 from ringcast.files.disk import Disk
 from ringcast.replica.log import Adopt, Append, Image, Log, Promise, Record
-from ringcast.replica.store import SECTOR, Store
-from ringcast.replica.words import Entry, Epoch, Ticket
+from ringcast.replica.store import SECTOR, ReplicaStore
+from ringcast.replica.words import Epoch, LogEntry, Ticket
 
 FIRST = Epoch(4, 1)
 
 
-def entry(number: int, size: int = 20) -> Entry:
-    return Entry(FIRST, Ticket(1, 7, number), (b"%d," % number * size)[:size])
+def entry(number: int, size: int = 20) -> LogEntry:
+    return LogEntry(FIRST, Ticket(1, 7, number), (b"%d," % number * size)[:size])
 
 
 FOUNDED = Adopt(FIRST, 99, (1, 2, 3), 0, (), 0)
@@ -29,13 +29,13 @@ RECORDS: list[Record] = [
 
 
 def opened(folder: Path) -> list[Record]:
-    store = Store(folder, 1, "g")
+    store = ReplicaStore(folder, 1, "g")
     store.close()
     return store.records
 
 
 def filled(folder: Path) -> Path:
-    store = Store(folder, 1, "g")
+    store = ReplicaStore(folder, 1, "g")
     for record in RECORDS:
         store.append([record])
     store.close()
@@ -52,14 +52,14 @@ def test_what_was_synced_is_found_again(tmp_path: Path) -> None:
 
 def test_a_torn_end_is_cut_wherever_it_is_torn(tmp_path: Path) -> None:
     log = filled(tmp_path)
-    store = Store(tmp_path, 1, "g")
+    store = ReplicaStore(tmp_path, 1, "g")
     whole = log.stat().st_size
     store.append([Append((entry(8, 2000),), 7)])
     store.close()
     data = log.read_bytes()
     for size in (*range(whole, whole + 40), *range(whole + 40, len(data), 97), len(data) - 1):
         log.write_bytes(data[:size])
-        store = Store(tmp_path, 1, "g")
+        store = ReplicaStore(tmp_path, 1, "g")
         assert (store.records, store.cut, store.size) == (RECORDS, size - whole, whole)
         store.append([Promise(Epoch(8, 1))])
         store.close()
@@ -68,7 +68,7 @@ def test_a_torn_end_is_cut_wherever_it_is_torn(tmp_path: Path) -> None:
 
 def test_a_sector_that_was_never_written_is_a_torn_end(tmp_path: Path) -> None:
     log = filled(tmp_path)
-    store = Store(tmp_path, 1, "g")
+    store = ReplicaStore(tmp_path, 1, "g")
     whole = log.stat().st_size
     store.append([Append((entry(8, 3000),), 7)])
     store.close()
@@ -86,7 +86,7 @@ def test_damage_is_an_error_wherever_it_is(tmp_path: Path) -> None:
     for at in range(len(data)):
         log.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
         with pytest.raises(StorageError, match="damaged"):
-            Store(tmp_path, 1, "g")
+            ReplicaStore(tmp_path, 1, "g")
         assert log.stat().st_size == len(data), "what is damaged is left alone"
     log.write_bytes(data)
     assert opened(tmp_path) == RECORDS
@@ -94,7 +94,7 @@ def test_damage_is_an_error_wherever_it_is(tmp_path: Path) -> None:
 
 def test_compaction_keeps_what_the_log_says(tmp_path: Path) -> None:
     filled(tmp_path)
-    store = Store(tmp_path, 1, "g")
+    store = ReplicaStore(tmp_path, 1, "g")
     log = Log.replay(store.records)
     before = store.size
     for at, state in ((3, b"three"), (6, b"six" * 1000)):
@@ -120,10 +120,10 @@ def test_compaction_keeps_what_the_log_says(tmp_path: Path) -> None:
 def test_a_state_that_no_log_names_is_void(tmp_path: Path) -> None:
     """The process was killed between the two steps of a compaction."""
     filled(tmp_path)
-    store = Store(tmp_path, 1, "g")
+    store = ReplicaStore(tmp_path, 1, "g")
     store.keep(Image(5, b"five"))
     store.close()
-    store = Store(tmp_path, 1, "g")
+    store = ReplicaStore(tmp_path, 1, "g")
     assert store.records == RECORDS
     store.rewrite([Image(5, b"5"), Promise(FIRST)])
     store.close()
@@ -131,14 +131,14 @@ def test_a_state_that_no_log_names_is_void(tmp_path: Path) -> None:
 
 
 def test_two_replicas_do_not_share_a_folder(tmp_path: Path) -> None:
-    store = Store(tmp_path, 1, "g")
+    store = ReplicaStore(tmp_path, 1, "g")
     with pytest.raises(StorageError, match="another replica uses"):
-        Store(tmp_path, 1, "g")
+        ReplicaStore(tmp_path, 1, "g")
     store.close()
     with pytest.raises(StorageError, match="member 1, group 'g', not of"):
-        Store(tmp_path, 2, "g")
+        ReplicaStore(tmp_path, 2, "g")
     with pytest.raises(StorageError, match="give each replica its own folder"):
-        Store(tmp_path, 1, "other")
+        ReplicaStore(tmp_path, 1, "other")
     assert opened(tmp_path) == []
 
 
@@ -152,7 +152,7 @@ def test_after_a_failed_sync_nothing_counts(tmp_path: Path) -> None:
             super().sync(file)
 
     disk = Failing()
-    store = Store(tmp_path, 1, "g", disk)
+    store = ReplicaStore(tmp_path, 1, "g", disk)
     store.append(RECORDS[:2])
     disk.broken = True
     with pytest.raises(StorageError, match="No space left"):
@@ -167,4 +167,4 @@ def test_after_a_failed_sync_nothing_counts(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot use the replica's folder"):
-        Store(tmp_path / "file", 1, "g")
+        ReplicaStore(tmp_path / "file", 1, "g")

@@ -11,7 +11,7 @@ from ringcast.core.ids import ViewId
 from ringcast.replica.effects import Passed, Phase, Say
 from ringcast.replica.engine import Engine
 from ringcast.replica.tally import Tally
-from ringcast.replica.words import Barrier, Entry, Status, Ticket
+from ringcast.replica.words import Barrier, LogEntry, Status, Ticket
 
 SEEDS = range(20)
 
@@ -42,7 +42,7 @@ def test_nor_while_cuts_move_and_all_are_killed(protocol: str) -> None:
 class AcksBeforeTheDisk(Engine):
     """RS-12: acknowledges what is only written."""
 
-    def _append(self, entries: tuple[Entry, ...]) -> None:
+    def _append(self, entries: tuple[LogEntry, ...]) -> None:
         super()._append(entries)
         self._synced = self.log.length
         self._acknowledge()

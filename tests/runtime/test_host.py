@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from ringcast.core.effects import Batch, InstallView
+from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.errors import (
     KeyFileError,
@@ -27,7 +27,7 @@ from ringcast.core.registry import Sheet, register
 from ringcast.core.settings import GroupSettings
 from ringcast.core.trace import Crashed, Delivered, Installed, Noted, Restarted, Submit
 from ringcast.runtime.config import NodeConfig
-from ringcast.runtime.host import BOOT_STEPS, Host
+from ringcast.runtime.host import BOOT_STEPS, LiveHost
 from ringcast.runtime.platform import LivePlatform
 from ringcast.runtime.port_config import PortConfig
 from ringcast.traces.live import read_log
@@ -113,7 +113,9 @@ class Puppet(Machine):
                 case "persist":
                     env.persist("value", int(rest))
                 case "deliver":
-                    env.deliver(VIEW, Batch(VIEW, 1, env.me, Level.AGREED, 1, (rest.encode(),)))
+                    env.deliver(
+                        VIEW, PackedMessages(VIEW, 1, env.me, Level.AGREED, 1, (rest.encode(),))
+                    )
                 case "set":
                     bell, delay = rest.split()
                     env.set_timer(Bell(bell), int(delay))
@@ -165,7 +167,7 @@ class Ear:
         self.log: list[str] = []
         self.changed = asyncio.Event()
 
-    def on_deliver(self, view: ViewId, batch: Batch) -> None:
+    def on_deliver(self, view: ViewId, batch: PackedMessages) -> None:
         self.log.append(f"deliver {batch.bodies[0].decode()}")
 
     def on_view(self, change: InstallView) -> None:
@@ -210,10 +212,10 @@ class Stage:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.hosts: list[Host] = []
+        self.hosts: list[LiveHost] = []
         self.platform = OwnTime()
 
-    def host(self, node: int, **settings: Any) -> tuple[Host, Ear, Puppet]:
+    def host(self, node: int, **settings: Any) -> tuple[LiveHost, Ear, Puppet]:
         ear = Ear()
         if "ports" not in settings:
             settings = {"bind": "127.0.0.1:0", "peers": ("9@127.0.0.1:9",)} | settings
@@ -223,18 +225,18 @@ class Stage:
             protocol="puppet",
             **settings,
         )
-        host = Host(config, ear, self.platform)
+        host = LiveHost(config, ear, self.platform)
         self.hosts.append(host)
         assert isinstance(host.machine, Puppet)
         return host, ear, host.machine
 
-    async def pair(self, **settings: Any) -> tuple[Host, Ear, Puppet]:
+    async def pair(self, **settings: Any) -> tuple[LiveHost, Ear, Puppet]:
         """Host 2 running, and host 1, not yet started, that knows it."""
         two, self.ear2, self.puppet2 = self.host(2, **settings)
         await two.start()
         return self.host(1, peers=(f"2@{two.ports[0].address}",), **settings)
 
-    async def start(self, host: Host) -> None:
+    async def start(self, host: LiveHost) -> None:
         """Start host 1 of a pair, and wait until host 2 hears it."""
         await host.start()
         await self.ear2.until(lambda: self.hosts[0].ports[0]._codec.met(1, host.boot))
@@ -255,7 +257,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def submit(host: Host, orders: str) -> None:
+def submit(host: LiveHost, orders: str) -> None:
     host.submit((orders.encode(),), Level.AGREED)
 
 
@@ -575,7 +577,7 @@ def test_a_wrong_key_shuts_out(stage: Stage, tmp_path: Path) -> None:
     stage.play(story)
 
 
-async def two_domains(stage: Stage, *files: str) -> list[tuple[Host, Ear, Puppet]]:
+async def two_domains(stage: Stage, *files: str) -> list[tuple[LiveHost, Ear, Puppet]]:
     """A node with two ports, 9 in one domain and 19 in the other; the one member of each, a node
     called 2 in both, can be reached by it."""
     ends = []
@@ -690,14 +692,14 @@ def test_nothing_stays_open_when_opening_fails(stage: Stage, tmp_path: Path) -> 
             protocol="puppet",
         )
         with pytest.raises(TransportError, match="Address already in use"):
-            Host(base, ear)
+            LiveHost(base, ear)
         free = msgspec.structs.replace(base, bind="127.0.0.1:0")
         with pytest.raises(TransportError, match="cannot use multicast"):
             wrong = {"multicast": "127.0.0.1:1", "interface": "127.0.0.1"}
-            Host(msgspec.structs.replace(free, **wrong), ear)
+            LiveHost(msgspec.structs.replace(free, **wrong), ear)
         with pytest.raises(KeyFileError):
-            Host(msgspec.structs.replace(free, key_file=str(tmp_path / "none")), ear)
-        Host(free, ear).close()  # the state directory is free again
+            LiveHost(msgspec.structs.replace(free, key_file=str(tmp_path / "none")), ear)
+        LiveHost(free, ear).close()  # the state directory is free again
 
     stage.play(story)
 

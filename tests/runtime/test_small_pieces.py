@@ -22,7 +22,7 @@ from ringcast.traces import TraceError
 from ringcast.traces.live import read_log
 from ringcast.wire import address
 from ringcast.wire.address import Address, Names, parse, parse_peer, resolve
-from ringcast.wire.meeting import MOST, Hello, Place
+from ringcast.wire.meeting import MOST, Hello, Whereabouts
 
 # --- clock ---------------------------------------------------------------------------------
 
@@ -165,8 +165,8 @@ def test_names_take_few_threads_and_little_time_however_many_there_are(
 # --- discovery -----------------------------------------------------------------------------
 
 
-def place(node: int, boot: int, port: int = 1) -> Place:
-    return Place(node, boot, "127.0.0.1", port)
+def place(node: int, boot: int, port: int = 1) -> Whereabouts:
+    return Whereabouts(node, boot, "127.0.0.1", port)
 
 
 def test_what_a_processor_says_of_itself_wins_over_its_past_and_over_others() -> None:
@@ -190,7 +190,7 @@ def test_nobody_says_where_a_configured_peer_is_or_where_i_am() -> None:
 
 def test_an_address_of_no_machine_is_not_learned() -> None:
     book = PeerBook(place(1, 5), {})
-    book.learn(Hello((Place(2, 1, "0.0.0.0", 5), Place(3, 1, "::", 5)), False))
+    book.learn(Hello((Whereabouts(2, 1, "0.0.0.0", 5), Whereabouts(3, 1, "::", 5)), False))
     assert book.known() == {}
 
 

@@ -18,7 +18,7 @@ from ringcast.runtime.receiver import Receiver
 from ringcast.runtime.udp import Udp
 from ringcast.wire.address import Address
 from ringcast.wire.codec import EVERYBODY, Codec
-from ringcast.wire.meeting import Hello, Place
+from ringcast.wire.meeting import Hello, Whereabouts
 from ringcast.wire.seal import Channel, Realm
 
 RING = RingId(8, 1)
@@ -59,7 +59,7 @@ class Station:
         self.arrived = asyncio.Event()
 
     def meet(self, other: Station) -> None:
-        hello = Hello((Place(other.node, 1, "h", 1),), False, 1, self.codec.challenge)
+        hello = Hello((Whereabouts(other.node, 1, "h", 1),), False, 1, self.codec.challenge)
         self.codec.decode(other.codec.encode(hello, EVERYBODY))
 
     def _hear(self, src: int, boot: int, hello: Hello) -> None:
@@ -100,7 +100,7 @@ def test_broadcasts_before_unicasts_in_one_drain(host: str) -> None:
         one.udp.broadcast(one.codec.encode(word(1), EVERYBODY))
         one.udp.unicast(2, one.codec.encode(token(2), 2))
         one.udp.broadcast(b"noise")
-        hello = Hello((Place(1, 1, host, 1),), False)
+        hello = Hello((Whereabouts(1, 1, host, 1),), False)
         one.udp.broadcast(one.codec.encode(hello, EVERYBODY))
         one.udp.broadcast(one.codec.encode(word(2), EVERYBODY))
         two.start()  # everything is in the socket already: one wake-up

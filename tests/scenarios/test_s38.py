@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from ringcast.sim.faults import Crash, Fault, Heal, Partition, Restart
+from ringcast.sim.faults import Fault, Heal, NetworkPartition, NodeCrash, Restart
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
 from ringcast.sim.run import RunSpec, run
 from ringcast.sim.workload import Poisson
@@ -35,13 +35,13 @@ def story(seed: int) -> RunSpec:
                 rng.shuffle(nodes)
                 at = rng.randint(1, NODES - 1)
                 groups = (tuple(sorted(nodes[:at])), tuple(sorted(nodes[at:])))
-                faults.append(Partition(at_us, groups))
+                faults.append(NetworkPartition(at_us, groups))
             case "heal":
                 faults.append(Heal(at_us))
             case "crash":
-                faults.append(Crash(at_us, node))
+                faults.append(NodeCrash(at_us, node))
             case _:
-                faults += [Crash(at_us, node), Restart(min(at_us + 100_000, DURATION_US), node)]
+                faults += [NodeCrash(at_us, node), Restart(min(at_us + 100_000, DURATION_US), node)]
     link = LinkModel(delay=Constant(1_000), loss=0.1, unicast_loss=0.1)
     return RunSpec(
         nodes=NODES,

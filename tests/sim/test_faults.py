@@ -11,19 +11,19 @@ from toy import SHEET, Config
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import (
     Burst,
-    Crash,
-    Cut,
-    Drift,
+    ClockDrift,
     Drop,
     Expire,
     Fault,
     Heal,
     Leave,
     Link,
+    LinkCut,
     Loss,
     Mend,
-    Partition,
-    Pause,
+    NetworkPartition,
+    NodeCrash,
+    NodePause,
     Restart,
     Resume,
     Stall,
@@ -42,21 +42,21 @@ class Plan(msgspec.Struct, forbid_unknown_fields=True):
 
 
 EVERY: list[tuple[Fault, str, set[int]]] = [
-    (Partition(0, ((1, 2), (3,))), "partition", {1, 2, 3}),
+    (NetworkPartition(0, ((1, 2), (3,))), "partition", {1, 2, 3}),
     (Heal(0), "heal", set()),
-    (Cut(0, 1, 2), "cut", {1, 2}),
+    (LinkCut(0, 1, 2), "cut", {1, 2}),
     (Mend(0, 1, 2), "mend", {1, 2}),
-    (Crash(0, 1), "crash", {1}),
+    (NodeCrash(0, 1), "crash", {1}),
     (Torn(0, 1), "tear", {1}),
     (StorageFail(0, 1), "storage fails", {1}),
     (Restart(0, 3), "restart", {3}),
     (Restart(0, 3, False), "restart without storage", {3}),
     (Leave(0, 1), "leave", {1}),
-    (Pause(0, 1), "pause", {1}),
+    (NodePause(0, 1), "pause", {1}),
     (Resume(0, 2), "resume", {2}),
     (Stall(0, 500, 1), "pause", {1}),
     (Expire(0, "beat", 1), "expire", {1}),
-    (Drift(0, 1, 50), "drift", {1}),
+    (ClockDrift(0, 1, 50), "drift", {1}),
     (Link(0, 1, 2, LinkModel(loss=0.5)), "link", {1, 2}),
     (Loss(0, 0.1, 0.2), "loss", set()),
     (Burst(0, BurstTail()), "burst tail", set()),
@@ -91,7 +91,7 @@ def test_every_kind_of_fault_is_tested() -> None:
 
 def test_a_plan_happens_at_its_times() -> None:
     cluster = group()
-    schedule((Restart(500, 3), Crash(200, 1), Heal(500)), cluster)
+    schedule((Restart(500, 3), NodeCrash(200, 1), Heal(500)), cluster)
     cluster.run_until(199)
     assert cluster.up() == (1, 2)
     cluster.run_until(200)
@@ -161,7 +161,7 @@ def test_toml_there_and_back() -> None:
         link = {loss = 0.3, delay = {kind = "uniform", low_us = 10, high_us = 20}}
     """
     plan = msgspec.toml.decode(text, type=Plan)
-    assert [type(fault) for fault in plan.faults] == [Partition, Torn, Link]
+    assert [type(fault) for fault in plan.faults] == [NetworkPartition, Torn, Link]
     assert msgspec.convert(msgspec.to_builtins(plan), Plan) == plan
 
 
@@ -193,9 +193,9 @@ def test_an_events_file_is_read() -> None:
     """
     plan, warnings = read_events(text, range(1, 6))
     assert plan == (
-        Partition(40_000_000, ((1, 2), (3, 4, 5))),
-        Partition(50_000_000, ((1,), (2, 3), (4,))),
-        Partition(60_000_000, ((1, 2, 3, 4, 5),)),
+        NetworkPartition(40_000_000, ((1, 2), (3, 4, 5))),
+        NetworkPartition(50_000_000, ((1,), (2, 3), (4,))),
+        NetworkPartition(60_000_000, ((1, 2, 3, 4, 5),)),
     )
     assert warnings == ["line 4: not listed, so isolated: [5]"]
 
@@ -211,8 +211,8 @@ def test_an_events_file_knows_more_than_partitions() -> None:
     """
     plan, warnings = read_events(text, (1, 2, 3))
     assert plan == (
-        Crash(10, 2), Crash(10, 3), Restart(20, 2), Restart(20, 3), Pause(30, 1), Resume(40, 1),
-        Cut(50, 1, 3), Mend(60, 1, 3),
+        NodeCrash(10, 2), NodeCrash(10, 3), Restart(20, 2), Restart(20, 3),
+        NodePause(30, 1), Resume(40, 1), LinkCut(50, 1, 3), Mend(60, 1, 3),
     )  # fmt: skip
     assert warnings == []
 

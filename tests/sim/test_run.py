@@ -16,7 +16,7 @@ from ringcast.core.trace import Ended, Faulted, TraceEvent
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.state import Phase, Timer
 from ringcast.sim import runfile
-from ringcast.sim.faults import Crash, Loss, Pause, Restart
+from ringcast.sim.faults import Loss, NodeCrash, NodePause, Restart
 from ringcast.sim.model import LinkModel, LinkOverride, NetworkModel, Uniform
 from ringcast.sim.run import RunSpec, draw_core, prepare, run
 from ringcast.sim.swarm import draw
@@ -37,7 +37,7 @@ def toy(**fields: Any) -> RunSpec:
 
 
 def test_a_run_counts_what_happened() -> None:
-    result = run(toy(network="ideal", faults=(Crash(40_000, 2),)))
+    result = run(toy(network="ideal", faults=(NodeCrash(40_000, 2),)))
     assert result.violations == ()
     assert result.simulated_us == 50_000
     assert result.submitted > 20
@@ -91,7 +91,7 @@ def test_a_defect_stops_the_run_and_names_the_command() -> None:
 
 def test_a_core_that_comes_together_is_settled() -> None:
     seen: list[TraceEvent] = []
-    spec = toy(settle=True, network="lossy", faults=(Pause(40_000, 1), Crash(45_000, 2)))
+    spec = toy(settle=True, network="lossy", faults=(NodePause(40_000, 1), NodeCrash(45_000, 2)))
     spec = next(s for s in variants(spec) if draw_core(s) == (1, 2, 3))
     result = run(spec, [seen.append])
     assert result.violations == ()
@@ -103,7 +103,7 @@ def test_a_core_that_comes_together_is_settled() -> None:
 
 def test_a_core_that_does_not_come_together_is_a_violation() -> None:
     # The toy always believes in the whole group, so it never forms a smaller one.
-    troubled = toy(settle=True, faults=(Pause(40_000, 1),))
+    troubled = toy(settle=True, faults=(NodePause(40_000, 1),))
     spec = next(s for s in variants(troubled) if len(draw_core(s)) == 2)
     (breach,) = run(spec).violations
     assert breach.property == "progress"
@@ -112,7 +112,7 @@ def test_a_core_that_does_not_come_together_is_a_violation() -> None:
 
 
 def test_who_is_healed_can_be_said() -> None:
-    troubled = toy(faults=(Pause(40_000, 1),))
+    troubled = toy(faults=(NodePause(40_000, 1),))
     assert len({draw_core(spec) for spec in variants(troubled)}) == 7  # any of three, and all
     assert {draw_core(spec) for spec in variants(replace(troubled, core="all"))} == {(1, 2, 3)}
     assert {draw_core(spec) for spec in variants(replace(troubled, core=(3, 1)))} == {(1, 3)}
@@ -135,14 +135,14 @@ def test_of_fixed_members_only_those_who_never_crashed_go_on() -> None:
     seen: list[TraceEvent] = []
     assert not run(spec, [seen.append]).violations
     assert seen[-1] == Ended(seen[-1].t_us, (1, 2, 3))
-    crash, back = Crash(10_000, 2), Restart(20_000, 2)
+    crash, back = NodeCrash(10_000, 2), Restart(20_000, 2)
     assert not run(replace(spec, faults=(crash, back)), [seen.append]).violations
     assert seen[-1] == Ended(seen[-1].t_us, (1, 3))
-    assert not run(replace(spec, faults=(crash, Crash(30_000, 1))), [seen.append]).violations
+    assert not run(replace(spec, faults=(crash, NodeCrash(30_000, 1))), [seen.append]).violations
     assert seen[-1] == Ended(50_000), "more have failed than the group bears"
     cores = set()
     for seed in range(20):
-        drawn = replace(spec, seed=seed, core="drawn", faults=(Pause(10_000, 2),))
+        drawn = replace(spec, seed=seed, core="drawn", faults=(NodePause(10_000, 2),))
         assert not run(drawn, [seen.append]).violations
         cores.add(len(seen[-1].settled))
     assert cores == {2, 3}
@@ -151,7 +151,7 @@ def test_of_fixed_members_only_those_who_never_crashed_go_on() -> None:
 
 
 def test_progress_is_held_to_the_bound_of_the_specification() -> None:
-    spec = RunSpec(nodes=3, network="ideal", faults=(Crash(500_000, 3),), core=(1, 2))
+    spec = RunSpec(nodes=3, network="ideal", faults=(NodeCrash(500_000, 3),), core=(1, 2))
     assert not run(spec).violations
     (breach,) = run(replace(spec, duration_us=500_000, progress_us=100_000)).violations
     assert breach.property == "progress"  # it takes a token loss to miss processor 3
@@ -162,7 +162,7 @@ def test_a_ring_that_has_ceased_must_be_left_in_time(monkeypatch: pytest.MonkeyP
     spec = RunSpec(
         nodes=3,
         network="ideal",
-        faults=(Crash(500_000, 3),),
+        faults=(NodeCrash(500_000, 3),),
         duration_us=10_000_000,
         settle=False,
     )
@@ -186,8 +186,8 @@ def variants(spec: RunSpec) -> list[RunSpec]:
         ({"profile": "odd"}, "toy has no profile 'odd'; known: plain"),
         ({"config": {"speed": 3}}, "config: toy has no setting speed"),
         ({"config": {"group": "many"}}, "config: Expected `int`"),
-        ({"faults": (Crash(1, 4),)}, "faults\\[0\\]: no such processors: \\[4\\]"),
-        ({"faults": (Loss(1, 0, 0), Crash(60_000, 1))}, "faults\\[1\\]: .* after the end"),
+        ({"faults": (NodeCrash(1, 4),)}, "faults\\[0\\]: no such processors: \\[4\\]"),
+        ({"faults": (Loss(1, 0, 0), NodeCrash(60_000, 1))}, "faults\\[1\\]: .* after the end"),
         ({"core": (1, 4)}, "core: \\[1, 4\\] are not processors of 1 .. 3"),
         ({"core": ()}, "core: \\[\\] are not processors"),
         ({"workload": (Poisson(rate=1, senders=(7,)),)}, "workload\\[0\\]: no such processors"),

@@ -9,7 +9,7 @@ from toy import SHEET, Clock, Phase, Toy
 
 from ringcast.core.env import Env
 from ringcast.core.inputs import Input
-from ringcast.sim.faults import Pause, Resume
+from ringcast.sim.faults import NodePause, Resume
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
 from ringcast.sim.run import RunSpec, run
 from ringcast.sim.storm import EVENTS
@@ -44,7 +44,7 @@ def test_the_same_group_is_fine_as_long_as_time_passes() -> None:
     assert run(spec(delay_us=1)).violations == ()
 
 
-@pytest.mark.parametrize("faults", [(), (Pause(5_000, 1), Resume(15_000, 1))])
+@pytest.mark.parametrize("faults", [(), (NodePause(5_000, 1), Resume(15_000, 1))])
 def test_a_timer_that_runs_out_at_once_for_ever(
     faults: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,8 +54,8 @@ def test_every_kind_of_fault_is_drawn() -> None:
     kinds = Counter(type(fault).__name__ for fault in faults)
     assert len(KINDS) == 12
     assert kinds.keys() == {
-        "Burst", "Crash", "Cut", "Drift", "Drop", "Heal", "Leave", "Link", "Loss", "Mend",
-        "Partition", "Pause", "Restart", "Resume", "StorageFail", "Torn",
+        "Burst", "ClockDrift", "Drop", "Heal", "Leave", "Link", "LinkCut", "Loss", "Mend",
+        "NetworkPartition", "NodeCrash", "NodePause", "Restart", "Resume", "StorageFail", "Torn",
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 from ringcast.core.machine import Impossible, name
 from ringcast.core.trace import Ended, TraceEvent
 from ringcast.protocols.token_fd.machine import TokenFd
-from ringcast.sim.faults import Crash, Leave, Torn
+from ringcast.sim.faults import Leave, NodeCrash, Torn
 from ringcast.sim.run import RunResult, prepare, run
 from ringcast.sim.swarm import draw
 
@@ -52,7 +52,7 @@ def test_groups_are_of_the_sizes_that_are_asked_for_and_no_more_than_f_go() -> N
         spec = draw(seed, "token-fd")
         config = prepare(spec).config
         sizes[spec.nodes, config.faults] += 1
-        gone = {f.node for f in spec.faults if isinstance(f, Crash | Torn | Leave)}
+        gone = {f.node for f in spec.faults if isinstance(f, NodeCrash | Torn | Leave)}
         assert len(gone) <= config.faults
     assert sizes.keys() == {(3, 1), (4, 1), (7, 2)}
     assert draw(5, "token-fd", nodes=13).nodes == 13

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from ringcast.core.effects import Batch, InstallView
+from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted
@@ -129,8 +129,8 @@ class Toy(Machine):
         self.log.append((env.now_us, "alarm"))
 
     @staticmethod
-    def batch(sender: NodeId, number: int, body: bytes) -> Batch:
-        return Batch(VIEW, number * 1000 + sender, sender, Level.AGREED, number, (body,))
+    def batch(sender: NodeId, number: int, body: bytes) -> PackedMessages:
+        return PackedMessages(VIEW, number * 1000 + sender, sender, Level.AGREED, number, (body,))
 
 
 Toy.table = Table(

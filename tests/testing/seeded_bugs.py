@@ -19,7 +19,7 @@ import msgspec
 
 import ringcast
 from ringcast.testing import CallFailed, Host, Request, Swarm, World
-from ringcast.testing.run import Faults, Outcome, Setup, run
+from ringcast.testing.run import Faults, Outcome, RunSetup, run
 
 Program = Callable[[World, bool], Coroutine[Any, Any, None]]
 
@@ -38,7 +38,7 @@ class SeededBug(msgspec.Struct):
         async def test(world: World) -> None:
             await self.test(world, broken)
 
-        return run(test, Setup(seed=seed, faults=self.faults, span=self.span))
+        return run(test, RunSetup(seed=seed, faults=self.faults, span=self.span))
 
 
 CATALOGUE: dict[str, SeededBug] = {}

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from ringcast.runtime.store import Store
-from ringcast.testing.disk import Disk, Loss
-from ringcast.testing.run import Setup, run
+from ringcast.testing.disk import Loss, WorldDisk
+from ringcast.testing.run import RunSetup, run
 from ringcast.testing.world import World
 
 
@@ -44,7 +44,7 @@ def after_crash(write: Callable[[Path], None], loss: Loss, seed: int = 0) -> dic
         host.done = False
         await world.until(lambda: host.done)
 
-    outcome = run(test, Setup(seed=seed))
+    outcome = run(test, RunSetup(seed=seed))
     assert outcome.error is None, outcome.error
     return found
 
@@ -158,13 +158,13 @@ def test_nothing_is_left_over_when_a_world_has_ended() -> None:
 
 
 @pytest.fixture
-def disk() -> Iterator[Disk]:
-    made = Disk()
+def disk() -> Iterator[WorldDisk]:
+    made = WorldDisk()
     yield made
     made.remove()
 
 
-def test_the_dead_cannot_write(disk: Disk) -> None:
+def test_the_dead_cannot_write(disk: WorldDisk) -> None:
     folder = disk.folder("one")
     with (folder / "a").open("wb") as file:
         disk.crash("one", "nothing", Random(0))
@@ -173,7 +173,7 @@ def test_the_dead_cannot_write(disk: Disk) -> None:
         assert (folder / "a").read_bytes() == b""
 
 
-def test_what_a_crash_left_is_on_the_disk(disk: Disk) -> None:
+def test_what_a_crash_left_is_on_the_disk(disk: WorldDisk) -> None:
     path = disk.folder("one") / "a"
     path.write_bytes(b"x")
     disk.crash("one", "nothing", Random(0))
@@ -181,7 +181,7 @@ def test_what_a_crash_left_is_on_the_disk(disk: Disk) -> None:
     assert path.read_bytes() == b"x"
 
 
-def test_a_bad_disk_fails_a_sync_once(disk: Disk) -> None:
+def test_a_bad_disk_fails_a_sync_once(disk: WorldDisk) -> None:
     path = disk.folder("one") / "a"
     path.write_bytes(b"x")
     disk.failing.add("one")

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from ringcast.testing.errors import Stuck
-from ringcast.testing.run import Outcome, Setup, run
+from ringcast.testing.run import Outcome, RunSetup, run
 from ringcast.testing.world import World
 
 
 def outcome(test: Callable[[World], Coroutine[Any, Any, None]], seed: int = 0) -> Outcome:
-    return run(test, Setup(seed=seed))
+    return run(test, RunSetup(seed=seed))
 
 
 def passed(test: Callable[[World], Coroutine[Any, Any, None]], seed: int = 0) -> Outcome:
@@ -45,7 +45,7 @@ def test_time_passes_at_once() -> None:
         assert 100_000 <= world.now < 100_001
 
     began_s = time.perf_counter()
-    found = run(test, Setup(seed=0, limit=1_000_000))
+    found = run(test, RunSetup(seed=0, limit=1_000_000))
     assert found.error is None
     assert time.perf_counter() - began_s < 10
 
@@ -140,7 +140,7 @@ def test_a_world_in_which_nothing_can_happen_is_told() -> None:
     async def test(world: World) -> None:
         await asyncio.Event().wait()
 
-    found = run(test, Setup(seed=0, limit=5))
+    found = run(test, RunSetup(seed=0, limit=5))
     assert isinstance(found.error, Stuck)
     assert "not over after 5 s" in str(found.error)
 

@@ -13,12 +13,12 @@ from ringcast.sim.model import LinkModel, NetworkModel
 from ringcast.testing.calls import Request
 from ringcast.testing.errors import CallFailed
 from ringcast.testing.host import Host
-from ringcast.testing.run import Outcome, Setup, run
+from ringcast.testing.run import Outcome, RunSetup, run
 from ringcast.testing.world import World
 
 
 def passed(test: Callable[[World], Coroutine[Any, Any, None]], **setup: Any) -> Outcome:
-    found = run(test, Setup(**{"seed": 0} | setup))
+    found = run(test, RunSetup(**{"seed": 0} | setup))
     if found.error is not None:
         raise found.error
     return found

@@ -23,7 +23,7 @@ import pytest
 
 from ringcast.testing import replaced
 from ringcast.testing.errors import Escape
-from ringcast.testing.run import Outcome, Setup, run
+from ringcast.testing.run import Outcome, RunSetup, run
 from ringcast.testing.world import World
 
 
@@ -53,7 +53,7 @@ def outcome(program: Program, seed: int = 0) -> tuple[Outcome, Any]:
         await world.until(lambda: host.done)
         results.append(host.result)
 
-    found = run(test, Setup(seed=seed))
+    found = run(test, RunSetup(seed=seed))
     return found, results[0] if results else None
 
 
@@ -210,7 +210,7 @@ def test_other_threads_find_the_real_thing() -> None:
         while not done.is_set():  # noqa: ASYNC110
             await asyncio.sleep(1)
 
-    found = run(test, Setup(seed=0, limit=10**9))
+    found = run(test, RunSetup(seed=0, limit=10**9))
     thread.join()
     assert found.error is None
     assert abs(seen[1] - real_s) < 100

@@ -13,17 +13,17 @@ import sys
 from gateway import SHEET
 
 from ringcast import Node
-from ringcast.core.effects import Batch, InstallView
+from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.registry import register
 from ringcast.runtime.config import NodeConfig, load
-from ringcast.runtime.host import Host
+from ringcast.runtime.host import LiveHost
 
 
 class Printer:
     """An application below groups: it prints the order itself."""
 
-    def on_deliver(self, view: ViewId, batch: Batch) -> None:
+    def on_deliver(self, view: ViewId, batch: PackedMessages) -> None:
         for body in batch.bodies:
             print("deliver", body.decode())
 
@@ -44,7 +44,7 @@ class Printer:
 async def member(config: NodeConfig) -> None:
     """Submit lines until there are no more, then leave."""
     loop = asyncio.get_running_loop()
-    host = Host(config, Printer())
+    host = LiveHost(config, Printer())
     await host.start()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         host.submit((line.strip().encode(),), Level.AGREED)

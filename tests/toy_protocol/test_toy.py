@@ -24,7 +24,7 @@ from ringcast.checks import PROPERTIES, Verdict, suite
 from ringcast.core.ids import ViewId
 from ringcast.core.registry import Sheet, register
 from ringcast.core.trace import Ended, Installed, Noted, Restarted, TraceEvent
-from ringcast.sim.faults import Crash, Partition
+from ringcast.sim.faults import NetworkPartition, NodeCrash
 from ringcast.sim.run import RunSpec, draw_core, run
 from ringcast.sim.scenario.parser import run_text
 from ringcast.sim.swarm import draw
@@ -56,7 +56,7 @@ def test_swarm(toy: Sheet) -> None:
 
 def test_only_a_majority_is_promised_progress(toy: Sheet) -> None:
     """The second stage heals a part that can go on, or promises nothing."""
-    spec = RunSpec(protocol=toy.name, nodes=5, faults=(Crash(1, 1),))
+    spec = RunSpec(protocol=toy.name, nodes=5, faults=(NodeCrash(1, 1),))
     cores = [draw_core(replace(spec, seed=seed)) for seed in range(60)]
     assert {len(core) for core in cores} == {3, 4, 5}
     assert draw_core(replace(spec, core=(1, 2))) == ()
@@ -64,7 +64,7 @@ def test_only_a_majority_is_promised_progress(toy: Sheet) -> None:
     apart = replace(
         spec,
         core=(3, 4, 5),
-        faults=(Partition(200_000, ((1, 2), (3, 4, 5))),),
+        faults=(NetworkPartition(200_000, ((1, 2), (3, 4, 5))),),
         workload=(Poisson(rate=200),),
     )
     assert not run(apart, [seen.append]).violations

@@ -38,7 +38,7 @@ from ringcast.wire.codec import (
     Codec,
 )
 from ringcast.wire.keys import KeyFile
-from ringcast.wire.meeting import Hello, Place
+from ringcast.wire.meeting import Hello, Whereabouts
 from ringcast.wire.seal import VERSION, Channel, Realm, session
 
 RING = RingId(8, 1)
@@ -52,7 +52,7 @@ SAMPLES: list[msgspec.Struct] = [
     CommitToken(RING, 0, (1, 2), (Entry(RingId(4, 1), 5, 6, False, 7, None, 2**50),)),
     Announce(RING, 1, (1, 2), (3,), ((3, 1),)),
     Leave(RING, 1),
-    Hello((Place(1, 2**50, "::1", 5405), Place(2, 0, "n2.example", 1)), True),
+    Hello((Whereabouts(1, 2**50, "::1", 5405), Whereabouts(2, 0, "n2.example", 1)), True),
 ]
 
 
@@ -65,7 +65,7 @@ def codec(src: int = 1, boot: int = 5, file: KeyFile | None = None) -> Codec:
 
 
 def hello(src: int, echo: int = 0, **terms: str) -> Hello:
-    return Hello((Place(src, 1, "h", 1),), False, 1, echo, {"max_message": "100"} | terms)
+    return Hello((Whereabouts(src, 1, "h", 1),), False, 1, echo, {"max_message": "100"} | terms)
 
 
 def meet(receiver: Codec, sender: Codec, src: int = 1) -> Codec:

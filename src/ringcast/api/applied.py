@@ -11,8 +11,8 @@ from ringcast.api.events import Message, View
 from ringcast.api.state_machine import R, ResultLost, StateMachine
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import Level, NodeId, Position, ViewId
-from ringcast.replica.sessions import CommandFailed, Outcome, Sessions
-from ringcast.replica.words import NEVER, Entry, Epoch
+from ringcast.replica.sessions import CommandFailed, RequestOutcome, Sessions
+from ringcast.replica.words import NEVER, Epoch, LogEntry
 from ringcast.wire.codec import UNREADABLE
 
 
@@ -31,7 +31,7 @@ class Present(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     members: tuple[NodeId, ...]
 
 
-class State(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A snapshot: the machine's, and what makes repetitions harmless."""
 
     machine: bytes
@@ -43,7 +43,7 @@ Content: TypeAlias = Command | Present
 
 encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Content).decode
-_decode_state = msgspec.msgpack.Decoder(State).decode
+_decode_state = msgspec.msgpack.Decoder(AppliedState).decode
 
 
 class Applied(Generic[R]):
@@ -57,7 +57,7 @@ class Applied(Generic[R]):
 
     def state(self) -> bytes:
         """Everything, for the disk or another member."""
-        return encode(State(self.machine.snapshot(), self.sessions, self._present))
+        return encode(AppliedState(self.machine.snapshot(), self.sessions, self._present))
 
     def restore(self, state: bytes) -> None:
         """Take over a state."""
@@ -65,7 +65,7 @@ class Applied(Generic[R]):
         self.sessions, self._present = taken.sessions, taken.present
         self.machine.restore(taken.machine)
 
-    def apply(self, index: int, entry: Entry, waiting: asyncio.Future[Any] | None) -> None:
+    def apply(self, index: int, entry: LogEntry, waiting: asyncio.Future[Any] | None) -> None:
         """RS-13: in the order of the log, the same at all members."""
         ticket, epoch = entry.ticket, entry.epoch
         place = Position.at(ViewId(epoch.seq, epoch.rep), index)
@@ -97,10 +97,10 @@ class Applied(Generic[R]):
         try:
             result = self.machine.apply(message)
         except Exception as error:
-            outcome = Outcome.failed(error)
+            outcome = RequestOutcome.failed(error)
             settle(waiting, error)
         else:
-            outcome = Outcome.of(result) if client else Outcome()
+            outcome = RequestOutcome.of(result) if client else RequestOutcome()
             if outcome.error:
                 recalled(waiting, outcome)
             else:
@@ -124,7 +124,7 @@ def give(future: asyncio.Future[Any] | None, result: object) -> None:
         future.set_result(result)
 
 
-def recalled(future: asyncio.Future[Any] | None, outcome: Outcome) -> None:
+def recalled(future: asyncio.Future[Any] | None, outcome: RequestOutcome) -> None:
     """Give a recorded outcome to who waits."""
     try:
         give(future, outcome.get())

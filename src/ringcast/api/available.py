@@ -38,14 +38,14 @@ class Version(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False
     lineage: int
 
 
-class Command(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+class NumberedCommand(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """Something to apply; ``number`` lets the submitter find its result."""
 
     number: int
     body: bytes
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+class AskAgain(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """The sender has lost events: everybody is to say again what it has."""
 
     number: int
@@ -68,7 +68,7 @@ class Have(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
         return self.version.commands > 0 or (self.held is not None and self.held.commands > 0)
 
 
-class State(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+class StatePiece(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     """A piece of the state at ``at``, for those who have another one."""
 
     at: Position
@@ -77,8 +77,8 @@ class State(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     last: bool
 
 
-Word: TypeAlias = Command | Ask | Have | State
-Item: TypeAlias = View | tuple[Message, Command]
+Word: TypeAlias = NumberedCommand | AskAgain | Have | StatePiece
+Item: TypeAlias = View | tuple[Message, NumberedCommand]
 """What changes a state, at its position."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -176,7 +176,7 @@ class AvailableCopy(Generic[R]):
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._results[number] = result
         try:
-            await self.group.send(_encode(Command(number, body)))
+            await self.group.send(_encode(NumberedCommand(number, body)))
             return await result
         finally:
             self._results.pop(number, None)
@@ -231,7 +231,7 @@ class AvailableCopy(Generic[R]):
                 self._held.append((event.position, event))
 
     def _on_word(self, message: Message, word: Word) -> None:
-        if isinstance(word, Ask):
+        if isinstance(word, AskAgain):
             if message.sender == self.group.me and word.number == self._asked:
                 self._asked = 0
             if not self._asked:
@@ -241,7 +241,7 @@ class AvailableCopy(Generic[R]):
                 self._unseen = None
         elif self._asked:
             pass  # there is a gap before this; a state will cover it
-        elif isinstance(word, Command):
+        elif isinstance(word, NumberedCommand):
             if self._live.is_set():
                 self._apply(message.position, (message, word))
             else:
@@ -268,7 +268,7 @@ class AvailableCopy(Generic[R]):
         self._number += 1
         self._asked = self._number
         self._behind = True
-        self._send(Ask(self._asked))
+        self._send(AskAgain(self._asked))
 
     # --- rounds ----------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class AvailableCopy(Generic[R]):
         size = max(1, min(PIECE, self.group.max_message - AROUND))
         starts = range(0, len(whole) or 1, size)
         return [
-            State(at, self._version, whole[start : start + size], start == starts[-1])
+            StatePiece(at, self._version, whole[start : start + size], start == starts[-1])
             for start in starts
         ]
 

@@ -11,17 +11,17 @@ from typing import Any
 from ringcast.api.directory import Directory
 from ringcast.api.group import Group, portions
 from ringcast.api.outgoing import Item, Outgoing
-from ringcast.core.effects import Batch, InstallView
+from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.errors import ConfigError, NodeStopped, RingcastError, StorageError
 from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.journal.format.layout import JournalError, Source
 from ringcast.journal.node_journal import NodeJournal
 from ringcast.runtime.config import NodeConfig, from_settings, load
-from ringcast.runtime.host import Host
+from ringcast.runtime.host import LiveHost
 from ringcast.runtime.platform import LIVE, Platform
 from ringcast.wire import envelope
 from ringcast.wire.codec import UNREADABLE
-from ringcast.wire.envelope import MOST_ROWS, ROOM, Data, Enter, Exit, Once
+from ringcast.wire.envelope import MOST_ROWS, ROOM, Data, Enter, Exit, NumberedRows
 
 SOFT, HARD = 50_000, 500_000
 """Messages a reader may be behind before the ring slows down, and before events are lost."""
@@ -43,7 +43,7 @@ class Node:
         """Another ring, or all have spoken on it, or the node has ended."""
         self._directory = Directory(config.id, self._changed.set, config.sheet.fixed)
         self._groups: dict[str, Group] = {}
-        self._host: Host | None = None
+        self._host: LiveHost | None = None
         self._journal: NodeJournal | None = None
         self._ring: InstallView | None = None
         self.outgoing: Outgoing
@@ -78,7 +78,7 @@ class Node:
         """Open sockets and storage, and look for the others. A node is started once."""
         if self._host is not None:
             raise RingcastError("the node was started before: open a new one")
-        self._host = host = Host(self.config, self, self._platform)
+        self._host = host = LiveHost(self.config, self, self._platform)
         settings = self.config.protocol_config
         self.outgoing = Outgoing(host, settings.frame_budget)
         self.max_message = settings.max_message - ROOM
@@ -212,7 +212,7 @@ class Node:
                 self._changed.clear()
                 await self._changed.wait()
             ring = self._ring.view
-            word = Once(ring, group, stream, batch, first, bodies)
+            word = NumberedRows(ring, group, stream, batch, first, bodies)
             done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
             self.outgoing.put(Item(group, Level.SAFE, (), done, word))
             position = await done
@@ -236,7 +236,7 @@ class Node:
 
     # --- what the host tells ---------------------------------------------------------------
 
-    def on_deliver(self, view: ViewId, batch: Batch) -> None:
+    def on_deliver(self, view: ViewId, batch: PackedMessages) -> None:
         """Messages of the ring: each is decoded, freed of rows that came before, told to who waits
         for it, recorded, and given to its group. Senders go first, for readers may take a while."""
         ring_seq, ring_rep = batch.ring.seq, batch.ring.rep
@@ -249,7 +249,7 @@ class Node:
                 continue  # another program's message on this ring
             position = Position(0, ring_seq, ring_rep, batch.seq, index)
             source: Source | None = None
-            if type(came) is Once:
+            if type(came) is NumberedRows:
                 word, source = self._deduplicated(came, batch.ring)
                 data = envelope.encode(word)
                 position = position._replace(index=index + len(came.bodies) - len(word.bodies))
@@ -265,7 +265,7 @@ class Node:
                 self._directory.on_envelope(batch.sender, batch.level, position, word)
             index += len(came.bodies)
 
-    def _deduplicated(self, word: Once, ring: ViewId) -> tuple[Data, Source]:
+    def _deduplicated(self, word: NumberedRows, ring: ViewId) -> tuple[Data, Source]:
         """The rows of a writer that did not come before, and the number of the first."""
         known = len(word.bodies)
         if word.ring == ring and self._directory.open:

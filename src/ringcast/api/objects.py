@@ -31,7 +31,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
 
-class Machine(StateMachine[Any]):
+class MethodMachine(StateMachine[Any]):
     """A state that msgpack can hold; a command is the name of a method ``do_...`` and arguments."""
 
     def __init__(self, state: Any) -> None:
@@ -63,7 +63,7 @@ class Shared:
     def __init__(
         self,
         group: Group,
-        machine: Machine,
+        machine: MethodMachine,
         members: int | Iterable[NodeId],
         dir: str | Path,
         timeout: float | None,
@@ -116,7 +116,7 @@ class Shared:
 # --- dict ----------------------------------------------------------------------------------
 
 
-class _Dict(Machine):
+class _Dict(MethodMachine):
     def do_set(self, _: Message, key: str, value: Value) -> None:
         self.state[key] = value
 
@@ -170,7 +170,7 @@ class ReplicatedDict(Shared):
 # --- counter -------------------------------------------------------------------------------
 
 
-class _Counter(Machine):
+class _Counter(MethodMachine):
     def do_add(self, _: Message, amount: int) -> int:
         self.state += amount
         return int(self.state)
@@ -200,7 +200,7 @@ class Counter(Shared):
 # --- queue ---------------------------------------------------------------------------------
 
 
-class _Queue(Machine):
+class _Queue(MethodMachine):
     def do_put(self, _: Message, item: Value) -> int:
         self.state.append(item)
         return len(self.state)
@@ -244,7 +244,7 @@ class Holder(NamedTuple):
     token: int
 
 
-class _Line(Machine):
+class _Line(MethodMachine):
     """Those who want something that one has at a time: ``[member, name, token]``, token 0 while
     waiting. The first one has it."""
 

@@ -14,7 +14,7 @@ import msgspec
 
 from ringcast.core.errors import DeliveryUncertain, NodeStopped
 from ringcast.core.ids import Level, Position
-from ringcast.runtime.host import Host
+from ringcast.runtime.host import LiveHost
 from ringcast.wire import envelope
 from ringcast.wire.envelope import BODY_HEAD, Data, Enter, Envelope, Exit
 
@@ -48,7 +48,7 @@ class Item(msgspec.Struct, gc=False):
 class Outgoing:
     """The queue between the application and the machine."""
 
-    def __init__(self, host: Host, budget: int) -> None:
+    def __init__(self, host: LiveHost, budget: int) -> None:
         self._host = host
         self._room_in_envelope = max(budget, ENVELOPE_BYTES) - envelope.OVERHEAD
         self._items: deque[Item] = deque()

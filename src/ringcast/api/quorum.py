@@ -37,7 +37,7 @@ from ringcast.replica.effects import (
 from ringcast.replica.engine import PIECE, Engine
 from ringcast.replica.log import Image, Log, Record
 from ringcast.replica.sessions import WINDOW
-from ringcast.replica.store import Store
+from ringcast.replica.store import ReplicaStore
 from ringcast.replica.words import Ticket
 from ringcast.wire.codec import UNREADABLE
 
@@ -75,7 +75,7 @@ class QuorumCopy(Generic[R]):
         self._applied = Applied(machine)
         self._members, self._folder = members, folder
         self._engine: Engine
-        self._store: Store
+        self._store: ReplicaStore
         self._view: View | None = None
         self._announced: Ticket | None = None
         self._results: dict[int, tuple[asyncio.Future[Any], int]] = {}
@@ -104,7 +104,9 @@ class QuorumCopy(Generic[R]):
 
     async def open(self) -> None:
         """Read the disk and join the group."""
-        self._store = await asyncio.to_thread(Store, self._folder, self.group.me, self.group.name)
+        self._store = await asyncio.to_thread(
+            ReplicaStore, self._folder, self.group.me, self.group.name
+        )
         try:
             piece = min(PIECE, self.group.max_message // 4)
             self._most = self.group.max_message - 2 * piece - AROUND

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ringcast.wire.envelope import Known, Once
+from ringcast.wire.envelope import Known, NumberedRows
 
 MOST = 256
 """Writers remembered; whoever has been silent longest is forgotten first."""
@@ -22,7 +22,7 @@ class WriterDedup:
     def __init__(self) -> None:
         self._reached: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def fresh(self, word: Once) -> int:
+    def fresh(self, word: NumberedRows) -> int:
         """How many of the rows at the beginning were delivered before; the others are now."""
         batch, done = self._reached.get((word.group, word.stream), (-1, 0))
         if word.batch < batch:

@@ -88,7 +88,7 @@ class MemberShare(msgspec.Struct, tag_field="say", tag="share", kw_only=True):
 Word = MemberReady | MemberShare
 
 
-class Pool:
+class MessagePool:
     """The messages of one sender: any of them can be told without being kept.
 
     Bodies are made once, because making them is not what is measured.
@@ -121,7 +121,7 @@ class BenchMark(msgspec.Struct):
 class BenchMeter:
     """Reads the group, checks every message and counts."""
 
-    def __init__(self, task: Task, pools: dict[NodeId, Pool]) -> None:
+    def __init__(self, task: Task, pools: dict[NodeId, MessagePool]) -> None:
         self._pools = pools
         self._next = dict.fromkeys(pools, 0)
         self._unfinished = set(self._next)
@@ -189,7 +189,7 @@ class BenchMeter:
         self._frames += self._at.seq - (at.seq if at.ring == self._at.ring else 0)
         self.order = hash((self.order, sender, first, count))
 
-    def share(self, id: NodeId, sender: Sender, metrics: dict[str, Any]) -> MemberShare:
+    def share(self, id: NodeId, sender: BenchSender, metrics: dict[str, Any]) -> MemberShare:
         """The member's part of the result."""
         begin, end = self._marks
         latencies = sorted(sender.latencies_ms)
@@ -210,7 +210,7 @@ class BenchMeter:
         )
 
 
-class Sender:
+class BenchSender:
     """Sends a member's messages, flat out or at a rate."""
 
     LANES = 4
@@ -218,11 +218,11 @@ class Sender:
 
     def __init__(self, task: Task, group: Group, window: tuple[float, float]) -> None:
         self._task, self._group, self._window = task, group, window
-        self._pool: Pool
+        self._pool: MessagePool
         self.sent = 0
         self.latencies_ms = array("d")
 
-    async def run(self, pool: Pool, begin_s: float, end_s: float) -> None:
+    async def run(self, pool: MessagePool, begin_s: float, end_s: float) -> None:
         """Send from ``begin_s`` to ``end_s``, then say that this was all."""
         self._pool = pool
         await asyncio.sleep(begin_s - monotonic())
@@ -296,7 +296,7 @@ async def work(task: Task) -> None:
     orders = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
-    pools = {id: Pool(id, task.size) for id in range(1, task.senders + 1)}
+    pools = {id: MessagePool(id, task.size) for id in range(1, task.senders + 1)}
     meter = BenchMeter(task, pools)
     async with (
         Node.open(task.node) as node,
@@ -311,7 +311,7 @@ async def work(task: Task) -> None:
         begin_s = await order
         start_s = begin_s + task.warm_s
         end_s = start_s + task.seconds
-        sender = Sender(task, group, (start_s, end_s))
+        sender = BenchSender(task, group, (start_s, end_s))
         if pool := pools.get(group.me):
             sending = tasks.create_task(sender.run(pool, begin_s, end_s))
         await meter.count(start_s, end_s)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property, Reads
-from ringcast.checks.ring import Frame, Ring
+from ringcast.checks.ring import PlacedFrame, Ring
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Crashed, Delivered, Installed
@@ -24,7 +24,7 @@ class Track:
     def __init__(self, regular: bool) -> None:
         self.regular = regular
         self.base = 0  # how many at the front are forgotten
-        self.order: list[tuple[Frame, NodeId]] = []
+        self.order: list[tuple[PlacedFrame, NodeId]] = []
 
 
 class Agreed(Property):
@@ -80,7 +80,7 @@ class Agreed(Property):
         track.order.clear()
         track.base = ring.spans[ring.members[0]].count
 
-    def _follow(self, event: Delivered, track: Track, frame: Frame) -> None:
+    def _follow(self, event: Delivered, track: Track, frame: PlacedFrame) -> None:
         """``frame`` is the next one of a regular configuration: what was left out?"""
         last = track.order[-1][0].seq if track.order else frame.ring.trimmed_seq
         if frame.seq <= last:
@@ -109,7 +109,7 @@ class Agreed(Property):
             event.t_us,
         )
 
-    def _differ(self, event: Delivered, other: Frame, node: NodeId) -> None:
+    def _differ(self, event: Delivered, other: PlacedFrame, node: NodeId) -> None:
         frame = self.history.frame
         self.violate(
             f"In {event.view} message number {self.history.span.count} is {other} at processor "

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property, Reads, rings
-from ringcast.checks.ring import Ring, Span
+from ringcast.checks.ring import Ring, RingStay
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Ended
 
@@ -58,7 +58,7 @@ class Agreement(Property):
                         lacking[one, other] = ring.name(index)
 
 
-def _missing(span: Span, other: Span | None) -> int | None:
+def _missing(span: RingStay, other: RingStay | None) -> int | None:
     """The first index delivered in ``span`` and not in ``other``."""
     for delivered in (span.regular, span.transitional):
         for start, end in delivered.intervals():

@@ -8,7 +8,7 @@ it). Direct predecessors are enough: whoever delivered m1 had delivered those of
 from __future__ import annotations
 
 from ringcast.checks.property import Property, Reads
-from ringcast.checks.ring import Frame
+from ringcast.checks.ring import PlacedFrame
 from ringcast.core.trace import Delivered, Originated
 
 
@@ -49,7 +49,7 @@ class CausalInRing(Property):
                 self._report(event, frame, frame.ring.name(missing))
                 return
 
-    def _report(self, event: Delivered, frame: Frame, before: str) -> None:
+    def _report(self, event: Delivered, frame: PlacedFrame, before: str) -> None:
         self.violate(
             f"Processor {event.node} delivered {frame} in {event.view} at {event.t_us} us without "
             f"{before}, which its originator, processor {frame.sender}, had delivered or "

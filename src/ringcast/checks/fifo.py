@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property, Reads
-from ringcast.checks.ring import Frame
+from ringcast.checks.ring import PlacedFrame
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered
@@ -24,7 +24,7 @@ class Fifo(Property):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._last: dict[NodeId, dict[NodeId, tuple[int, int, Frame]]] = {}
+        self._last: dict[NodeId, dict[NodeId, tuple[int, int, PlacedFrame]]] = {}
 
     def on_stretch(self, stretch: Stretch) -> None:
         """Every sender's numbers went on by one each time."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ringcast.checks.ring import Frame, Node, Ring, Span, State
+from ringcast.checks.ring import PlacedFrame, Ring, RingMember, RingStay, State
 from ringcast.checks.stretch import Share, Stretch
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import (
@@ -34,14 +34,14 @@ class History:
 
     def __init__(self, bound_us: int | None = None) -> None:
         self.bound_us = bound_us  # a ring that has ceased is left within this time (M5)
-        self.nodes: dict[NodeId, Node] = {}
+        self.nodes: dict[NodeId, RingMember] = {}
         self.rings: dict[ViewId, Ring] = {}
         self.first_conf: dict[ViewId, Installed] = {}
         self.earlier: Installed | None = None  # first conf of the latest one's configuration
-        self.node: Node
-        self.span: Span
+        self.node: RingMember
+        self.span: RingStay
         self.ring: Ring  # of the latest stretch
-        self.frame: Frame
+        self.frame: PlacedFrame
         self.again = False  # the latest origination or delivery repeats one
         self.differs = False  # it tells something else of its frame than the first that named it
         self.fresh = False  # it is a delivery, and no event named its frame before
@@ -69,16 +69,16 @@ class History:
         if act is not None:
             act(event)
 
-    def known(self, id: NodeId) -> Node:
+    def known(self, id: NodeId) -> RingMember:
         """The processor, met now or earlier."""
         node = self.nodes.get(id)
         if node is None:
-            node = self.nodes[id] = Node(id)
+            node = self.nodes[id] = RingMember(id)
         return node
 
-    def last_frame(self, share: Share) -> Frame:
+    def last_frame(self, share: Share) -> PlacedFrame:
         """The last frame of a sender in the latest stretch, for explanations."""
-        frame = Frame(self.ring, share.seq, 0)
+        frame = PlacedFrame(self.ring, share.seq, 0)
         frame.sender = share.sender
         return frame
 
@@ -88,7 +88,7 @@ class History:
 
     # messages
 
-    def _place(self, id: NodeId, view: ViewId) -> Span:
+    def _place(self, id: NodeId, view: ViewId) -> RingStay:
         """The span of processor ``id`` in ring ``view``; a stray one if it never had any."""
         node = self.node = self.known(id)
         span = node.span
@@ -97,16 +97,16 @@ class History:
         ring = self.rings.get(view) or Ring(view, ())
         span = ring.spans.get(id)
         if span is None:
-            span = Span(ring, node, State.STRAY)
+            span = RingStay(ring, node, State.STRAY)
             if ring.members:
                 ring.spans[id] = span
         return span
 
-    def _new_frame(self, ring: Ring, event: Originated | Delivered, sender: NodeId) -> Frame:
+    def _new_frame(self, ring: Ring, event: Originated | Delivered, sender: NodeId) -> PlacedFrame:
         index = 0  # everybody has had it, so this is a repetition
         if event.seq > ring.trimmed_seq:
             index = ring.last_index = ring.last_index + 1
-        frame = Frame(ring, event.seq, index)
+        frame = PlacedFrame(ring, event.seq, index)
         frame.fill(event, sender, self._sender(ring, sender))
         if index:
             ring.frames[event.seq] = frame
@@ -191,7 +191,7 @@ class History:
             self.ids_reused = self.ids_reused or self.storage_lost
         span = ring.spans.get(node.id)
         if span is None or span.state is not State.WAITING:
-            span = ring.spans[node.id] = Span(ring, node, State.OPEN)
+            span = ring.spans[node.id] = RingStay(ring, node, State.OPEN)
         span.state, span.conf = State.OPEN, event
         node.waiting.pop(event.view, None)
         node.span = span
@@ -207,16 +207,16 @@ class History:
         for id in event.members:
             node = self.known(id)
             if id == event.node or (node.up and node.last_seq < event.view.seq):
-                span = node.waiting[event.view] = Span(ring, node, State.WAITING)
+                span = node.waiting[event.view] = RingStay(ring, node, State.WAITING)
             elif not node.up or node.born_seq > event.view.seq:
-                span = Span(ring, node, State.CRASHED)
+                span = RingStay(ring, node, State.CRASHED)
                 span.incarnation -= node.up  # it has started again since it agreed to the ring
             else:
-                span = Span(ring, node, State.SKIPPED)
+                span = RingStay(ring, node, State.SKIPPED)
             ring.spans[id] = span
         return ring
 
-    def _leave(self, node: Node, state: State) -> None:
+    def _leave(self, node: RingMember, state: State) -> None:
         """End the present span of ``node``."""
         span = node.span
         if span is not None:
@@ -224,7 +224,7 @@ class History:
             node.left, node.span = span, None
             self._end_if_over(span.ring)
 
-    def _pass_by(self, node: Node, view: ViewId | None) -> None:
+    def _pass_by(self, node: RingMember, view: ViewId | None) -> None:
         """Rings that wait for ``node`` do so in vain, once it installs ``view`` or crashes."""
         # A first conf means that it has crashed between agreeing to the ring and now.
         state = State.CRASHED if view is None or node.previous is None else State.SKIPPED

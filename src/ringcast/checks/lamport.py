@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property, Reads
-from ringcast.checks.ring import Frame
+from ringcast.checks.ring import PlacedFrame
 from ringcast.checks.stretch import Share, Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered, Originated
@@ -29,7 +29,7 @@ class Lamport(Property):
         super().__init__(history)
         # Per processor and sender: the latest number that something delivered depends on, and
         # what that was.
-        self._past: dict[NodeId, dict[NodeId, tuple[int, Frame]]] = {}
+        self._past: dict[NodeId, dict[NodeId, tuple[int, PlacedFrame]]] = {}
         self._count: Clock = {}
 
     def on_originated(self, event: Originated) -> None:

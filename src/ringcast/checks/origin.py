@@ -6,7 +6,7 @@ A ring that is over is forgotten; a delivery out of it is D5's to report.
 from __future__ import annotations
 
 from ringcast.checks.property import Property, Reads
-from ringcast.checks.ring import Frame
+from ringcast.checks.ring import PlacedFrame
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered, Originated
 
@@ -55,7 +55,7 @@ class Origin(Property):
             )
 
 
-def contents(sender: NodeId, it: Frame | Originated | Delivered) -> str:
+def contents(sender: NodeId, it: PlacedFrame | Originated | Delivered) -> str:
     """What a frame holds, in words."""
     sums = " ".join(f"{digest:08x}" for digest in it.digests)
     return f"number {it.first} of {sender}, {it.level.name.lower()}, checksums {sums}"

@@ -28,7 +28,7 @@ class State(IntEnum):
     STRAY = 5
 
 
-class Frame:
+class PlacedFrame:
     """Messages of one sender that share a place ``(ring, seq)`` in the order.
 
     The first event that names the place says what it holds. Index 0 stands for a frame that was
@@ -85,7 +85,7 @@ class Frame:
         return f"{self.ring.view}:{self.seq}.0"
 
 
-class Span:
+class RingStay:
     """The stay of one processor in one ring, and what it delivered there."""
 
     __slots__ = (
@@ -102,7 +102,7 @@ class Span:
         "transitional",
     )
 
-    def __init__(self, ring: Ring, node: Node, state: State) -> None:
+    def __init__(self, ring: Ring, node: RingMember, state: State) -> None:
         self.ring = ring
         self.node = node.id
         self.incarnation = node.incarnation
@@ -168,8 +168,8 @@ class Ring:
     def __init__(self, view: ViewId, members: tuple[NodeId, ...]) -> None:
         self.view = view
         self.members = members
-        self.spans: dict[NodeId, Span] = {}
-        self.frames: dict[int, Frame] = {}  # by seq, in order of appearance
+        self.spans: dict[NodeId, RingStay] = {}
+        self.frames: dict[int, PlacedFrame] = {}  # by seq, in order of appearance
         self.last_index = 0
         self.trimmed = 0  # frames up to this index are forgotten: all members delivered them
         self.trimmed_seq = 0  # the highest number of them, and of stretches
@@ -180,7 +180,7 @@ class Ring:
         """Whether nobody can deliver in it any more."""
         return all(span.state >= State.LEFT for span in self.spans.values())
 
-    def frame(self, index: int) -> Frame | None:
+    def frame(self, index: int) -> PlacedFrame | None:
         """The frame with this index, unless it is forgotten. For explanations: it searches."""
         return next((f for f in self.frames.values() if f.index == index), None)
 
@@ -189,7 +189,7 @@ class Ring:
         return str(self.frame(index) or f"{self.view}, frame {index}")
 
 
-class Node:
+class RingMember:
     """What is known of one processor."""
 
     __slots__ = (
@@ -213,8 +213,8 @@ class Node:
         self.crashes = 0
         self.current: Installed | None = None  # the configuration it is in
         self.previous: Installed | None = None  # the one before, of the same incarnation
-        self.span: Span | None = None
-        self.left: Span | None = None  # the span that its latest conf ended
+        self.span: RingStay | None = None
+        self.left: RingStay | None = None  # the span that its latest conf ended
         self.last_seq = 0  # largest regular sequence number, over all incarnations
         self.born_seq = 0  # that of this incarnation's first configuration
-        self.waiting: dict[ViewId, Span] = {}  # rings that count on it and it did not install
+        self.waiting: dict[ViewId, RingStay] = {}  # rings that count on it and it did not install

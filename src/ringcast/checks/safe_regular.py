@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ringcast.checks.property import Property, Reads, rings
-from ringcast.checks.ring import Ring, Span, State
+from ringcast.checks.ring import Ring, RingStay, State
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.trace import Delivered, Ended, Installed
 
@@ -17,7 +17,7 @@ GONE = (State.LEFT, State.SKIPPED)
 """A member that will not deliver in the ring any more, and is not excused by a crash."""
 
 
-class Promise:
+class SafePromise:
     """The safe messages that somebody delivered in one configuration, by index."""
 
     __slots__ = ("made", "members")
@@ -44,10 +44,10 @@ class SafeRegular(Property):
         if conf is None or span is not history.node.span or conf.transitional != self.transitional:
             return
         index = history.frame.index
-        promises: dict[ViewId, Promise] = span.ring.marks.setdefault(self.tag, {})
+        promises: dict[ViewId, SafePromise] = span.ring.marks.setdefault(self.tag, {})
         promise = promises.get(conf.view)
         if promise is None:
-            promise = promises[conf.view] = Promise(conf.members)
+            promise = promises[conf.view] = SafePromise(conf.members)
         if index == 0 or index in promise.made:
             return
         promise.made[index] = event
@@ -67,9 +67,9 @@ class SafeRegular(Property):
                 if span is not None and span.state is State.SKIPPED:
                     self._review(span, event.t_us)
 
-    def _review(self, span: Span, t_us: int) -> None:
+    def _review(self, span: RingStay, t_us: int) -> None:
         """Report the first promise that ``span`` did not keep."""
-        promises: dict[ViewId, Promise] = span.ring.marks.get(self.tag, {})
+        promises: dict[ViewId, SafePromise] = span.ring.marks.get(self.tag, {})
         for promise in promises.values():
             if span.node in promise.members:
                 for index, made in promise.made.items():
@@ -90,7 +90,7 @@ class SafeRegular(Property):
     def on_ended(self, event: Ended) -> None:
         """Promises that can still be kept are open, unless their processor is settled."""
         for ring in rings(self.history):
-            promises: dict[ViewId, Promise] = ring.marks.get(self.tag, {})
+            promises: dict[ViewId, SafePromise] = ring.marks.get(self.tag, {})
             for promise in promises.values():
                 for member in promise.members:
                     span = ring.spans.get(member)

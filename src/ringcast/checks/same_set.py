@@ -7,7 +7,7 @@ messages in C1.
 from __future__ import annotations
 
 from ringcast.checks.property import Property, Reads
-from ringcast.checks.ring import Ring, Span
+from ringcast.checks.ring import Ring, RingStay
 from ringcast.core.ids import ViewId
 from ringcast.core.seqset import SeqSet
 from ringcast.core.trace import Installed
@@ -24,7 +24,7 @@ class SameSet(Property):
         """Compare with the first processor that made the same step."""
         node = self.history.node
         before = node.previous
-        span: Span | None = node.left or node.span
+        span: RingStay | None = node.left or node.span
         if before is None or span is None:
             return
         mine = span.transitional if before.transitional else span.regular

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property, Reads
-from ringcast.checks.ring import Frame
+from ringcast.checks.ring import PlacedFrame
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Delivered, Ended, Installed, Originated
 
@@ -21,7 +21,7 @@ class SelfDelivery(Property):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._open: dict[NodeId, dict[int, Frame]] = {}  # own frames not delivered, by index
+        self._open: dict[NodeId, dict[int, PlacedFrame]] = {}  # own frames not delivered, by index
 
     def on_originated(self, event: Originated) -> None:
         """An obligation begins, unless the messages are another's."""

@@ -11,7 +11,7 @@ from itertools import permutations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property, Reads
-from ringcast.checks.ring import Frame
+from ringcast.checks.ring import PlacedFrame
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered
@@ -27,7 +27,7 @@ class TotalOrder(Property):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._count: dict[NodeId, int] = {}
-        self._furthest: dict[tuple[NodeId, NodeId], tuple[int, Frame]] = {}
+        self._furthest: dict[tuple[NodeId, NodeId], tuple[int, PlacedFrame]] = {}
 
     def on_delivered(self, event: Delivered) -> None:
         """Compare with everybody who delivered it before."""
@@ -56,7 +56,7 @@ class TotalOrder(Property):
     def on_stretch(self, stretch: Stretch) -> None:
         """All share these messages, and the last one is the furthest."""
         ring, count = self.history.ring, self._count
-        last = Frame(ring, stretch.seq, 0)
+        last = PlacedFrame(ring, stretch.seq, 0)
         for member in ring.members:
             count[member] = count.get(member, 0) + stretch.frames
         for one, other in permutations(ring.members, 2):

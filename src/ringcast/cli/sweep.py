@@ -25,8 +25,8 @@ from ringcast.console.output import MOST_SHOWN, as_json, console, say
 from ringcast.pipeline.spark.session import Where, require_spark
 
 if TYPE_CHECKING:
-    from ringcast.pipeline.sweep.job import Outcome
-    from ringcast.pipeline.sweep.simtests import Found
+    from ringcast.pipeline.sweep.job import SweepOutcome
+    from ringcast.pipeline.sweep.simtests import SeedsFound
 
 MOST_MEASURES = 4
 """Shown for people; the table has them all."""
@@ -140,7 +140,7 @@ def sweep_seeds(test: str, seeds: range, out: Path | None, where: Where, json: b
     raise typer.Exit(VIOLATED if found.failures or found.never_met else OK)
 
 
-def print_kinds(found: Found, seeds: range, kinds: list[dict[str, Any]]) -> None:
+def print_kinds(found: SeedsFound, seeds: range, kinds: list[dict[str, Any]]) -> None:
     """What failed, how often and where among the seeds; what was never seen."""
     for name in found.never_met:
         say(f"[bold red]never met[/]: {escape(name)}")
@@ -157,7 +157,7 @@ def print_kinds(found: Found, seeds: range, kinds: list[dict[str, Any]]) -> None
     say(f"over the seeds, in parts of equal size: {spread}")
 
 
-def print_estimates(found: Outcome) -> None:
+def print_estimates(found: SweepOutcome) -> None:
     """What was measured, a row for each combination of parameters."""
     from ringcast.pipeline.sweep.measures import MEASURES
     from ringcast.pipeline.sweep.results import estimate, parameters

@@ -51,7 +51,7 @@ class Persist(msgspec.Struct, frozen=True, gc=False):
     value: int
 
 
-class Batch(msgspec.Struct, frozen=True, gc=False):
+class PackedMessages(msgspec.Struct, frozen=True, gc=False):
     """Messages of one sender that take one place in the order together (one frame).
 
     Message ``i`` has the id ``(ring, seq, i)`` and is number ``first + i`` of all messages the
@@ -72,14 +72,14 @@ class Originate(msgspec.Struct, frozen=True, gc=False):
     They are ours, or another's where one processor numbers the messages of all.
     """
 
-    batch: Batch
+    batch: PackedMessages
 
 
 class Deliver(msgspec.Struct, frozen=True, gc=False):
     """Hand ``batch`` to the application, in configuration ``view``."""
 
     view: ViewId
-    batch: Batch
+    batch: PackedMessages
 
 
 class Reason(StrEnum):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from random import Random
 
 from ringcast.core.effects import (
-    Batch,
     Broadcast,
     CancelTimer,
     Deliver,
@@ -17,6 +16,7 @@ from ringcast.core.effects import (
     InstallView,
     Note,
     Originate,
+    PackedMessages,
     Persist,
     Send,
     SetTimer,
@@ -65,11 +65,11 @@ class Env:
         """Make ``value`` durable before anything later in the log happens."""
         self.effects.append(Persist(key, value))
 
-    def originate(self, batch: Batch) -> None:
+    def originate(self, batch: PackedMessages) -> None:
         """Record that messages, ours or another's, got their place in the order from us."""
         self.effects.append(Originate(batch))
 
-    def deliver(self, view: ViewId, batch: Batch) -> None:
+    def deliver(self, view: ViewId, batch: PackedMessages) -> None:
         """Hand messages to the application."""
         self.effects.append(Deliver(view, batch))
 

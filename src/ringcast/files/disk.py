@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,3 +73,18 @@ class Disk:
 
 
 DISK = Disk()
+
+
+def hold_folder(folder: Path, lock: str, disk: Disk = DISK) -> int:
+    """A folder for this process alone until it closes the file that is returned.
+
+    The folder is made if there is none. BlockingIOError: another process holds it.
+    """
+    disk.make_folder(folder)
+    file = os.open(folder / lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise
+    return file

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from pathlib import Path
 from typing import Protocol
 
-from ringcast.core.effects import Batch, InstallView
+from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import NodeId, Position, ViewId
 from ringcast.journal.format import layout
@@ -114,7 +114,7 @@ class NodeJournal:
         self,
         view: ViewId,
         position: Position,
-        batch: Batch,
+        batch: PackedMessages,
         word: Data,
         data: bytes,
         source: Source | None,

@@ -8,7 +8,6 @@ whole frame was being written when the node died and is cut off. Damage anywhere
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import time
@@ -20,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ringcast.core.ids import START, Position, ViewId
-from ringcast.files.disk import DISK, Disk
+from ringcast.files.disk import DISK, Disk, hold_folder
 from ringcast.journal.format.frame import Frame
 from ringcast.journal.format.frame_writer import FrameContent, content_of, frame_content
 from ringcast.journal.format.layout import NAME, NO_CHAIN, Entry, JournalError, gap_entry
@@ -130,21 +129,19 @@ class Journal:
         if not all(map(find_spec, ("numpy", "xxhash"))):
             raise JournalError("a journal needs numpy and xxhash: pip install 'ringcast[trace]'")
         try:
-            disk.make_folder(folder)
-            self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock = hold_folder(folder, LOCK, disk)
+        except BlockingIOError:
+            raise JournalError(
+                f"another node writes the journal {folder}; give each its own"
+            ) from None
         except OSError as error:
             raise JournalError(f"cannot use the journal {folder}: {error}") from None
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._mark = os.open(folder / DURABLE, os.O_RDWR | os.O_CREAT, 0o600)
             self._recover()
             self.sync()  # what a process that was killed wrote is there, but perhaps not on disk
-        except BaseException as error:
+        except BaseException:
             os.close(self._lock)
-            if isinstance(error, BlockingIOError):
-                raise JournalError(
-                    f"another node writes the journal {folder}; give each its own"
-                ) from None
             raise
 
     # --- opening ---------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from ringcast.replica.log import Record
-from ringcast.replica.words import Entry, Ticket, Word
+from ringcast.replica.words import LogEntry, Ticket, Word
 
 
 class Phase(StrEnum):
@@ -48,7 +48,7 @@ class Apply(msgspec.Struct, frozen=True, gc=False):
     """Entry ``index`` is green: carry it out."""
 
     index: int
-    entry: Entry
+    entry: LogEntry
 
 
 class Restore(msgspec.Struct, frozen=True, gc=False):

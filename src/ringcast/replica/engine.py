@@ -37,9 +37,9 @@ from ringcast.replica.words import (
     Again,
     Barrier,
     Entries,
-    Entry,
     Epoch,
     Lift,
+    LogEntry,
     Ready,
     Snapshot,
     Status,
@@ -91,7 +91,7 @@ class Engine:
         """Whether a quorum is ready in this epoch: from there on commands count."""
         self._durable = False
         """Whether this disk has the log that goes on in this epoch."""
-        self._queue: list[Entry] = []
+        self._queue: list[LogEntry] = []
         self._queued_bytes = 0
         self._synced = log.length
         self._acked = (NEVER, 0, 0)
@@ -377,7 +377,7 @@ class Engine:
             return
         if self._mine(ticket):
             self._ordered.add(ticket.number)
-        entry = Entry(self.epoch, ticket, command)
+        entry = LogEntry(self.epoch, ticket, command)
         if self.phase is Phase.PRIMARY:
             self._append((entry,))
             return
@@ -387,7 +387,7 @@ class Engine:
             self._leave("the log came too slowly")
             self._do(Say(Again(self.epoch)))
 
-    def _append(self, entries: tuple[Entry, ...]) -> None:
+    def _append(self, entries: tuple[LogEntry, ...]) -> None:
         """RS-10: yellow."""
         self._write(Append(entries, self.log.green))
         if not any(w == "append" and e == self.epoch for w, e, _ in self._syncs.values()):

@@ -9,7 +9,7 @@ import msgspec
 
 from ringcast.core.ids import NodeId
 from ringcast.replica.log import Image, Log, common
-from ringcast.replica.words import Entries, Entry, Epoch, Snapshot, Status, Word
+from ringcast.replica.words import Entries, Epoch, LogEntry, Snapshot, Status, Word
 
 WRONG = "was a state directory copied, or set back to an older copy?"
 """What leads to histories that contradict each other."""
@@ -76,7 +76,7 @@ def pieces(log: Log, base: Status, keep: int, epoch: Epoch, size: int) -> list[W
             last = offset + size >= len(state)
             found.append(Snapshot(epoch, base.trimmed, offset, state[offset : offset + size], last))
         keep = base.trimmed
-    some: list[Entry] = []
+    some: list[LogEntry] = []
     room = size
     for index in range(keep + 1, base.length + 1):
         entry = log.entry(index)
@@ -101,7 +101,7 @@ class Incoming:
         self._state: list[bytes] = []
         self._size = 0
         self.image: Image | None = None
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
 
     def on_snapshot(self, piece: Snapshot) -> None:
         """A piece of the state before the log begins; pieces come in order, perhaps anew."""

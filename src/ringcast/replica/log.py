@@ -14,9 +14,9 @@ import msgspec
 from ringcast.replica.words import (
     MOST_RUNS,
     NEVER,
-    Entry,
     Epoch,
     Index,
+    LogEntry,
     Run,
     Status,
     Voters,
@@ -43,7 +43,7 @@ class Adopt(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     founder: Index
     voters: Voters
     keep: Index
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     green: Index
     image: Image | None = None
     """The state at ``keep``, if the log before it did not lead there."""
@@ -52,7 +52,7 @@ class Adopt(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
 class Append(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
     """RS-10: entries at the end of the log."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     green: Index
     """Known to be on a quorum's disks by then."""
 
@@ -73,7 +73,7 @@ class Log:
         self.epoch = NEVER
         """The epoch in which this log was last made the one to go on from."""
         self.trimmed = 0
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         self.green = 0
         self.image: Image | None = None
         """The state at ``trimmed``; None: that of the beginning."""
@@ -125,11 +125,11 @@ class Log:
         self.trimmed = image.at
         self.image = image
 
-    def entry(self, index: int) -> Entry:
+    def entry(self, index: int) -> LogEntry:
         """The entry with this number."""
         return self.entries[index - self.trimmed - 1]
 
-    def since(self, index: int) -> list[Entry]:
+    def since(self, index: int) -> list[LogEntry]:
         """The entries behind ``index``."""
         return self.entries[index - self.trimmed :]
 

@@ -31,7 +31,7 @@ class CommandFailed(RingcastError):
     """The command raised this when it was applied; the text names the error."""
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RequestOutcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a request gave: a result, or the name and text of an error."""
 
     result: msgspec.Raw = msgspec.Raw(b"\xc0")
@@ -39,7 +39,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     text: str = ""
 
     @classmethod
-    def of(cls, result: object) -> Outcome:
+    def of(cls, result: object) -> RequestOutcome:
         """A result, in the form in which it is kept."""
         try:
             return cls(msgspec.Raw(_encode(result)))
@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
             )
 
     @classmethod
-    def failed(cls, error: Exception) -> Outcome:
+    def failed(cls, error: Exception) -> RequestOutcome:
         """An error, in the form in which it is kept."""
         return cls(error=type(error).__name__, text=str(error))
 
@@ -75,7 +75,7 @@ class Client(msgspec.Struct, array_like=True):
 
     floor: int = -1
     """Requests up to this one are not known any more."""
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, RequestOutcome] = {}
 
 
 class Seen(msgspec.Struct, array_like=True):
@@ -92,13 +92,13 @@ class Sessions(msgspec.Struct, array_like=True):
     clients: dict[str, Client] = {}
     replicas: dict[str, Seen] = {}
 
-    def recall(self, client: str, request: int) -> Outcome | None:
+    def recall(self, client: str, request: int) -> RequestOutcome | None:
         """What this request gave; None if it is new."""
         known = self.clients.get(client)
         if known is None:
             return None
         if request <= known.floor:
-            return Outcome.failed(
+            return RequestOutcome.failed(
                 RequestTooOld(
                     f"request {request} of {client!r}: results are kept for {REQUESTS} requests of "
                     f"a client; those up to {known.floor} are gone"
@@ -106,7 +106,7 @@ class Sessions(msgspec.Struct, array_like=True):
             )
         return known.outcomes.get(request)
 
-    def record(self, client: str, request: int, outcome: Outcome) -> None:
+    def record(self, client: str, request: int, outcome: RequestOutcome) -> None:
         """The request was applied; the oldest of what goes beyond the bounds is forgotten."""
         known = self.clients.pop(client, None) or Client()
         self.clients[client] = known

@@ -11,7 +11,6 @@ new log, which names it, replaces the old one in one step.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,7 +22,7 @@ import msgspec
 
 from ringcast.core.errors import StorageError
 from ringcast.core.ids import NodeId
-from ringcast.files.disk import DISK, Disk
+from ringcast.files.disk import DISK, Disk, hold_folder
 from ringcast.replica.log import Adopt, Append, Image, Promise, Record
 
 VERSION = "ringcast replica 1"
@@ -35,7 +34,7 @@ SECTOR = 512
 HELP = "remove the folder only if a majority of the other members still has its own"
 
 
-class Head(msgspec.Struct, frozen=True, array_like=True):
+class FolderOwner(msgspec.Struct, frozen=True, array_like=True):
     """Whose folder it is. A copy at another member would be counted twice in a quorum."""
 
     version: str
@@ -55,15 +54,15 @@ Stored: TypeAlias = Promise | Adopt | Append | Image | Kept
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Stored]).decode
-_decode_head = msgspec.msgpack.Decoder(Head).decode
+_decode_head = msgspec.msgpack.Decoder(FolderOwner).decode
 
 
-class Store:
+class ReplicaStore:
     """The folder of one replica. Methods block; one thread at a time may write records."""
 
     def __init__(self, folder: Path, node: NodeId, group: str, disk: Disk = DISK) -> None:
         self.folder, self._disk = folder, disk
-        self._head = Head(VERSION, node, group)
+        self._head = FolderOwner(VERSION, node, group)
         self._path = folder / "log"
         self._failed = ""
         self._states: dict[int, int] = {}
@@ -73,22 +72,20 @@ class Store:
         self.cut = 0
         """Bytes of a torn frame that were cut off at opening."""
         try:
-            disk.make_folder(folder)
-            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock = hold_folder(folder, "lock", disk)
+        except BlockingIOError:
+            raise StorageError(
+                f"another replica uses the folder {folder}; give each its own"
+            ) from None
         except OSError as error:
             raise StorageError(f"cannot use the replica's folder {folder}: {error}") from None
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.records = self._load()
             """What the log held at opening."""
             self._file = disk.open(self._path)
             disk.sync(self._file)  # a process that was killed may have written without syncing
         except BaseException as error:
             os.close(self._lock)
-            if isinstance(error, BlockingIOError):
-                raise StorageError(
-                    f"another replica uses the folder {folder}; give each its own"
-                ) from None
             if isinstance(error, OSError):
                 raise StorageError(f"cannot use the replica's folder {folder}: {error}") from None
             raise

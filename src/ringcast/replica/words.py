@@ -42,7 +42,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True, gc=False):
     number: Seq
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LogEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A command with its place in the log; ``epoch`` is the one in which it was appended."""
 
     epoch: Epoch
@@ -90,7 +90,7 @@ class Entries(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
 
     epoch: Epoch
     first: Index
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):

@@ -11,7 +11,7 @@ from ringcast.runtime.port_config import PortConfig
 from ringcast.wire import address
 from ringcast.wire.address import Address
 from ringcast.wire.codec import EVERYBODY, Codec
-from ringcast.wire.meeting import MOST, Hello, Place
+from ringcast.wire.meeting import MOST, Hello, Whereabouts
 
 MOST_GREETINGS, MOST_ANSWERS = 2, 16
 """Hellos to one processor between two looks around, unasked and asked for: a burst of frames from
@@ -27,11 +27,11 @@ class PeerBook:
     last is hearsay: it is good for a greeting, and neither passed on nor sent any frame to.
     """
 
-    def __init__(self, mine: Place, listed: dict[NodeId, Address]) -> None:
+    def __init__(self, mine: Whereabouts, listed: dict[NodeId, Address]) -> None:
         self.mine = mine
-        self._listed = {node: Place(node, 0, *listed[node]) for node in sorted(listed)}
-        self._told: dict[NodeId, Place] = {}
-        self._hearsay: dict[NodeId, Place] = {}
+        self._listed = {node: Whereabouts(node, 0, *listed[node]) for node in sorted(listed)}
+        self._told: dict[NodeId, Whereabouts] = {}
+        self._hearsay: dict[NodeId, Whereabouts] = {}
 
     def learn(self, hello: Hello) -> list[NodeId]:
         """What a processor that was met says of itself and others; who was not known before."""
@@ -52,14 +52,14 @@ class PeerBook:
                 self._hearsay[place.node] = place
         return new
 
-    def _news(self, place: Place, known: dict[NodeId, Place]) -> bool:
+    def _news(self, place: Whereabouts, known: dict[NodeId, Whereabouts]) -> bool:
         before = known.get(place.node)
         if place.node == self.mine.node or place.node in self._listed:
             return False
         there = not Address(place.host, place.port).unspecified
         return there and (before is None or before.boot < place.boot)
 
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[Whereabouts, ...]:
         """What I can tell: first where I am."""
         known = self._listed | self._told
         return (self.mine, *(known[node] for node in sorted(known)[: MOST - 1]))
@@ -73,7 +73,7 @@ class PeerBook:
         return by_node(self._hearsay | self._told | self._listed)
 
 
-def by_node(places: dict[NodeId, Place]) -> dict[NodeId, Address]:
+def by_node(places: dict[NodeId, Whereabouts]) -> dict[NodeId, Address]:
     """Their addresses, ascending by id."""
     return {node: Address(places[node].host, places[node].port) for node in sorted(places)}
 
@@ -85,7 +85,7 @@ class Meetings:
         self._config, self._udp, self._codec = config, udp, codec
         public = config.public_address
         where = udp.address if public == config.bind_address else public
-        self.book = PeerBook(Place(config.id, boot, *where), config.peer_addresses)
+        self.book = PeerBook(Whereabouts(config.id, boot, *where), config.peer_addresses)
         self._seeds = [address.parse(text, "seeds") for text in config.seeds]
         self._greeted: Counter[tuple[NodeId, bool]] = Counter()
         """How often who was greeted, and answered, since the last look around."""

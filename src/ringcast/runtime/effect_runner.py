@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ringcast.core.effects import (
-    Batch,
     Broadcast,
     CancelTimer,
     Deliver,
     InstallView,
     Note,
     Originate,
+    PackedMessages,
     Persist,
     Send,
     SetTimer,
@@ -40,7 +40,7 @@ from ringcast.runtime.udp_offload import MOST_IN_RUN
 class Listener(Protocol):
     """Who hears what the machine has for the application."""
 
-    def on_deliver(self, view: ViewId, batch: Batch) -> None:
+    def on_deliver(self, view: ViewId, batch: PackedMessages) -> None:
         """Messages in total order."""
 
     def on_view(self, change: InstallView) -> None:

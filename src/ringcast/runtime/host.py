@@ -40,7 +40,7 @@ STALL_SHARE = 0.5
 """How much of the patience with a silent member all may stall together for slow readers."""
 
 
-class Host:
+class LiveHost:
     """One live processor."""
 
     def __init__(self, config: NodeConfig, listener: Listener, platform: Platform = LIVE) -> None:

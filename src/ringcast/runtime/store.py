@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
 import msgspec
 
 from ringcast.core.errors import StorageError
-from ringcast.files.disk import DISK
+from ringcast.files.disk import DISK, hold_folder
 
 
 class Store:
@@ -18,19 +17,17 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self._path = directory / "stable.json"
         try:
-            DISK.make_folder(directory)
-            self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock = hold_folder(directory, "lock")
+        except BlockingIOError:
+            raise StorageError(
+                f"another node uses the state directory {directory}; give each its own"
+            ) from None
         except OSError as error:
             raise StorageError(f"cannot use the state directory {directory}: {error}") from None
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.values = self._load()
-        except BaseException as error:
+        except StorageError:
             os.close(self._lock)
-            if isinstance(error, BlockingIOError):
-                raise StorageError(
-                    f"another node uses the state directory {directory}; give each its own"
-                ) from None
             raise
 
     def _load(self) -> dict[str, int]:

@@ -23,7 +23,7 @@ class _Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     at_us: Micros
 
 
-class Partition(_Fault, frozen=True, tag="partition"):
+class NetworkPartition(_Fault, frozen=True, tag="partition"):
     """The network falls apart into groups; a processor not listed is isolated."""
 
     groups: tuple[tuple[NodeId, ...], ...]
@@ -33,7 +33,7 @@ class Heal(_Fault, frozen=True, tag="heal"):
     """Partitions, cuts and targeted drops end."""
 
 
-class Cut(_Fault, frozen=True, tag="cut"):
+class LinkCut(_Fault, frozen=True, tag="cut"):
     """Nothing from ``src`` reaches ``dst``; the other direction stays."""
 
     src: NodeId
@@ -47,7 +47,7 @@ class Mend(_Fault, frozen=True, tag="mend"):
     dst: NodeId
 
 
-class Crash(_Fault, frozen=True, tag="crash"):
+class NodeCrash(_Fault, frozen=True, tag="crash"):
     """A processor goes down; its stable storage stays."""
 
     node: NodeId
@@ -80,7 +80,7 @@ class Leave(_Fault, frozen=True, tag="leave"):
     node: NodeId
 
 
-class Pause(_Fault, frozen=True, tag="pause"):
+class NodePause(_Fault, frozen=True, tag="pause"):
     """A processor stands still, as after SIGSTOP."""
 
     node: NodeId
@@ -110,7 +110,7 @@ class Expire(_Fault, frozen=True, tag="expire"):
     every_us: Micros = 0
 
 
-class Drift(_Fault, frozen=True, tag="drift"):
+class ClockDrift(_Fault, frozen=True, tag="drift"):
     """A processor's clock gains ``ppm`` microseconds a second (loses them, below 0)."""
 
     node: NodeId
@@ -150,20 +150,20 @@ class Drop(_Fault, frozen=True, tag="drop"):
 
 
 Fault: TypeAlias = (
-    Partition
+    NetworkPartition
     | Heal
-    | Cut
+    | LinkCut
     | Mend
-    | Crash
+    | NodeCrash
     | Torn
     | StorageFail
     | Restart
     | Leave
-    | Pause
+    | NodePause
     | Resume
     | Stall
     | Expire
-    | Drift
+    | ClockDrift
     | Link
     | Loss
     | Burst
@@ -183,15 +183,15 @@ def schedule(plan: Iterable[Fault], cluster: Cluster) -> None:
 def inflict(fault: Fault, cluster: Cluster) -> None:
     """Let a fault happen now."""
     match fault:
-        case Partition(groups=groups):
+        case NetworkPartition(groups=groups):
             cluster.partition(groups)
         case Heal():
             cluster.heal()
-        case Cut(src=src, dst=dst):
+        case LinkCut(src=src, dst=dst):
             cluster.cut(src, dst)
         case Mend(src=src, dst=dst):
             cluster.mend(src, dst)
-        case Crash(node=node):
+        case NodeCrash(node=node):
             cluster.crash(node)
         case Torn(node=node, within=within):
             cluster.tear(node, within)
@@ -201,7 +201,7 @@ def inflict(fault: Fault, cluster: Cluster) -> None:
             cluster.restart(node, kept)
         case Leave(node=node):
             cluster.leave(node)
-        case Pause(node=node):
+        case NodePause(node=node):
             cluster.pause(node)
         case Resume(node=node):
             cluster.resume(node)
@@ -209,7 +209,7 @@ def inflict(fault: Fault, cluster: Cluster) -> None:
             cluster.stall(fault.node, fault.for_us, fault.every_us)
         case Expire():
             cluster.expire(fault.node, fault.timer, fault.every_us)
-        case Drift(node=node, ppm=ppm):
+        case ClockDrift(node=node, ppm=ppm):
             cluster.drift(node, ppm)
         case Link(src=src, dst=dst, link=link):
             cluster.override_link(src, dst, link)
@@ -226,9 +226,9 @@ def inflict(fault: Fault, cluster: Cluster) -> None:
 def named(fault: Fault) -> set[NodeId]:
     """The processors a fault speaks of."""
     match fault:
-        case Partition(groups=groups):
+        case NetworkPartition(groups=groups):
             return {node for group in groups for node in group}
-        case Cut() | Mend() | Link() | Drop():
+        case LinkCut() | Mend() | Link() | Drop():
             return {fault.src, fault.dst} - {0}
         case Heal() | Loss() | Burst():
             return set()
@@ -242,12 +242,12 @@ _EVENT = re.compile(r"(\w+):\s+(\d+)\s+(\d+)((?:\s*\([\d\s,]*\))+)\s*$")
 _GROUP = re.compile(r"\(([\d\s,]*)\)")
 _GRAMMAR = "<time us> <network> (id id ...) ..."
 _EACH: Mapping[str, Callable[[int, NodeId], Fault]] = {
-    "crash": Crash,
+    "crash": NodeCrash,
     "restart": Restart,
-    "pause": Pause,
+    "pause": NodePause,
     "resume": Resume,
 }
-_LINK: Mapping[str, Callable[[int, NodeId, NodeId], Fault]] = {"cut": Cut, "mend": Mend}
+_LINK: Mapping[str, Callable[[int, NodeId, NodeId], Fault]] = {"cut": LinkCut, "mend": Mend}
 
 
 def read_events(text: str, ids: Iterable[NodeId]) -> tuple[FaultPlan, list[str]]:
@@ -285,7 +285,7 @@ def read_events(text: str, ids: Iterable[NodeId]) -> tuple[FaultPlan, list[str]]
         if word == "partition":
             if isolated := sorted(known - set(listed)):
                 warnings.append(f"line {number}: not listed, so isolated: {isolated}")
-            plan.append(Partition(int(time), tuple(groups)))
+            plan.append(NetworkPartition(int(time), tuple(groups)))
         elif word in _EACH and listed:
             plan += [_EACH[word](int(time), node) for node in listed]
         elif word in _LINK and [len(group) for group in groups] == [1, 1]:

@@ -21,7 +21,7 @@ from ringcast.sim.record import Counts
 from ringcast.sim.scheduler import BROADCAST, Scheduler
 from ringcast.wire.codec import EVERYBODY, HEADER, Codec
 from ringcast.wire.keys import KeySet
-from ringcast.wire.meeting import Hello, Place
+from ringcast.wire.meeting import Hello, Whereabouts
 from ringcast.wire.seal import Channel, Realm
 
 KEYS = KeySet({1: bytes(range(32))})
@@ -96,7 +96,7 @@ class Gate:
 
     def _greet(self, to: NodeId, wants: bool, echo: int) -> None:
         codec = self.codec
-        hello = Hello((Place(self._me, 0, "sim", 1),), wants, codec.challenge, echo)
+        hello = Hello((Whereabouts(self._me, 0, "sim", 1),), wants, codec.challenge, echo)
         self._network.carry(to, self.sealed(hello, EVERYBODY))
 
 

@@ -9,18 +9,18 @@ from random import Random
 from ringcast.core.ids import NodeId
 from ringcast.sim.faults import (
     Burst,
-    Crash,
-    Cut,
-    Drift,
+    ClockDrift,
     Drop,
     Fault,
     Heal,
     Leave,
     Link,
+    LinkCut,
     Loss,
     Mend,
-    Partition,
-    Pause,
+    NetworkPartition,
+    NodeCrash,
+    NodePause,
     Restart,
     Resume,
     StorageFail,
@@ -42,7 +42,7 @@ def draw_faults(
     plan: list[Fault] = []
     if rng.random() < 0.3:
         most = rng.choice((100, 5_000, 50_000))
-        plan += [Drift(0, node, rng.randint(-most, most)) for node in range(1, n + 1)]
+        plan += [ClockDrift(0, node, rng.randint(-most, most)) for node in range(1, n + 1)]
     for _ in range(rng.randint(1, 8) if enabled else 0):
         kind = rng.choice(enabled)
         begin_us = rng.randrange(duration_us)
@@ -69,7 +69,7 @@ def draw_crashes(rng: Random, n: int, most: int, duration_us: int) -> list[Fault
     for node in rng.sample(range(1, n + 1), rng.randint(0, most)):
         at_us = rng.randrange(duration_us)
         within = rng.choice(("send", "broadcast", "deliver"))
-        end = rng.choice((Crash(at_us, node), Torn(at_us, node, within), Leave(at_us, node)))  # type: ignore[arg-type]
+        end = rng.choice((NodeCrash(at_us, node), Torn(at_us, node, within), Leave(at_us, node)))  # type: ignore[arg-type]
         plan.append(end)
         back_us = at_us + rng.randrange(duration_us)
         if rng.random() < 0.3 and back_us < duration_us:
@@ -95,23 +95,23 @@ def _partition(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -
     sides = rng.choice((2, 2, 3))
     side = {node: rng.randrange(sides) for node in range(1, n + 1)}
     groups = [tuple(x for x in side if side[x] == i) for i in range(sides)]
-    return [Partition(begin, tuple(group for group in groups if group)), Heal(end)]
+    return [NetworkPartition(begin, tuple(group for group in groups if group)), Heal(end)]
 
 
 def _cut(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
     src, dst = any_pair(rng, n)
-    return [Cut(begin, src, dst), Mend(end, src, dst)]
+    return [LinkCut(begin, src, dst), Mend(end, src, dst)]
 
 
 def _crash(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
     node = any_node(rng, n)
     soon = begin + rng.choice((1, 50, end - begin))
-    return [Crash(begin, node), Restart(soon, node, rng.random() < 0.85)]
+    return [NodeCrash(begin, node), Restart(soon, node, rng.random() < 0.85)]
 
 
 def _mass_crash(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
     kept = rng.random() < 0.8
-    down: list[Fault] = [Crash(begin, node) for node in range(1, n + 1)]
+    down: list[Fault] = [NodeCrash(begin, node) for node in range(1, n + 1)]
     return down + [Restart(end, node, kept) for node in range(1, n + 1)]
 
 
@@ -128,7 +128,7 @@ def _storage(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> 
 
 def _pause(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:
     node = any_node(rng, n)
-    return [Pause(begin, node), Resume(end, node)]
+    return [NodePause(begin, node), Resume(end, node)]
 
 
 def _link(rng: Random, n: int, model: NetworkModel, begin: int, end: int) -> list[Fault]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ringcast.sim.model import NetworkModel
 from ringcast.testing.errors import NeverMet, NotDeterministic, SimFailure
-from ringcast.testing.run import Faults, Outcome, Setup, Test, run
+from ringcast.testing.run import Faults, Outcome, RunSetup, Test, run
 from ringcast.testing.shrink import shrink
 from ringcast.testing.story import story
 from ringcast.testing.world import World
@@ -26,7 +26,7 @@ SHRINK_RUNS = 150
 AsyncTest: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
 
-class Options(msgspec.Struct):
+class CampaignOptions(msgspec.Struct):
     """What the command line of the test runner says."""
 
     seeds: tuple[int, ...] | None = None
@@ -35,7 +35,7 @@ class Options(msgspec.Struct):
     """Run so many."""
 
 
-OPTIONS = Options()
+OPTIONS = CampaignOptions()
 
 
 def simtest(
@@ -59,7 +59,7 @@ def simtest(
     which = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not which:
         raise ValueError("seeds: give at least one")
-    setup = Setup(
+    setup = RunSetup(
         seed=0, faults=faults, span=span, network=network, settings=settings or {}, limit=limit
     )
 
@@ -73,7 +73,7 @@ class Campaign:
     """A test and its seeds."""
 
     def __init__(
-        self, test: AsyncTest, seeds: tuple[int, ...], setup: Setup, shrink_runs: int
+        self, test: AsyncTest, seeds: tuple[int, ...], setup: RunSetup, shrink_runs: int
     ) -> None:
         self._hypothesis: Any = getattr(test, "hypothesis", None)
         self._outer: Callable[..., Any] = test

@@ -24,7 +24,7 @@ SHARED_MEMORY = Path("/dev/shm")
 """Where there is one: nothing has to reach a real disk."""
 
 
-class Disk:
+class WorldDisk:
     """All files of a world, a folder for each host."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...] | None
 """Which numbers, from and to; None is all of them."""
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
+class RunSetup(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that decides what comes of a run, besides the program."""
 
     seed: int
@@ -51,7 +51,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(msgspec.Struct, frozen=True):
     """What came of a run."""
 
-    setup: Setup
+    setup: RunSetup
     error: BaseException | None
     kind: str
     """Of the error: two runs that fail in the same way have the same kind."""
@@ -104,7 +104,7 @@ def drawn_faults(swarm: Swarm, span: float, rng: Random, world: World) -> Plan:
     return draw_plan(rng, swarm, names, frail, span)
 
 
-def run(test: Test, setup: Setup) -> Outcome:
+def run(test: Test, setup: RunSetup) -> Outcome:
     """Run a test in a world of its own."""
     plan: Any = Swarm() if setup.faults == "swarm" else setup.faults or ()
     model = setup.network or CALM

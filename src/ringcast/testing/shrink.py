@@ -17,7 +17,7 @@ CHUNKS = 8
 """Turns and messages are left alone by the eighth, then by smaller and smaller parts."""
 
 
-class Shrunk(msgspec.Struct, frozen=True):
+class ShrunkTest(msgspec.Struct, frozen=True):
     """The smallest failing run found, and one that differs from it in one thing and passes."""
 
     best: Outcome
@@ -53,14 +53,14 @@ class _Search:
         return False
 
 
-def shrink(test: Test, outcome: Outcome, budget: int) -> Shrunk:
+def shrink(test: Test, outcome: Outcome, budget: int) -> ShrunkTest:
     """Take away faults, then surprises of the schedule, then those of the network."""
     search = _Search(test, outcome, budget)
     with suppress(_Spent):
         pinned = {"faults": outcome.plan, "network": outcome.network}
         if search.accept("", **pinned):
             _shrink(search)
-    return Shrunk(search.best, search.passing, search.differs, search.runs)
+    return ShrunkTest(search.best, search.passing, search.differs, search.runs)
 
 
 def _shrink(search: _Search) -> None:

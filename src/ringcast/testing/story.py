@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from ringcast.testing.faults import told
 from ringcast.testing.process import MILLION
 from ringcast.testing.run import Outcome
-from ringcast.testing.shrink import Shrunk, size
+from ringcast.testing.shrink import ShrunkTest, size
 
 FOLD = 6
 """So many lines in a row that are the same in both runs are folded."""
@@ -17,7 +17,7 @@ WIDTH = 62
 """Of the column on the left."""
 
 
-def story(shrunk: Shrunk, seed: int, repeat: str) -> str:
+def story(shrunk: ShrunkTest, seed: int, repeat: str) -> str:
     """All of it; the first line says which seed and what."""
     best = shrunk.best
     assert best.error is not None
@@ -32,7 +32,7 @@ def story(shrunk: Shrunk, seed: int, repeat: str) -> str:
     return "\n".join([*lines, "", *more] if more else lines)
 
 
-def found(shrunk: Shrunk) -> list[str]:
+def found(shrunk: ShrunkTest) -> list[str]:
     """How small the run is."""
     best = shrunk.best
     turns = size(best.setup.mixed, best.turns)

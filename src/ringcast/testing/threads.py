@@ -15,7 +15,7 @@ JOB_US = 1_000
 """A job begins and its result comes after up to this long, each."""
 
 
-class Job(Future[Any]):
+class PoolJob(Future[Any]):
     """What a pool was asked to do. Who waits for the result makes it happen."""
 
     def __init__(self, pool: Pool, work: Callable[[], Any]) -> None:
@@ -42,12 +42,12 @@ class Pool:
         self._loop = loop
         self._workers = workers
         self._draw = draw
-        self._waiting: deque[Job] = deque()
-        self._begun: list[Job] = []
+        self._waiting: deque[PoolJob] = deque()
+        self._begun: list[PoolJob] = []
 
-    def submit(self, work: Callable[[], Any]) -> Job:
+    def submit(self, work: Callable[[], Any]) -> PoolJob:
         """Have it done some time later."""
-        job = Job(self, work)
+        job = PoolJob(self, work)
         self._waiting.append(job)
         self._begin_some()
         return job
@@ -58,7 +58,7 @@ class Pool:
             self._begun.append(job)
             self._later(0, self._carry_out, job)
 
-    def _later(self, after_us: int, act: Callable[[Job], None], job: Job) -> None:
+    def _later(self, after_us: int, act: Callable[[PoolJob], None], job: PoolJob) -> None:
         """In the process that submitted the job, if it is still there."""
         loop = self._loop
 
@@ -67,13 +67,13 @@ class Pool:
 
         loop.scheduler.at(loop.now_us + after_us + self._draw(JOB_US), due)
 
-    def _carry_out(self, job: Job) -> None:
+    def _carry_out(self, job: PoolJob) -> None:
         if job.outcome is None and not self._run(job):
             self._end(job)
         elif not job.done():
             self._later(job.slept_us, self._tell, job)
 
-    def _run(self, job: Job) -> bool:
+    def _run(self, job: PoolJob) -> bool:
         """The work itself; False if it was cancelled before."""
         if job.done() or not job.set_running_or_notify_cancel():
             return False
@@ -88,7 +88,7 @@ class Pool:
             job.slept_us, process.job_us, process.in_job = process.job_us, 0, False
         return True
 
-    def _tell(self, job: Job) -> None:
+    def _tell(self, job: PoolJob) -> None:
         if not job.done():
             assert job.outcome is not None
             result, error = job.outcome
@@ -98,12 +98,12 @@ class Pool:
                 job.set_result(result)
         self._end(job)
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: PoolJob) -> None:
         if job in self._begun:
             self._begun.remove(job)
             self._begin_some()
 
-    def finish(self, wanted: Job | None = None) -> None:
+    def finish(self, wanted: PoolJob | None = None) -> None:
         """Somebody blocks until a job, or all, are done: so they are done now, in their order."""
         while self._begun and not (wanted is not None and wanted.done()):
             job = self._begun[0]

@@ -17,7 +17,7 @@ from zlib import crc32
 from ringcast.sim.model import NetworkModel
 from ringcast.sim.network import Hearer
 from ringcast.testing import faults as faults_of
-from ringcast.testing.disk import Disk, Loss
+from ringcast.testing.disk import Loss, WorldDisk
 from ringcast.testing.errors import EscapeLog, HostFailed, NotReached, Stuck, Violated
 from ringcast.testing.faults import Plan
 from ringcast.testing.host import LOOPBACK, Host, Main, OnError
@@ -78,7 +78,7 @@ class World:
         self.files: dict[int, int] = {}
         """Descriptors that programs have opened and not closed, with their inodes."""
         self._draw_plan = plan
-        self._disk: Disk | None = None
+        self._disk: WorldDisk | None = None
         self._begun = self._started = False
         self._always: dict[str, Check] = {}
         self._sometimes: dict[str, Check] = {}
@@ -148,10 +148,10 @@ class World:
             self.later(self.draw.random() * stagger_s, host.start)
 
     @property
-    def disk(self) -> Disk:
+    def disk(self) -> WorldDisk:
         """The files of all hosts; there is none before somebody asks."""
         if self._disk is None:
-            self._disk = Disk()
+            self._disk = WorldDisk()
         return self._disk
 
     def lose_files(self, host: str, loss: Loss) -> None:

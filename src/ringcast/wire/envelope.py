@@ -36,7 +36,7 @@ class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     bodies: tuple[bytes, ...]
 
 
-class Once(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+class NumberedRows(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
     """Rows ``first`` .. of a writer's batch for a group; what came before is dropped.
 
     They count only on ``ring``, the one they were sent on (``writer_dedup``).
@@ -84,7 +84,7 @@ class Exit(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     group: Name
 
 
-Envelope: TypeAlias = Data | Groups | Enter | Exit | Once
+Envelope: TypeAlias = Data | Groups | Enter | Exit | NumberedRows
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Envelope).decode

@@ -20,7 +20,7 @@ MOST = 255
 Text = Annotated[str, msgspec.Meta(max_length=64)]
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Whereabouts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a processor is to be reached, according to its incarnation ``boot``."""
 
     node: NodeId
@@ -32,7 +32,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=100, gc=False):
     """Where I am, and where I believe the others are; ``wants`` asks for an answer."""
 
-    places: Annotated[tuple[Place, ...], msgspec.Meta(max_length=MOST, min_length=1)]
+    places: Annotated[tuple[Whereabouts, ...], msgspec.Meta(max_length=MOST, min_length=1)]
     wants: bool
     challenge: Seq = 0
     """A number of this incarnation's own, for the others to say back."""

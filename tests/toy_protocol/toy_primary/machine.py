@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from ringcast.blocks.packing import Assembler, Contents, Outbox
-from ringcast.core.effects import Batch, InstallView
+from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted
@@ -285,9 +285,9 @@ class Toy(Machine):
         env.broadcast(order)
         self.settle(env)
 
-    def batch(self, order: Order, bodies: tuple[bytes, ...]) -> Batch:
+    def batch(self, order: Order, bodies: tuple[bytes, ...]) -> PackedMessages:
         first = order.contents.first
-        return Batch(self.view, order.seq, order.sender, order.level, first, bodies)
+        return PackedMessages(self.view, order.seq, order.sender, order.level, first, bodies)
 
     def on_request(self, env: Env, event: Received) -> None:
         request: Any = event.message

@@ -40,7 +40,7 @@ PART_BYTES = 64 * 2**20
 1.3 s in parts of 64."""
 
 
-class Origin(Protocol):
+class RecordOrigin(Protocol):
     """Records to read, from one journal or several."""
 
     names: list[str]
@@ -65,7 +65,7 @@ class Origin(Protocol):
         """The reader needs nothing up to these marks any more."""
 
 
-def origin_of(options: ReadOptions) -> Origin:
+def origin_of(options: ReadOptions) -> RecordOrigin:
     """What the options name."""
     return Files(options.folders) if options.path else RemoteNode(options)
 
@@ -89,33 +89,33 @@ class Files:
         return self._reader
 
     def ends(self) -> Span:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         reader = self._open()
         return Span(reader.begins, reader.ends)
 
     def digests(self, marks: Marks) -> list[int | None]:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         pairs = zip(self._open().journals, marks, strict=True)
         return [journal.digest(mark) for journal, mark in pairs]
 
     def after_rows(self, span: Span, rows: int) -> Marks:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         return self._open().after_rows(span, rows)
 
     def parts(self, span: Span) -> list[Span]:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         reader = self._open()
         reader.check(span.start)
         return reader.split(span, PART_BYTES)
 
     def batches(self, span: Span) -> Iterator[Any]:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         reader = self._open()
         reader.check(span.start)
         yield from reader.batches(span)
 
     def commit(self, reader: str, marks: Marks) -> None:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         for folder, mark in zip(self._folders, marks, strict=True):
             commit(folder, reader, mark)
 
@@ -129,12 +129,12 @@ class RemoteNode:
         self._key_file = options.key_file
 
     def ends(self) -> Span:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         told = self._look(START)
         return Span((told.trimmed,), (told.last,))
 
     def digests(self, marks: Marks) -> list[int | None]:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         return [self._look(mark).digest for mark in marks]
 
     def _look(self, place: Position) -> Extent:
@@ -143,25 +143,25 @@ class RemoteNode:
         return told
 
     def after_rows(self, span: Span, rows: int) -> Marks:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         (after,), (upto,) = span
         (done,) = self._talk(Seek(token(), after, upto, rows))
         assert isinstance(done, Done)
         return (done.place,)
 
     def parts(self, span: Span) -> list[Span]:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         return [span]
 
     def batches(self, span: Span) -> Iterator[Any]:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         (after,), (upto,) = span
         for answer in self._talk(Ask(token(), after, upto)):
             if isinstance(answer, Records):
                 yield cut(Range(after, upto), from_records(answer))
 
     def commit(self, reader: str, marks: Marks) -> None:
-        """See ``Origin``."""
+        """See ``RecordOrigin``."""
         self.ask(Commit(token(), reader, *marks))
 
     def ask(self, question: Question) -> None:

@@ -56,7 +56,7 @@ TRIALS = 8
 SPENT = pa.schema([("combination", pa.int64()), ("cpu_s", pa.float64())])
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class SweepOutcome(msgspec.Struct, frozen=True):
     """What came of a sweep."""
 
     results: pa.Table
@@ -84,7 +84,7 @@ def sweep(
     *,
     traces: bool = False,
     quiet: bool = True,
-) -> Outcome:
+) -> SweepOutcome:
     """Run what is missing of ``study`` in the folder ``path``, and write the tables of results.
 
     Several points may be the same run; it is simulated once. ``traces`` are kept if either the
@@ -113,7 +113,7 @@ def sweep(
         commands = {key: repeatable(folder, study.job(points[key]), key) for key in failed}
         results = table_of(study, keys, rows, commands)
         publish(folder, study, code, results, [rows[key] for key in points])
-    return Outcome(results, len(missing))
+    return SweepOutcome(results, len(missing))
 
 
 def repeatable(folder: Folder, job: Job, key: str) -> str:

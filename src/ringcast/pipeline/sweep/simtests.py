@@ -118,7 +118,7 @@ def run_seeds(target: Target, seeds: range) -> Iterator[dict[str, Any]]:
     }
 
 
-class Found(msgspec.Struct, frozen=True):
+class SeedsFound(msgspec.Struct, frozen=True):
     """What came of a sweep of seeds."""
 
     runs: int
@@ -143,7 +143,7 @@ class Found(msgspec.Struct, frozen=True):
 
 def sweep_simtest(
     target: Target, seeds: range, out: Path, where: Where | None = None, *, quiet: bool = True
-) -> Found:
+) -> SeedsFound:
     """Run ``seeds`` of a test on Spark, and write the failures to ``out``."""
     load(target)  # what is wrong with it is told here, not by a task
     with open_session(where, app=f"ringcast sweep {target.name}") as spark:
@@ -170,7 +170,7 @@ def sweep_simtest(
         out.mkdir(parents=True, exist_ok=True)
         kept = pa.Table.from_pylist(failures, schema=pa.schema(list(ROWS)[:3]))
         (out / "failures.parquet").write_bytes(parquet(kept))
-    return Found(sum(row["runs"] for row in rows), failures, sorted(unmet - met))
+    return SeedsFound(sum(row["runs"] for row in rows), failures, sorted(unmet - met))
 
 
 def repeat(target: Target, seed: int) -> str:

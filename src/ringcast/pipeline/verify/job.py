@@ -20,7 +20,7 @@ from ringcast.pipeline.spark.progress import watch
 from ringcast.pipeline.spark.tasks import tasks
 from ringcast.pipeline.verify.condense.plan import Window
 from ringcast.pipeline.verify.condense.window import Found, look
-from ringcast.pipeline.verify.run_verifier import Ask, Case, judge
+from ringcast.pipeline.verify.run_verifier import Case, ToJudge, judge
 from ringcast.pipeline.verify.verdicts import Report, RunVerdict, SecondOpinion, together
 from ringcast.traces.parquet import is_number
 from ringcast.traces.schema import TABLES
@@ -44,7 +44,7 @@ class RunBatch(msgspec.Struct, frozen=True):
     """Runs that one task judges."""
 
     runs: tuple[tuple[str, int], ...]
-    ask: Ask
+    ask: ToJudge
 
 
 Work: TypeAlias = RunBatch | tuple[Window, ...]
@@ -76,7 +76,9 @@ def runs_in(folder: Path) -> list[int]:
     return sorted(every)
 
 
-def verify(spark: SparkSession, folders: Iterable[Path], ask: Ask, quiet: bool = False) -> Report:
+def verify(
+    spark: SparkSession, folders: Iterable[Path], ask: ToJudge, quiet: bool = False
+) -> Report:
     """Judge all runs of these folders."""
     began_s = perf_counter()
     found_in = {folder.resolve(): runs_in(folder) for folder in folders}  # tasks run elsewhere
@@ -124,7 +126,7 @@ def _size(folder: Path, run: int) -> int:
     return sum((folder / table / f"{run}.parquet").stat().st_size for table in TABLES)
 
 
-def _batches(sizes: dict[Which, int], ask: Ask) -> Iterator[RunBatch]:
+def _batches(sizes: dict[Which, int], ask: ToJudge) -> Iterator[RunBatch]:
     """Runs put together, the largest first."""
     batch: list[tuple[str, int]] = []
     total = 0

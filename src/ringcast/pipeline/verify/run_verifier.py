@@ -11,7 +11,7 @@ import ringcast.protocols  # noqa: F401  (some properties are a protocol's own)
 from ringcast.checks import Stretch, Suite, Verdict, in_order, suite
 from ringcast.checks.property import Reads
 from ringcast.core.trace import TraceEvent
-from ringcast.pipeline.verify.condense.columns import Table, table_of
+from ringcast.pipeline.verify.condense.columns import RunTable, table_of
 from ringcast.pipeline.verify.condense.full import MOST_EVENTS
 from ringcast.pipeline.verify.condense.plan import Window
 from ringcast.pipeline.verify.condense.stitch import Course, Irregular
@@ -35,7 +35,7 @@ TABLES_READ = {
 """What has to be read; for all that is not here, every table."""
 
 
-class Ask(msgspec.Struct, frozen=True):
+class ToJudge(msgspec.Struct, frozen=True):
     """What is to be judged: these properties, or what a run's files claim, or else the usual."""
 
     only: tuple[str, ...]
@@ -51,7 +51,7 @@ class Case:
     """A run while it is judged: windows to look at, then a verdict. What cannot be read is told
     in the verdict."""
 
-    def __init__(self, folder: Path, run: int, ask: Ask) -> None:
+    def __init__(self, folder: Path, run: int, ask: ToJudge) -> None:
         self.folder, self.run = folder, run
         self.course: Course | None = None
         self._checks: Suite | None = None
@@ -62,8 +62,8 @@ class Case:
         except (TraceError, LookupError, OSError) as error:
             self._error = _line(error)
 
-    def _begin(self, ask: Ask) -> None:
-        self._tables: dict[str, Table] = {n: table_of(self.folder, n, self.run) for n in TABLES}
+    def _begin(self, ask: ToJudge) -> None:
+        self._tables: dict[str, RunTable] = {n: table_of(self.folder, n, self.run) for n in TABLES}
         told = common_claims(table.file for table in self._tables.values())
         claims = ask.claims(told)
         if not claims.tags:
@@ -171,7 +171,7 @@ class Case:
         )
 
 
-def judge(folder: Path, run: int, ask: Ask) -> RunVerdict:
+def judge(folder: Path, run: int, ask: ToJudge) -> RunVerdict:
     """All of it, in this process."""
     case = Case(folder, run, ask)
     while at := case.open_windows():

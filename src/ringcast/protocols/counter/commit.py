@@ -5,7 +5,7 @@ CB-21).
 from __future__ import annotations
 
 from ringcast.blocks.packing import Assembler
-from ringcast.core.effects import Batch, Departure, InstallView, Reason
+from ringcast.core.effects import Departure, InstallView, PackedMessages, Reason
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.protocols.counter import losses
@@ -83,7 +83,7 @@ def hand_up(p: Processor, env: Env, msg: Msg, seq: int) -> None:
         while mine and mine[0].k <= msg.k:
             mine.popleft()
     if bodies is not None:
-        batch = Batch(p.ring, seq, msg.sender, msg.level, msg.contents.first, bodies)
+        batch = PackedMessages(p.ring, seq, msg.sender, msg.level, msg.contents.first, bodies)
         if msg.sender == p.me and p.view == p.ring:
             env.originate(batch)
         env.deliver(p.view, batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import le
 
-from ringcast.core.effects import Batch, Deliver, Originate
+from ringcast.core.effects import Deliver, Originate, PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.inputs import Received
 from ringcast.protocols.token_fd import catchup
@@ -202,7 +202,9 @@ def up(p: Processor, body: Body) -> None:
     contents, sender = body.contents, p.ring.ids[body.origin]
     bodies = p.assembler.add(sender, contents)
     if bodies is not None:
-        batch = Batch(p.view, p.order.delivered, sender, body.level, contents.first, bodies)
+        batch = PackedMessages(
+            p.view, p.order.delivered, sender, body.level, contents.first, bodies
+        )
         if sender == p.me:
             p.ups.append(Originate(batch))
         p.ups.append(Deliver(p.view, batch))

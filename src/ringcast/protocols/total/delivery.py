@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringcast.core.effects import Batch
+from ringcast.core.effects import PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, ViewId
 from ringcast.protocols.total.messages import Bcast
@@ -37,9 +37,9 @@ def upcall(p: Processor, env: Env, view: ViewId, bcast: Bcast) -> None:
         own_delivered(p, env, bcast)
 
 
-def batch_of(bcast: Bcast, level: Level, bodies: tuple[bytes, ...]) -> Batch:
+def batch_of(bcast: Bcast, level: Level, bodies: tuple[bytes, ...]) -> PackedMessages:
     """The frame as the application and the trace see it."""
-    return Batch(bcast.view, bcast.seq, bcast.origin, level, bcast.contents.first, bodies)
+    return PackedMessages(bcast.view, bcast.seq, bcast.origin, level, bcast.contents.first, bodies)
 
 
 def own_delivered(p: Processor, env: Env, bcast: Bcast) -> None:

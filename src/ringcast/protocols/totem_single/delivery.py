@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringcast.core.effects import Batch
+from ringcast.core.effects import PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.ids import ViewId
 from ringcast.protocols.totem_single.messages import Encapsulated, Regular
@@ -32,9 +32,9 @@ def upcall(env: Env, ring: Ring, view: ViewId, message: Regular) -> None:
         env.deliver(view, batch_of(message, bodies))
 
 
-def batch_of(message: Regular, bodies: tuple[bytes, ...]) -> Batch:
+def batch_of(message: Regular, bodies: tuple[bytes, ...]) -> PackedMessages:
     """The frame as the application and the trace see it."""
-    return Batch(
+    return PackedMessages(
         message.ring_id,
         message.seq,
         message.sender_id,

@@ -27,7 +27,7 @@ NOT_KNOWN = -1
 OPEN_FILES = 12
 
 
-class Table:
+class RunTable:
     """One table of a run, with the statistics of its groups."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -110,7 +110,7 @@ class Table:
 class Rows:
     """A range of rows of one processor; columns are read when they are asked for."""
 
-    def __init__(self, table: Table, first: int, last: int) -> None:
+    def __init__(self, table: RunTable, first: int, last: int) -> None:
         self.table = table
         self.first = first
         self.last = last
@@ -199,14 +199,14 @@ class Rows:
 
 
 @lru_cache(maxsize=OPEN_FILES)
-def _table(path: Path, name: str, changed_ns: int, size: int) -> Table:
-    return Table(path, name)
+def _table(path: Path, name: str, changed_ns: int, size: int) -> RunTable:
+    return RunTable(path, name)
 
 
-def table_of(folder: Path, name: str, run: int) -> Table:
+def table_of(folder: Path, name: str, run: int) -> RunTable:
     """A table of a run; one that was opened a moment ago is used again."""
     path = folder / name / f"{run}.parquet"
     if not path.is_file():
-        return Table(path, name)  # which says what is wrong
+        return RunTable(path, name)  # which says what is wrong
     found = path.stat()
     return _table(path, name, found.st_mtime_ns, found.st_size)

@@ -10,7 +10,7 @@ import numpy as np
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Submit
 from ringcast.pipeline.verify.condense.align import align
-from ringcast.pipeline.verify.condense.columns import NOT_KNOWN, Flags, Ints, Rows, Table
+from ringcast.pipeline.verify.condense.columns import NOT_KNOWN, Flags, Ints, Rows, RunTable
 from ringcast.pipeline.verify.condense.event_rows import Told, submitted
 from ringcast.pipeline.verify.condense.plan import Stay
 from ringcast.traces import TraceError
@@ -99,7 +99,7 @@ class Origins:
 class Submissions:
     """What the members submitted of the messages that were originated in a window."""
 
-    def __init__(self, table: Table, stays: tuple[Stay, ...], origins: Origins) -> None:
+    def __init__(self, table: RunTable, stays: tuple[Stay, ...], origins: Origins) -> None:
         self._parts: dict[NodeId, tuple[Ints, Ints]] = {}  # by sender: numbers, rows of the file
         self._rows: dict[NodeId, Rows] = {}
         self._besides: dict[NodeId, set[int]] = {}  # by sender: rows that are shown in any case

@@ -19,7 +19,7 @@ import msgspec
 from ringcast.checks.property import Reads
 from ringcast.core.ids import LIMIT, NodeId, ViewId
 from ringcast.core.trace import Crashed, Ended, Faulted, Installed, Noted, Restarted, TraceEvent
-from ringcast.pipeline.verify.condense.columns import Rows, Table, table_of
+from ringcast.pipeline.verify.condense.columns import Rows, RunTable, table_of
 from ringcast.traces import TraceFile
 
 WINDOW_ROWS = 4 << 20
@@ -186,7 +186,7 @@ def _ends(visits: list[_Visit]) -> tuple[Moment, Moment]:
     return opened, closed
 
 
-def _rows(deliver: Table, visit: _Visit) -> Rows:
+def _rows(deliver: RunTable, visit: _Visit) -> Rows:
     """What a member delivered in the ring itself."""
     end = LIMIT if visit.left is None else moment(visit.left)[2]
     return deliver.between(visit.installed.node, visit.installed.n, end)
@@ -197,7 +197,7 @@ def _ring(
     run: int,
     reads: Reads,
     origin_first: bool,
-    deliver: Table,
+    deliver: RunTable,
     visits: list[_Visit],
     starts: dict[NodeId, list[int]],
 ) -> RingPlan:

@@ -32,7 +32,7 @@ from ringcast.checks.property import Reads
 from ringcast.core.ids import LIMIT, NodeId
 from ringcast.core.trace import Delivered, Originated, Submit
 from ringcast.pipeline.verify.condense.align import align
-from ringcast.pipeline.verify.condense.columns import Flags, Ints, Rows, Table, table_of
+from ringcast.pipeline.verify.condense.columns import Flags, Ints, Rows, RunTable, table_of
 from ringcast.pipeline.verify.condense.event_rows import (
     Told,
     delivered,
@@ -107,7 +107,7 @@ class _Look:
         self.origins: Origins | None = None
         self.submissions: Submissions | None = None
 
-    def _rows(self, table: Table, stay: Stay) -> Rows:
+    def _rows(self, table: RunTable, stay: Stay) -> Rows:
         """A member's rows of a table in this window."""
         rows, window = table.between(stay.node, stay.start_n, stay.end_n), self.window
         first = 0 if window.first else rows.before(window.low)
