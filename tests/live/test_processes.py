@@ -20,27 +20,6 @@ def boots(trial: Trial, node: int) -> list[int]:
     return [int(path.stem.partition("-")[2]) for path in paths]
 
 
-def test_one_is_killed_under_load_and_comes_back(trial: Make) -> None:
-    group = trial(3)
-    group.start()
-    group.together()
-    group.work()
-    group[3].kill()
-    group.together(1, 2)
-    group.work(1, 2)
-    group.start(3)
-    group.together()
-    group.work()
-    events = group.judge()
-    first, second = boots(group, 3)
-    assert first < second
-    assert [type(event).__name__ for event in lives(events, 3)] == [
-        "Restarted",
-        "Crashed",
-        "Restarted",
-    ]
-
-
 def test_one_that_was_stopped_ejects_nobody(trial: Make) -> None:
     group = trial(3)
     group.start()
@@ -59,22 +38,6 @@ def test_one_that_was_stopped_ejects_nobody(trial: Make) -> None:
     events = group.judge()
     after = [view.members for view in regular(events, 3) if view.t_us > resumed_us]
     assert (3,) not in after, "it took itself for the only one left"
-
-
-def test_all_are_killed_and_started_again(trial: Make) -> None:
-    group = trial(3)
-    group.start()
-    group.together()
-    group.work()
-    for member in group.band.members.values():
-        member.kill()
-    group.start()
-    group.together()
-    group.work()
-    events = group.judge()
-    for node in group.all:
-        seqs = [view.view.seq for view in regular(events, node)]
-        assert seqs == sorted(set(seqs)), "a ring's number was used again"
 
 
 BACKWARDS = """
