@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
 from cb import Group, Timer, settle, tokens
 from driver import only, sent
 
 from ringcast.core.effects import InstallView, Persist
+from ringcast.protocols.counter import reformation
 from ringcast.protocols.counter.config import Counting
 from ringcast.protocols.counter.messages import (
     Ackd,
     Acpt,
     Ask,
+    Ballot,
+    Held,
     Nack,
     Newl,
+    PassingList,
     Prep,
     Prom,
     Req,
+    Seat,
 )
 from ringcast.protocols.counter.state import Phase
 
@@ -115,6 +121,25 @@ def test_cb_39_what_nobody_holds_of_a_lost_sender_is_erased() -> None:
     (kept,) = group[2].newest.S if group[2].newest else ()
     assert kept.ids == (1, 1)
     assert sent(group.log[2], Req)
+
+
+@pytest.mark.parametrize(("since", "kept"), [(0, (1, 2)), (6, (1, 1))])
+@pytest.mark.parametrize(("committed", "acks"), [(4, ()), (3, (2,))])
+def test_cb_39_one_that_was_taken_in_later_does_not_vouch_for_a_cycle(
+    since: int, kept: tuple[int, ...], committed: int, acks: tuple[int, ...]
+) -> None:
+    """CB-31: that p2 begins after cycle 4, or held the entry in another life, saves nothing."""
+    group = Group(3).up()
+    list_ = PassingList(2, 0, (Seat(1, 0, 0), Seat(2, since, 1)))
+    token = group.token(1, 2, 5, 9, lists=(list_,))
+    entry = group.entry(3, 4, (1, 2), *acks)
+    held = (Held(3, 4, (1, 1)),)
+    ballot = Ballot(1, 1)
+    proms = {
+        1: Prom(group.config.group, ballot, 0, 0, token, 3, held, None),
+        2: Prom(group.config.group, ballot, 1, 0, token, committed, (), None),
+    }
+    assert reformation.struck(entry, list_, proms).ids == kept
 
 
 def test_cb_40_the_token_goes_on_where_it_was_and_its_holder_owns_it_again() -> None:

@@ -194,15 +194,17 @@ def continued(p: Processor, ballot: Ballot, base: Token) -> Value:
 def struck(entry: Entry, list_: PassingList, proms: dict[NodeId, Prom]) -> Entry:
     """CB-39: what a sender that is gone has listed and nobody holds is erased.
 
-    Nobody can have committed it: that needs every member to hold it.
+    Nobody can have committed it: that needs every member to hold it. CB-31: one that was taken in
+    later begins beyond its cycle, which does not say that it held it; nor does what it counted in
+    an earlier life.
     """
     if not orphan(entry, list_):
         return entry
     kept: set[int] = set()
     for node, prom in proms.items():
-        if prom.token is None:
-            continue
-        if prom.committed >= entry.cycle or node in entry.acks:
+        seat = prom.token.list.seat(node) if prom.token is not None else None
+        counts = seat is not None and seat.since <= entry.cycle
+        if counts and (prom.committed >= entry.cycle or node in entry.acks):
             return entry
         for held in prom.held:
             if held.sender == entry.sender and held.cycle == entry.cycle:
