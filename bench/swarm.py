@@ -1,6 +1,6 @@
 """The record of swarm runs: do the protocols keep what they claim, under any faults?
 
-``swarm.py totem|total|token-fd`` writes ``bench/results/swarm-PROTOCOL.json``, from which
+``swarm.py totem|total|token-fd|counter`` writes ``bench/results/swarm-PROTOCOL.json``, from which
 ``make docs`` writes tables. A record consists of calls of ``ringcast sim``; what each prints is
 kept in a folder named after the commit, and a call whose output is there is not made again.
 """
@@ -43,6 +43,7 @@ PLANS: dict[str, dict[str, list[str]]] = {
         for mode in TOTAL.profiles
     },
     "token-fd": {"token-fd": list(seeds(20_000))},
+    "counter": {"counter": list(seeds(20_000))},
 }
 """By protocol and mode, the options of each call. Without ``--nodes`` a swarm draws the members."""
 

@@ -21,7 +21,7 @@ from ringcast.protocols.counter import (
     tokens,
 )
 from ringcast.protocols.counter.machine import CounterBased
-from ringcast.protocols.counter.messages import Entry, Join, Newl, PassingList, Req, Token
+from ringcast.protocols.counter.messages import Entry, Join, Newl, PassingList, Prom, Req, Token
 from ringcast.protocols.counter.state import Phase, Processor, Timer
 
 
@@ -65,7 +65,9 @@ def counts_of_the_dead(patch: MonkeyPatch) -> None:
         patch.setattr(module, "complete", complete)
 
 
-@mutant("CB-37 A12", "total-order", "D9", "M2", "progress", "D10", "no-crash", "D12")
+@mutant(
+    "CB-37 A12", "token-lineage", "total-order", "D9", "M2", "progress", "D10", "no-crash", "D12"
+)
 def one_member_deletes_another(patch: MonkeyPatch) -> None:
     """The source, literally: who gets no answer deletes its successor and goes on."""
     whole = reformation.gather
@@ -88,19 +90,24 @@ def one_member_deletes_another(patch: MonkeyPatch) -> None:
     patch.setattr(reformation, "tally", tally)
 
 
-@mutant("CB-3 A18", "progress")
+@mutant("CB-3 A18", "progress", "no-crash")
 def duplicates_by_periods(patch: MonkeyPatch) -> None:
-    """The source, literally: a token that is back in fewer than N periods is given up."""
-    whole = tokens.accept
-    heard: dict[int, int] = {}
+    """The source, literally: who hears fewer than N tokens from one of its turns to the next takes
+    the one it gets for a duplicate, and gives it up."""
+    hear, accept = tokens.hear, tokens.accept
+    heard: dict[Processor, int] = {}
 
-    def accept(p: Processor, env: Env, token: Token) -> None:
-        heard[p.me] = heard.get(p.me, 0) + 1
-        if token.hop % 7 == 3 and len(token.list.seats) > 1:
-            return  # it missed tokens, so fewer than N were heard
-        whole(p, env, token)
+    def counting(p: Processor, env: Env, token: Token) -> None:
+        heard[p] = heard.get(p, 0) + 1
+        hear(p, env, token)
 
-    patch.setattr(tokens, "accept", accept)
+    def giving_up(p: Processor, env: Env, token: Token) -> None:
+        periods = heard.pop(p, 0)
+        if p.released is None or periods >= len(token.list.seats) - 1:
+            accept(p, env, token)
+
+    patch.setattr(tokens, "hear", counting)
+    patch.setattr(tokens, "accept", giving_up)
 
 
 @mutant("CB-12 CB-22", "no-crash", "D10", "total-order", "D9")
@@ -232,3 +239,90 @@ def nobody_is_taken_in(patch: MonkeyPatch) -> None:
 
     for phase in (Phase.MEMBER, Phase.FROZEN):
         handler(patch, phase, Join, on_join)
+
+
+@mutant("CB-22 P9", "token-lineage")
+def counts_at_every_visit(patch: MonkeyPatch) -> None:
+    """Counts what it has counted before."""
+    whole = tokens.holds
+
+    def holds(p: Processor, entry: Entry, token: Token) -> bool:
+        p.holding.counted.discard(entry.key)
+        return whole(p, entry, token)
+
+    patch.setattr(tokens, "holds", holds)
+
+
+@mutant("CB-26", "token-lineage", "progress")
+def what_is_sent_again_knows_more(patch: MonkeyPatch) -> None:
+    """Counts anew what it holds by now when it sends a token again, under the same hop."""
+    whole = tokens.on_monitor
+
+    def on_monitor(p: Processor, env: Env, event: TimerFired) -> None:
+        sent = p.released
+        if sent is not None and (p.newest is None or p.newest.hop <= sent.hop):
+            found: list[Entry] = []
+            for entry in sent.S:
+                if tokens.holds(p, entry, sent):
+                    p.holding.counted.add(entry.key)
+                    tokens.compose(p, entry)
+                    entry = entries.count(entry, p.me, p.config.counting)
+                found.append(entry)
+            p.released = replace(sent, S=tuple(found))
+        whole(p, env, event)
+
+    handler(patch, Phase.MEMBER, Timer.MONITOR, on_monitor)
+
+
+@mutant("CB-3 P10", "token-lineage", "no-crash")
+def takes_old_tokens(patch: MonkeyPatch) -> None:
+    """Owns a token that it has passed on before when it comes again, in the same rotation."""
+    whole = tokens.stale
+
+    def stale(p: Processor, env: Env, token: Token) -> None:
+        sent = p.released
+        if sent and token.n == p.me and token.hop == sent.hop - 1 and p.held is None:
+            p.held = token
+            tokens.release(p, env)
+        else:
+            whole(p, env, token)
+
+    patch.setattr(tokens, "stale", stale)
+
+
+@mutant("CB-16 CB-4", "token-lineage", "total-order", "D9", "D10", "progress")
+def all_but_one_are_enough(patch: MonkeyPatch) -> None:
+    """Takes an entry for complete when one member may still lack it."""
+
+    def complete(entry: Entry, list_: PassingList, counting: Any) -> bool:
+        number = max(len(entry.acks), entry.counter)
+        return number >= len(entries.expected(entry, list_)) - 1
+
+    for module in (commit, tokens):
+        patch.setattr(module, "complete", complete)
+
+
+@mutant("CB-36", "progress", "token-lineage")
+def counts_nothing_anew(patch: MonkeyPatch) -> None:
+    """With bare counters, counts no entry again in a new epoch, though all counters begin at 0."""
+    whole = epoch.begin
+
+    def begin(p: Processor, value: Any) -> None:
+        counted = set(p.holding.counted)
+        whole(p, value)
+        p.holding.counted |= counted
+
+    patch.setattr(epoch, "begin", begin)
+
+
+@mutant("CB-39 CB-31", "progress")
+def newcomers_vouch_for_earlier_cycles(patch: MonkeyPatch) -> None:
+    """Believes that one that was taken in later held what was sent before."""
+    whole = reformation.struck
+
+    def struck(entry: Entry, list_: PassingList, proms: dict[int, Prom]) -> Entry:
+        if any(prom.token is not None and prom.committed >= entry.cycle for prom in proms.values()):
+            return entry
+        return whole(entry, list_, proms)
+
+    patch.setattr(reformation, "struck", struck)

@@ -22,7 +22,7 @@ from abandoned import abandoned
 from broken_off import broken_off
 from harsh import harsh
 from late_total import late, remerged
-from lost_counter import lost
+from lost_counter import lost, newcomer
 from mutant import MUTANTS, Mutant, run_mutated
 
 from ringcast.sim.run import RunSpec
@@ -61,6 +61,7 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "token-fd": (lambda seed: draw(seed, "token-fd"), tuple(range(300))),
     "counter": (lambda seed: draw(seed, "counter"), tuple(range(300))),
     "counter lost": (lost, tuple(range(20))),
+    "counter newcomer": (newcomer, tuple(range(40))),
     "total agreed": (lambda seed: draw(seed, "total", profile="agreed"), tuple(range(100))),
     "total uniform": (lambda seed: draw(seed, "total", profile="uniform"), tuple(range(100))),
     "total prefix": (lambda seed: draw(seed, "total", profile="prefix"), tuple(range(100))),
@@ -75,7 +76,8 @@ Protocols, broken on purpose in one rule at a time, and the run in which a check
 run of the protocol as it is breaks nothing. `tests/mutants/` has the patches and the families of
 runs: `counter`, `token-fd` and `total` with a mode draw anything for those protocols; `total late`
 and `total remerged` aim at the end of a view and at a merge, `counter lost` at messages that go
-down with their sender; the others are Totem's. `swarm` draws anything,
+down with their sender, `counter newcomer` at the same while somebody is taken in; the others are
+Totem's. `swarm` draws anything,
 `harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
 the second stage less time than a token loss takes, `regression` is a saved run that once showed a
 bug. `progress` and `no-crash` are checks of the simulator itself, the others

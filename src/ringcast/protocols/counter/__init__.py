@@ -24,6 +24,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
 
 from ringcast.core.registry import Membership, RuleBook, Sheet, register
 from ringcast.protocols.counter.config import LAN, PAPER, ROTATING, Config, progress_bound_us
+from ringcast.protocols.counter.lineage import Lineage
 from ringcast.protocols.counter.machine import CounterBased
 from ringcast.protocols.counter.messages import (
     MESSAGES,
@@ -55,6 +56,7 @@ CLAIMS = (
     "total-order",
     "fifo",
     "causal",
+    Lineage.tag,
 )
 
 SHEET = register(
@@ -70,6 +72,7 @@ SHEET = register(
         membership=Membership.PRIMARY,
         turn=(Token,),
         unicast=(Prom, Nack, Ackd, Ask, Told, Stranger),
+        checks=(Lineage,),
         swarm=SWARM,
         rules=RuleBook("The counter-based protocol", (("CB-", 44),), ("A", 24)),
         patient=lambda us: {"reissue_us": us // 4 - LAN.idle_us},

@@ -89,6 +89,7 @@ def begin(p: Processor, value: Value) -> None:
     """CB-40: what is new in an epoch."""
     first = value.first
     p.epoch = first.epoch
+    p.first_hop = first.hop if value.base is not first else -1
     p.list = first.list
     p.held = p.released = None
     p.resting = False

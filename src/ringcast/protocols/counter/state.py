@@ -164,6 +164,8 @@ class Processor(Machine):
 
         # The token.
         self.epoch = 0
+        self.first_hop = 0
+        """The hop with which the epoch began; unknown, and -1, if we came later."""
         self.P = 0
         """P_x: the cycle that our messages are stamped with."""
         seats = tuple(Seat(node, 0, 0) for node in members)

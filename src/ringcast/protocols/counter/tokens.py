@@ -19,6 +19,7 @@ from ringcast.protocols.counter import (
     sending,
 )
 from ringcast.protocols.counter.entries import complete, count, destined, orphan
+from ringcast.protocols.counter.lineage import told
 from ringcast.protocols.counter.messages import Entry, Token
 from ringcast.protocols.counter.state import Phase, Processor, Timer
 
@@ -280,16 +281,9 @@ def holds(p: Processor, entry: Entry, token: Token) -> bool:
 
 def note(p: Processor, env: Env, token: Token) -> None:
     """P9, P10: what a check wants to know of a token."""
-    shown = " ".join(
-        f"{e.sender}/{e.cycle}/{'.'.join(map(str, e.ids))}/{'.'.join(map(str, e.to))}/"
-        f"{'.'.join(map(str, e.acks))}/{e.counter}"
-        for e in token.S
-    )
-    env.note(
-        "counter CB-23",
-        "pass",
-        f"epoch={token.epoch} hop={token.hop} t={token.t} n={token.n} S={shown or '-'}",
-    )
+    first = token.hop == p.first_hop + 1
+    text = f"hop {token.hop} to {token.n}, rotation {token.t}, {len(token.S)} entries"
+    env.note("counter CB-23", "pass", text, data=told(token, first))
 
 
 # --- watching over it ---------------------------------------------------------------------------
