@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 
-from ringcast.pipeline.spark.progress import LINE_EVERY_S, Bar
+from ringcast.pipeline.spark import progress
+from ringcast.pipeline.spark.progress import LINE_EVERY_S, WAIT_S, Bar, watch
 
 
 class Clock:
@@ -57,3 +61,101 @@ def test_a_terminal_gets_a_bar(
         bar.show(3)
     shown = capsys.readouterr().err
     assert "windows" in shown and "3/5" in shown
+
+
+def test_a_job_that_gets_no_cores_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Bar("windows", 5, clock=clock) as bar:
+        for running, seconds in ((0, WAIT_S / 2), (1, WAIT_S), (0, WAIT_S - 1)):
+            clock.now += seconds
+            bar.running(running)
+        assert capsys.readouterr().err == ""
+        for _ in range(3):
+            clock.now += WAIT_S
+            bar.running(0)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("no task has begun for 10 s: other applications hold the cluster's")
+        bar.running(1)
+        clock.now += WAIT_S
+        bar.running(0)
+        assert "no task has begun" in capsys.readouterr().err, "it ran, and waits again"
+    with Bar("windows", 5, quiet=True, clock=clock) as bar:
+        clock.now += 2 * WAIT_S
+        bar.running(0)
+    assert capsys.readouterr().err == ""
+
+
+class Tracker:
+    """Of a driver with one stage of three tasks, of which so many run and are done."""
+
+    running = done = 0
+    stages: tuple[int, ...] = (7,)
+
+    def getActiveStageIds(self) -> tuple[int, ...]:
+        return self.stages
+
+    def getStageInfo(self, stage: int) -> Any:
+        from pyspark.core.status import SparkStageInfo
+
+        return SparkStageInfo(stage, 0, "stage", 3, self.running, self.done, 0)
+
+
+@pytest.mark.parametrize(
+    ("running", "stages", "waits"), [(0, (7,), True), (1, (7,), False), (0, (), False)]
+)
+def test_a_driver_is_asked_whether_its_tasks_run(
+    running: int,
+    stages: tuple[int, ...],
+    waits: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before the first stage, and between two, a job does not wait for cores."""
+    tracker, asked = Tracker(), []
+    tracker.running, tracker.stages = running, stages
+
+    class Driver:
+        """As much of a session as is asked."""
+
+        class sparkContext:
+            """Its context."""
+
+            @staticmethod
+            def statusTracker() -> Tracker:
+                asked.append(tracker)
+                return tracker
+
+    monkeypatch.setattr(progress, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(progress, "WAIT_S", 0.0)
+    said = ""
+    with watch(Driver(), 3, "windows"):  # type: ignore[arg-type]
+        deadline = time.monotonic() + (60 if waits else 0.2)
+        while "no task has begun" not in said and time.monotonic() < deadline:
+            time.sleep(0.005)
+            said += capsys.readouterr().err
+    assert ("no task has begun" in said) is waits and asked
+
+
+@pytest.mark.parametrize(("inflight", "done", "waits"), [(0, False, True), (2, False, False),
+                                                         (0, True, False)])  # fmt: skip
+def test_a_connect_server_tells_whether_tasks_run(
+    inflight: int,
+    done: bool,
+    waits: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    handlers: list[Any] = []
+
+    class Server:
+        """As much of a session as is asked."""
+
+        registerProgressHandler = staticmethod(handlers.append)
+        removeProgressHandler = staticmethod(handlers.remove)
+
+    monkeypatch.setattr("pyspark.sql.is_remote", lambda: True)
+    monkeypatch.setattr(progress, "WAIT_S", 0.0)
+    with watch(Server(), 3, "windows"):  # type: ignore[arg-type]
+        (handler,) = handlers
+        handler(stages=[], inflight_tasks=inflight, operation_id=None, done=done)
+    assert ("no task has begun" in capsys.readouterr().err) is waits and not handlers

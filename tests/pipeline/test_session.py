@@ -88,6 +88,45 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
         pass
 
 
+@pytest.mark.parametrize("found", ["3.5.6", "4.1.0", "4.2.0.dev1", "4.2.3"])
+def test_an_older_pyspark_is_refused(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "version", lambda name: found)
+    with pytest.raises(PipelineError, match=f"PySpark {found} is installed, .* needs 4.3 or later"):
+        session.require_spark()
+    for later in ("4.3.0", "4.10.1", "5.0.0.dev2"):
+        monkeypatch.setattr(session, "version", lambda name, later=later: later)
+        session.require_spark()
+
+
+def test_limits_for_python_workers_are_longer_than_sparks() -> None:
+    set_to = session.settings_of(SparkPlace(master="local[1]"), 1, None)
+    assert set_to["spark.python.authenticate.socketTimeout"] == "120s"
+
+
+OLD = """
+import sys
+sys.modules["xxhash"] = None  # as after a plain pip install ringcast
+import pyspark_ringcast
+from pyspark.sql.datasource import DataSource
+source = pyspark_ringcast.DefaultSource({})
+assert isinstance(source, DataSource) and source.name() == "ringcast"
+for call in (source.schema, lambda: source.writer(None, False)):
+    try:
+        call()
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_the_source_does_not_break_others_where_it_cannot_be_used() -> None:
+    """Spark imports it before it uses any source written in Python."""
+    done = subprocess.run([sys.executable, "-c", OLD], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    for line in done.stdout.splitlines():
+        assert line.startswith("format('ringcast') cannot be used") and "PySpark 4.3" in line
+    assert len(done.stdout.splitlines()) == 2
+
+
 def test_the_environment_of_a_cluster_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python that the user chose for the executors stays; on this machine it must be ours."""
     monkeypatch.setattr(session, "java_home", lambda environ: "/java")
@@ -95,6 +134,7 @@ def test_the_environment_of_a_cluster_is_the_users(monkeypatch: pytest.MonkeyPat
     far = session.environment_of(SparkPlace(master="yarn"), chosen)
     assert "PYSPARK_PYTHON" not in far and "SPARK_LOCAL_IP" not in far
     assert session.environment_of(SparkPlace(master="yarn"), {})["PYSPARK_PYTHON"]
+    assert far["PYSPARK_DRIVER_PYTHON"] == sys.executable, "which looks for data sources here"
     near = session.environment_of(SparkPlace(master="local[1]"), chosen)
     assert near["PYSPARK_PYTHON"] != "/theirs/python" and near["SPARK_LOCAL_IP"] == "127.0.0.1"
 

@@ -17,7 +17,7 @@ from ringcast.cli.app import interrupt
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.spark.cluster import wait_until
 from ringcast.pipeline.spark.progress import watch
-from ringcast.pipeline.spark.tasks import TaskFailed, tasks
+from ringcast.pipeline.spark.tasks import TaskFailed, hint, tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,3 +150,11 @@ def test_an_interrupt_ends_the_job_at_once(spark: SparkSession, tmp_path: Path) 
         signal.signal(signal.SIGTERM, before)
     assert os.listdir(tmp_path) == ["begun"]
     assert spark.range(3).count() == 3
+
+
+def test_a_session_without_ringcast_says_what_to_do() -> None:
+    """One of the user's own, whose workers run another Python."""
+    for module in ("ringcast", "ringcast.pipeline", "pyspark_ringcast"):
+        error = RuntimeError(f"...\nModuleNotFoundError: No module named '{module}'\n...")
+        assert "set PYSPARK_PYTHON" in hint(error)
+    assert hint(RuntimeError("No module named 'numpy'")) == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,19 @@ LINE_EVERY_S = 10.0
 """Without a terminal: a line when the first is done, and one after each so many seconds."""
 
 LOOK_EVERY_S = 0.25
+
+WAIT_S = 10.0
+"""Without any task running for so long, a job says that it waits."""
+
+WAITS = (
+    "no task has begun for {:.0f} s: other applications hold the cluster's cores, or its workers "
+    "cannot start an executor; the job goes on as soon as some are free. End the others, start "
+    "more workers, or see the master's page"
+)
+
+
+Count = Callable[[Mapping[int, int], int], None]
+"""Takes how many tasks of each stage are done, and how many run."""
 
 
 class Bar:
@@ -37,6 +50,8 @@ class Bar:
         self.next_line = self.started
         self.screen = Console(stderr=True, highlight=False, soft_wrap=True)
         self.drawn: Progress | None = None
+        self._ran = self.started
+        """When a task ran last, or when it was said that none does."""
 
     def __enter__(self) -> Bar:
         if not self.quiet and self.screen.is_terminal:
@@ -64,6 +79,15 @@ class Bar:
             self.screen.print(f"{done} of {self.total} {self.label}{self._left()}")
             self.next_line = self.clock() + LINE_EVERY_S
 
+    def running(self, tasks: int) -> None:
+        """So many tasks run at this moment. A job that gets no cores would wait in silence."""
+        now = self.clock()
+        if tasks:
+            self._ran = now
+        elif not self.quiet and now - self._ran >= WAIT_S:
+            self.screen.print(WAITS.format(WAIT_S))
+            self._ran = float("inf")  # once is enough
+
     def _left(self) -> str:
         if self.next_line == self.started:  # the first line: too early to tell
             return ""
@@ -80,9 +104,11 @@ def watch(spark: SparkSession, total: int, label: str, quiet: bool = False) -> I
             return
         done: dict[int, int] = {}
 
-        def count(stage: int, completed: int) -> None:
-            done[stage] = completed
+        def count(stages: Mapping[int, int], running: int) -> None:
+            new = stages.items() - done.items()
+            done.update(stages)
             bar.show(sum(done.values()))
+            bar.running(running + len(new))  # one that has ended ran a moment ago
 
         from pyspark.sql import is_remote
 
@@ -92,12 +118,12 @@ def watch(spark: SparkSession, total: int, label: str, quiet: bool = False) -> I
 
 
 @contextmanager
-def _told(spark: SparkSession, count: Callable[[int, int], None]) -> Iterator[None]:
+def _told(spark: SparkSession, count: Count) -> Iterator[None]:
     """A Connect server says by itself how far it is."""
 
     def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-        for stage in stages or ():
-            count(stage.stage_id, stage.num_completed_tasks)
+        completed = {stage.stage_id: stage.num_completed_tasks for stage in stages or ()}
+        count(completed, 1 if done else inflight_tasks)
 
     spark.registerProgressHandler(handler)  # type: ignore[arg-type]  # any callable will do
     try:
@@ -107,17 +133,20 @@ def _told(spark: SparkSession, count: Callable[[int, int], None]) -> Iterator[No
 
 
 @contextmanager
-def _asking(spark: SparkSession, count: Callable[[int, int], None]) -> Iterator[None]:
+def _asking(spark: SparkSession, count: Count) -> Iterator[None]:
     """A driver of our own has to be asked: the one use of its context in the pipeline."""
     tracker = spark.sparkContext.statusTracker()
     over = threading.Event()
     seen: set[int] = set()
 
     def look() -> None:
-        seen.update(tracker.getActiveStageIds())
-        for stage in sorted(seen):
-            if info := tracker.getStageInfo(stage):
-                count(stage, info.numCompletedTasks)
+        active = tracker.getActiveStageIds()
+        seen.update(active)
+        found = {stage: tracker.getStageInfo(stage) for stage in sorted(seen)}
+        known = {stage: info for stage, info in found.items() if info}
+        running = sum(info.numActiveTasks for info in known.values())
+        completed = {stage: info.numCompletedTasks for stage, info in known.items()}
+        count(completed, running if active else 1)  # between two stages nothing waits for a core
 
     def keep_looking() -> None:
         with suppress(Exception):  # a driver that is gone: whoever waits for the job is told

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -41,6 +42,13 @@ MASTER_PORT, CONNECT_PORT = 7077, 15002
 """Where Spark's servers are if an address has no port."""
 
 NEEDED = ("pyspark", "pandas", "pyarrow", "grpc")
+
+OLDEST = (4, 3)
+"""Of PySpark: see docs/pipeline.md for what earlier ones lack."""
+
+SOCKET_S = 120
+"""How long Spark and its Python workers wait for each other on a socket; 15 s by default, which a
+busy machine exceeds, and then the query fails."""
 
 SET_BY_SPARK = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
 """Variables that a session leaves in the environment of its process."""
@@ -112,6 +120,12 @@ def require_spark() -> None:
             f"this needs Spark, and {', '.join(missing)} cannot be imported: "
             "pip install 'ringcast[spark]'"
         )
+    found = version("pyspark")
+    if tuple(map(int, re.findall(r"\d+", found)[:2])) < OLDEST:
+        raise PipelineError(
+            f"PySpark {found} is installed, and ringcast needs {OLDEST[0]}.{OLDEST[1]} or later: "
+            "pip install 'ringcast[spark]'"
+        )
 
 
 def spark_home() -> Path:
@@ -173,6 +187,9 @@ def environment_of(at: SparkPlace, environ: Mapping[str, str]) -> dict[str, str 
         "SPARK_CONNECT_MODE_ENABLED": None,
         "SPARK_REMOTE": None,
         "JAVA_HOME": str(java_home(environ)),
+        # The driver's JVM looks for data sources with this Python, or else with PYSPARK_PYTHON,
+        # which may be the executors' alone, or else with python3, which may be without ringcast.
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     if at.local:
         settings |= {
@@ -254,6 +271,8 @@ def settings_of(at: SparkPlace, cores: int | None, archive: Path | None) -> dict
         "spark.driver.extraJavaOptions": JVM + using_or_making(archive),
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+        "spark.python.authenticate.socketTimeout": f"{SOCKET_S}s",
+        "spark.sql.python.filterPushdown.enabled": "true",
     }
     if at.local:
         settings["spark.executor.extraJavaOptions"] = JVM + using(archive)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -55,7 +56,7 @@ def tasks(
     try:
         gathered = interruptible(spark, frame.toArrow)
     except Exception as error:  # of whichever kind of Spark
-        raise PipelineError(f"Spark gave up: {first_line(error)}") from error
+        raise PipelineError(f"Spark gave up: {first_line(error)}{hint(error)}") from error
     answers = sorted(gathered.to_pylist(), key=lambda answer: answer["item"])
     for answer in answers:
         if answer["trace"] is not None:
@@ -66,6 +67,16 @@ def tasks(
             raise PipelineError(answer["error"])
     batches = [pa.ipc.read_record_batch(pa.py_buffer(answer["rows"]), schema) for answer in answers]
     return pa.Table.from_batches(batches, schema)
+
+
+def hint(error: Exception) -> str:
+    """What to do about a session whose Python is not this one."""
+    if re.search(r"No module named '?(ringcast|pyspark_ringcast)", str(error)) is None:
+        return ""
+    return (
+        "; the Python of the session's workers has no ringcast: install it there, or set "
+        "PYSPARK_PYTHON to a Python that has it before the session is made"
+    )
 
 
 def interruptible(spark: SparkSession, action: Callable[[], T]) -> T:
