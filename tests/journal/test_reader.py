@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringcast.core.ids import START, Position, ViewId
-from ringcast.journal.format.frame import Range
-from ringcast.journal.format.layout import JournalError, gap_entry, view_entry
+from ringcast.journal.format.frame import Frame, Range
+from ringcast.journal.format.layout import MESSAGE, VIEW, JournalError, gap_entry, view_entry
+from ringcast.journal.format.segment import Head
+from ringcast.journal.format.selection import EVERYTHING, Selection
 from ringcast.journal.merged_reader import MergedReader, Span, whole
-from ringcast.journal.reader import JournalReader
+from ringcast.journal.reader import JournalReader, SegmentReader
 from ringcast.journal.writer import Journal, Limits, commit
 
 
@@ -24,6 +26,20 @@ def places(batches: object) -> list[Position]:
 
 chosen = st.lists(st.booleans(), min_size=len(HISTORY), max_size=len(HISTORY))
 cuts = st.lists(st.integers(0, len(HISTORY)), max_size=12)
+
+CHOICES = (
+    (EVERYTHING, lambda place: True),
+    (Selection(views=False), lambda place: place.seq > 0),
+    (Selection(group="g"), lambda place: True),
+    (Selection(group="none"), lambda place: place.seq == 0),
+    (Selection(kinds=(VIEW,)), lambda place: place.seq == 0),
+    (Selection(kinds=(MESSAGE, "other"), groups=("none", "g")), lambda place: place.seq > 0),
+    (Selection(groups=("",)), lambda place: place.seq == 0),
+    (Selection(places={"seq": (2, 4)}), lambda place: 2 <= place.seq <= 4),
+    (Selection(places={"ring_seq": (12, 12), "ring_rep": (2, 9)}), lambda p: p[1:3] == (12, 2)),
+    (Selection(places={"timestamp": (1, 9)}), lambda place: False),
+)
+"""And which places of the history are wanted by it."""
 
 
 @settings(deadline=None, max_examples=40)
@@ -56,6 +72,14 @@ def test_replicas_are_merged_each_place_once(
         assert len(some) <= rows or len(folders) > 1, "exact, but for what only another has"
         parts = reader.split(new, data.draw(st.integers(1, 5000)))
         assert [place for part in parts for place in places(reader.batches(part))] == found
+        wanted, means = data.draw(st.sampled_from(CHOICES))
+        found = list(filter(means, found))
+        assert places(reader.batches(new, wanted)) == found
+        if wanted != EVERYTHING:
+            marks = reader.after_rows(new, rows, wanted)
+            assert places(reader.batches(Span(new.start, marks), wanted)) == found[:rows]
+            if len(found) < rows:
+                assert marks == new.end, "what is not wanted is passed by"
 
 
 @settings(deadline=None, max_examples=60)
@@ -82,8 +106,12 @@ def test_however_journals_grow_each_record_is_read_once(
             reader.refresh()
             span = Span(marks, reader.ends)
             rows = data.draw(st.integers(1, 30))
-            marks = reader.after_rows(span, rows)
+            wanted, means = data.draw(st.sampled_from(CHOICES))
+            marks = reader.after_rows(span, rows, wanted)
             batch = places(reader.batches(Span(span.start, marks)))
+            chosen = list(filter(means, batch))
+            assert places(reader.batches(Span(span.start, marks), wanted)) == chosen
+            assert wanted == EVERYTHING or len(chosen) == rows or marks == span.end
             parts = reader.split(Span(span.start, marks), data.draw(st.integers(1, 3000)))
             assert [p for part in parts for p in places(reader.batches(part))] == batch
             found += batch
@@ -281,6 +309,48 @@ def test_what_was_trimmed_is_said_and_never_skipped(tmp_path: Path) -> None:
         place for place in PLACES if place > reader.trimmed
     ]
     journal.close()
+
+
+def test_a_reader_that_comes_while_it_is_trimmed_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says where it begins, then looks at what is gone; the node says what will be gone, then
+    looks for readers."""
+    journal = Journal(tmp_path, Limits(segment_bytes=1, keep_bytes=1))
+    for each in HISTORY:
+        journal.append([each])
+    journal.sync()
+    note = Journal.note
+
+    def interrupted(self: Journal, name: str, value: object) -> None:
+        commit(tmp_path, "new", PLACES[3])
+        note(self, name, value)
+
+    monkeypatch.setattr(Journal, "note", interrupted)
+    journal.trim()
+    reader = MergedReader([tmp_path])
+    assert reader.trimmed <= PLACES[3]
+    assert places(reader.batches(Span(reader.begins, reader.ends)))[-1] == PLACES[-1]
+    assert Journal.trim(journal) == 0
+    journal.close()
+
+
+def test_frames_without_anything_wanted_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, HISTORY, list(range(len(HISTORY))))
+    read, seen = SegmentReader.read, []
+
+    def counted(self: SegmentReader, head: Head, check: bool = True) -> Frame:
+        seen.append(head.first)
+        return read(self, head, check)
+
+    monkeypatch.setattr(SegmentReader, "read", counted)
+    reader = MergedReader([tmp_path])
+    wanted = Selection(places={"ring_seq": (16, 16), "seq": (3, 5)})
+    found = places(reader.batches(Span(reader.begins, reader.ends), wanted))
+    assert found == [place for place in PLACES if place.ring_seq == 16 and 3 <= place.seq <= 5]
+    assert len(seen) == 3
 
 
 def test_no_journal_is_a_clear_error(tmp_path: Path) -> None:

@@ -19,9 +19,11 @@ from ringcast.journal.format.layout import Entry, view_entry
 from ringcast.journal.merged_reader import whole
 from ringcast.journal.writer import Journal, Limits
 from ringcast.members.process import free_ports
+from ringcast.pipeline.stream.source import RingcastSource, RingcastStreamReader
 
 RING = ViewId(8, 1)
 SMALL = Limits(segment_bytes=20_000)
+KEEP_LITTLE = Limits(segment_bytes=SMALL.segment_bytes, keep_bytes=1)
 
 
 def entries(first: int, last: int) -> list[Entry]:
@@ -101,3 +103,22 @@ def arrived(folder: str, count: int) -> list[bytes]:
     while len(found := texts(folder)) < count and time.monotonic() < deadline:
         time.sleep(0.05)
     return found
+
+
+def reader(**options: Any) -> RingcastStreamReader:
+    source = RingcastSource({name: str(value) for name, value in options.items()})
+    schema: Any = source.schema()
+    return source.streamReader(schema)
+
+
+def read(stream: RingcastStreamReader, start: dict[str, int], end: dict[str, int]) -> list[bytes]:
+    return [
+        body
+        for part in stream.partitions(start, end)
+        for batch in stream.read(part)
+        for body in batch.column("body").to_pylist()
+    ]
+
+
+def place(offset: dict[str, Any]) -> Position:
+    return Position.parse(offset["position"])

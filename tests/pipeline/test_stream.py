@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from groups import arrived, entries, group, texts, wanted, write
+from groups import RING, arrived, entries, group, texts, wanted, write
 
-from ringcast.core.ids import Position
+from ringcast.core.ids import Level, Position
+from ringcast.journal.format import layout
+from ringcast.journal.format.layout import MESSAGE
 from ringcast.journal.writer import Journal, Limits, readers
 
 if TYPE_CHECKING:
@@ -75,6 +77,67 @@ def test_a_stream_goes_on_behind_its_checkpoint(spark: SparkSession, tmp_path: P
     write(tmp_path / "a", 501, 700)
     available(spark, tmp_path / "a", tmp_path)
     assert bodies(spark.read.parquet(str(tmp_path / "rows"))) == wanted(1, 700)
+
+
+def test_a_query_tells_how_far_it_is_behind(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "a", 1, 500)
+    query = available(spark, tmp_path / "a", tmp_path, maxRowsPerBatch=300)
+    told = [json.loads(each.sources[0].latestOffset) for each in query.recentProgress]
+    assert [each["behind"] for each in told][:4] == [700, 400, 100, 0]
+    assert told[0]["position"] == "(8,1):500.1"
+
+
+def test_other_columns_of_bodies_on_an_old_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    """The query goes on behind what it has read, with the new columns."""
+    for first, last in ((1, 4), (5, 9)):
+        journal = Journal(tmp_path / "a")
+        for seq in range(first, last + 1):
+            bodies = (json.dumps({"id": seq, "item": f"i{seq}"}).encode(),)
+            place = Position(0, 8, 1, seq, 0)
+            sent = (MESSAGE, 2, Level.AGREED, "g", (), bodies, seq)
+            journal.append([layout.entry(place, RING, *sent)])
+        journal.close()
+        columns = "id BIGINT" if first == 1 else "item STRING"
+        available(spark, tmp_path / "a", tmp_path, bodies="json", bodySchema=columns)
+    found = spark.read.option("mergeSchema", True).parquet(str(tmp_path / "rows"))
+    rows = found.orderBy("position").select("body.id", "body.item").collect()
+    assert [tuple(row) for row in rows] == [
+        (1, None), (2, None), (3, None), (4, None),
+        (None, "i5"), (None, "i6"), (None, "i7"), (None, "i8"), (None, "i9"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_conditions_are_pushed_down_where_they_can_be(
+    spark: SparkSession, tmp_path: Path, enabled: str
+) -> None:
+    """Where they cannot be, reading is not refused."""
+    write(tmp_path / "a", 1, 300, view=True)
+    frame = spark.read.format("ringcast").option("path", str(tmp_path / "a")).load()
+    setting = "spark.sql.python.filterPushdown.enabled"
+    assert spark.conf.get(setting) == "true"
+    spark.conf.set(setting, enabled)
+    try:
+        some = frame.where("group = 'other' and position.seq > 100 and position.seq <= 200")
+        found = bodies(some)
+        assert frame.where("kind = 'view'").count() == 1
+    finally:
+        spark.conf.set(setting, "true")
+    assert found == [
+        body
+        for each in entries(101, 200)
+        if each.group == "other"
+        for body in wanted(each.first.seq, each.first.seq)
+    ]
+
+
+def test_a_schema_of_the_users_own_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
+    write(tmp_path / "a", 1, 3)
+    reading = spark.read.format("ringcast").option("path", str(tmp_path / "a"))
+    with pytest.raises(PySparkException, match=r"schema\(\) asks for id: leave it out"):
+        reading.schema("id BIGINT").load().collect()
 
 
 def test_what_was_trimmed_below_a_checkpoint_is_said(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from groups import RING, SMALL, entries, group, wanted, write
+from groups import KEEP_LITTLE, RING, entries, group, place, read, reader, wanted, write
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
@@ -24,32 +24,16 @@ from ringcast.core.ids import START, Level, Position
 from ringcast.journal import node_journal as node_journal
 from ringcast.journal.format import layout
 from ringcast.journal.format.layout import MESSAGE, JournalError
+from ringcast.journal.format.selection import EVERYTHING
 from ringcast.journal.merged_reader import Span
 from ringcast.journal.service import Commit, Publish, token
-from ringcast.journal.writer import Journal, Limits, readers
+from ringcast.journal.writer import Journal, readers
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.options import to_read, to_write
 from ringcast.pipeline.stream.origins import Files, RemoteNode
 from ringcast.pipeline.stream.sink import Writing
-from ringcast.pipeline.stream.source import RingcastSource, RingcastStreamReader
+from ringcast.pipeline.stream.source import RingcastSource
 from ringcast.wire import keys
-
-KEEP_LITTLE = Limits(segment_bytes=SMALL.segment_bytes, keep_bytes=1)
-
-
-def reader(**options: Any) -> RingcastStreamReader:
-    source = RingcastSource({name: str(value) for name, value in options.items()})
-    schema: Any = source.schema()
-    return source.streamReader(schema)
-
-
-def read(stream: RingcastStreamReader, start: dict[str, int], end: dict[str, int]) -> list[bytes]:
-    return [
-        body
-        for part in stream.partitions(start, end)
-        for batch in stream.read(part)
-        for body in batch.column("body").to_pylist()
-    ]
 
 
 @pytest.mark.parametrize("most", [1, 7, 80, 999])
@@ -114,10 +98,6 @@ def test_what_was_committed_may_go_and_nothing_else(tmp_path: Path) -> None:
     assert START < journal.trimmed.place <= place(middle)
     end = stream.latestOffset(middle, ReadAllAvailable())
     assert read(stream, middle, end) == wanted(201, 400)
-
-
-def place(offset: dict[str, Any]) -> Position:
-    return Position.parse(offset["position"])
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -187,7 +167,7 @@ def test_a_checkpoint_below_what_is_left_is_an_error_at_every_step(tmp_path: Pat
     with pytest.raises(JournalError, match="were trimmed"):
         stream.partitions(checkpoint, end)
     with pytest.raises(JournalError, match="were trimmed"):  # trimmed after it was planned
-        list(Files([tmp_path]).batches(Span((place(checkpoint),), (place(end),))))
+        list(Files([tmp_path]).batches(Span((place(checkpoint),), (place(end),)), EVERYTHING))
     start = stream.initialOffset()
     assert read(stream, start, end) == wanted(401, 410), "a new query begins with what is left"
 
@@ -197,10 +177,15 @@ def test_through_a_node_it_is_the_same(tmp_path: Path) -> None:
     with group(tmp_path, 1) as (member,):
         stream = reader(connect=member["bind"], reader="far", maxRowsPerBatch=20, views="false")
         at, found = stream.initialOffset(), []
+        assert readers(Path(member["journal"])) == {"far": place(at)}, "before its first batch"
         while (end := stream.latestOffset(at, stream.getDefaultReadLimit())) != at:
             found.append(read(stream, at, end))
             stream.commit(end)
             at = end
+            assert stream.reportLatestOffset() == {
+                "position": str(RemoteNode(stream.options).ends().end[0]),
+                "behind": RemoteNode(stream.options).behind((place(at),)),
+            }
         assert [body for batch in found for body in batch] == [b"%d" % n for n in range(50)]
         assert len(found) >= 3 and max(map(len, found)) <= 20
         assert readers(Path(member["journal"])) == {"far": place(at)}
@@ -219,7 +204,7 @@ def test_a_node_says_what_it_has_no_more(tmp_path: Path, monkeypatch: pytest.Mon
                 break
             assert time.monotonic() < deadline
         with pytest.raises(JournalError, match="were trimmed"):
-            list(peer.batches(Span((START,), last)))
+            list(peer.batches(Span((START,), last), EVERYTHING))
 
 
 def test_small_frames_become_large_batches(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def ls(folder: Folder, json: Json = False) -> None:
     files: dict[Path, list[Any]] = {}
     for path, head in journal.heads_after():
         files.setdefault(path, []).append(head)
-    pending = (folder / "pending").is_dir()
+    pending, last = (folder / "pending").is_dir(), journal.last
     segments: list[dict[str, Any]] = [
         {
             "file": path.name,
@@ -83,9 +83,10 @@ def ls(folder: Folder, json: Json = False) -> None:
         "folder": str(folder),
         "records": sum(each["records"] for each in segments),
         "first": str(journal.first) if journal.first else None,
-        "last": str(journal.last) if journal.first else None,
+        "last": str(last) if journal.first else None,
         "trimmed": {"upto": str(trimmed.place), "records": trimmed.number},
         "readers": {name: str(at) for name, at in known.items()},
+        "behind": {name: journal.count(Range(min(at, last), last)) for name, at in known.items()},
         "gaps": [{"after": str(gap.after), "upto": str(gap.upto)} for gap in journal.gaps],
         "catching_up": pending,
         "segments": segments,
@@ -105,7 +106,8 @@ def ls(folder: Folder, json: Json = False) -> None:
     for gap in found["gaps"]:
         say(f"missing: what was between {gap['after']} and {gap['upto']}, while the node was away")
     for name, at in found["readers"].items():
-        say(f"reader {escape(name)} has committed {at}")
+        behind = found["behind"][name]
+        say(f"reader {escape(name)} has committed {at}, {behind:,} records before the end")
     if pending:
         say("the node was away and catches up, or ended before it had: more waits in pending")
 

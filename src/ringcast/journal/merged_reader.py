@@ -20,6 +20,7 @@ from ringcast.core.ids import GAP_BRANCH, START, Position
 from ringcast.journal.format import records
 from ringcast.journal.format.frame import Frame, Keys, Range
 from ringcast.journal.format.layout import JournalError
+from ringcast.journal.format.selection import EVERYTHING, Selection
 from ringcast.journal.reader import JournalReader
 
 Marks = tuple[Position, ...]
@@ -144,16 +145,25 @@ class MergedReader:
         """All records of a range of places, each once, in order."""
         yield from records.batches(gathered(span, self.journals))
 
-    def batches(self, span: Span) -> Iterator[Any]:
+    def batches(self, span: Span, wanted: Selection = EVERYTHING) -> Iterator[Any]:
         """All new records, each once, in the order of their places."""
         for section in self.sections(span):
-            yield from records.batches(gathered(*section))
+            found = gathered(*section, wanted)
+            chosen = ((piece, wanted.of(frame)) for piece, frame in found)
+            yield from records.batches((piece, frame) for piece, frame in chosen if len(frame))
 
-    def after_rows(self, span: Span, rows: int) -> Marks:
+    def behind(self, marks: Marks) -> int:
+        """How many records were not read yet, in the journal that has most of them."""
+        pairs = zip(marks, self.journals, strict=True)
+        return max(max(0, each.count(Range(mark, each.last))) for mark, each in pairs)
+
+    def after_rows(self, span: Span, rows: int, wanted: Selection = EVERYTHING) -> Marks:
         """The marks so many new records further; the end if there are fewer.
 
         What the journal at hand lacks there and another has comes on top.
         """
+        if wanted != EVERYTHING:
+            return self._after_wanted(span, rows, wanted)
         for section in self.sections(span):
             for journal, piece in pieces(*section):
                 if section.old:
@@ -164,6 +174,18 @@ class MergedReader:
                 if count >= rows:
                     upto = piece.upto if section.old else journal.after_rows(piece.after, rows)
                     return span.part(Range(START, upto)).end
+                rows -= count
+        return span.end
+
+    def _after_wanted(self, span: Span, rows: int, wanted: Selection) -> Marks:
+        """The same for some of the records: heads do not tell how many those are, tables do."""
+        for section in self.sections(span):
+            for piece, frame in gathered(*section, wanted, check=False):
+                chosen = wanted.of(frame)
+                before = chosen.upto(piece.after)
+                count = chosen.upto(piece.upto) - before
+                if count >= rows:
+                    return span.part(Range(START, chosen.place(before + rows - 1))).end
                 rows -= count
         return span.end
 
@@ -211,20 +233,27 @@ def pieces(
 
 
 def gathered(
-    span: Range, new: Sequence[JournalReader], old: Sequence[JournalReader] = ()
+    span: Range,
+    new: Sequence[JournalReader],
+    old: Sequence[JournalReader] = (),
+    wanted: Selection = EVERYTHING,
+    check: bool = True,
 ) -> Iterator[tuple[Range, Frame]]:
     """The entries of a range that any of the new journals has and none of the old, each once, with
-    the piece of the range whose records are meant."""
+    the piece of the range whose records are meant; frames without anything wanted may be left
+    out."""
     if len(new) == 1 and not old:
-        yield from ((span, frame) for frame in new[0].frames(span))
+        yield from ((span, frame) for frame in new[0].frames(span, check, wanted))
         return
     filled = {gap.upto for journal in new for gap in journal.gaps if any(s.has(gap) for s in new)}
     for journal, piece in pieces(span, new, old):
+        if not wanted.meets(piece.after, piece.upto):
+            continue
         (own, *_), known = keys(journal, piece), [keys(s, piece) for s in old]
         others = [other for s in new if s is not journal for other in keys(s, piece)]
         alike = all(same(own, each) for each in others)
         if alike and not old and not filled:
-            yield from ((piece, frame) for frame in journal.frames(piece))
+            yield from ((piece, frame) for frame in journal.frames(piece, check))
         elif not (alike and any(same(own, each) for some in known for each in some)):
             yield from ((piece, frame) for frame in merged(piece, new, old, filled))
 

@@ -159,11 +159,12 @@ class NodeJournal:
             case Look(mark, place):
                 (journal,) = (await asyncio.to_thread(self._reader, False)).journals
                 last = min(journal.last, self._commits.durable)
-                yield Extent(mark, last, journal.trimmed, journal.digest(place))
-            case Seek(mark, after, upto, rows):
+                behind = journal.count(Range(min(place, last), last))
+                yield Extent(mark, last, journal.trimmed, journal.digest(place), behind)
+            case Seek(mark, after, upto, rows, wanted):
                 reader = await asyncio.to_thread(self._reader, False)
                 span = Span((after,), (min(upto, reader.last, self._commits.durable),))
-                (place,) = reader.after_rows(span, rows)
+                (place,) = await asyncio.to_thread(reader.after_rows, span, rows, wanted)
                 yield Done(mark, place)
             case Commit(mark, reader, place):
                 await asyncio.to_thread(commit, self.folder, reader, place)

@@ -11,6 +11,7 @@ from ringcast.core.ids import GAP_BRANCH, START, Position, ViewId
 from ringcast.journal.format.frame import Frame, Range
 from ringcast.journal.format.layout import JournalError
 from ringcast.journal.format.segment import INDEX, Head, SegmentFile, read_index
+from ringcast.journal.format.selection import EVERYTHING, Selection
 from ringcast.journal.writer import durable_bytes, read_trimmed, segment_names, torn
 
 
@@ -182,11 +183,16 @@ class JournalReader:
             return head.last
         return segment.read(head, check=False).place(number - head.number - 1)
 
-    def frames(self, span: Range, check: bool = True) -> Iterator[Frame]:
-        """The entries that have records in a range, as they lie in the files."""
+    def frames(
+        self, span: Range, check: bool = True, wanted: Selection = EVERYTHING
+    ) -> Iterator[Frame]:
+        """The entries that have records in a range, as they lie in the files; frames that have
+        nothing wanted are not looked at."""
         for segment, head in self._from(span.after):
             if head.first > span.upto:
                 return
+            if not wanted.meets(head.first, head.last):
+                continue
             frame = segment.read(head, check)
             if head.first <= span.after or head.last > span.upto:
                 frame = frame.within(span)

@@ -17,6 +17,7 @@ from ringcast.core.errors import RingcastError, TransportError
 from ringcast.core.ids import NodeId, Position
 from ringcast.journal.format.frame import Frame, read_frame
 from ringcast.journal.format.layout import NAME, JournalError
+from ringcast.journal.format.selection import EVERYTHING, Selection
 from ringcast.wire import line
 from ringcast.wire.address import Address
 from ringcast.wire.envelope import RowNumber, check_rows
@@ -84,10 +85,12 @@ class Extent(msgspec.Struct, frozen=True, array_like=True, tag=3):
     trimmed: Position
     digest: int | None = None
     """To a Look: of what lies at the place; None if nothing does."""
+    behind: int = 0
+    """To a Look: how many records lie behind the place."""
 
 
 class Look(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """Where does your journal begin and end, and what lies at this place?"""
+    """Where does your journal begin and end, what lies at this place, and how much behind it?"""
 
     token: int
     place: Position
@@ -100,6 +103,8 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag=9):
     after: Position
     upto: Position
     rows: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+    wanted: Selection = EVERYTHING
+    """Only such records count."""
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True, tag=4):

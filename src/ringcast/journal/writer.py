@@ -310,24 +310,32 @@ class Journal:
 
     def trim(self) -> int:
         """Remove what is too old or too much and read by all known readers; how many files."""
-        since_s = self._now_s - self._limits.reader_s if self._limits.reader_s else 0
-        committed = min(readers(self.folder, since_s).values(), default=None)
         sealed = self.segments[:-1] if self._file is not None else list(self.segments)
         total = sum(segment.bytes for segment in self.segments)
         limits, gone = self._limits, 0
         for segment in sealed:
             too_much = limits.keep_bytes and total > limits.keep_bytes
             too_old = limits.keep_s and self._now_s - segment.since_s > limits.keep_s
-            end = segment.heads[-1]
-            if not (too_much or too_old) or (committed is not None and committed < end.last):
+            if not (too_much or too_old) or self._awaited(segment):
                 break
-            self.trimmed = self.trimmed.more(segment.path, segment.heads)
+            before = self.trimmed
+            self.trimmed = before.more(segment.path, segment.heads)
             self.note(TRIMMED, self.trimmed)
+            if self._awaited(segment):  # a reader came meanwhile: one of us two sees the other
+                self.trimmed = before
+                self.note(TRIMMED, before)
+                break
             self._remove(segment.path)
             self.segments.remove(segment)
             total -= segment.bytes
             gone += 1
         return gone
+
+    def _awaited(self, segment: Segment) -> bool:
+        """Whether a known reader has not committed all of a segment."""
+        since_s = self._now_s - self._limits.reader_s if self._limits.reader_s else 0
+        committed = min(readers(self.folder, since_s).values(), default=None)
+        return committed is not None and committed < segment.heads[-1].last
 
     def note(self, name: str, value: object) -> None:
         """A small file beside the segments, durable at once."""

@@ -142,6 +142,11 @@ class Frame:
         some = slice(start, end)
         return Frame(self.table[some], lengths, self.names, self.data, self.begins[some])
 
+    def chosen(self, mask: Any) -> Frame:
+        """The entries for which a mask is true; they need not lie one behind the other."""
+        lengths = self.lengths[mask.repeat(self.counts)]
+        return Frame(self.table[mask], lengths, self.names, self.data, self.begins[mask])
+
     def goes_on(self, other: Frame) -> bool:
         """Whether another one may be bound to this one: it lies behind it in the same file."""
         return self.data is other.data and self.names == other.names

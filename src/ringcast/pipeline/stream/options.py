@@ -17,6 +17,7 @@ from ringcast.core.errors import ConfigError
 from ringcast.core.explain import explained, known
 from ringcast.core.ids import START, Position
 from ringcast.journal.format.layout import NAME
+from ringcast.journal.format.selection import Selection
 from ringcast.journal.merged_reader import Marks, Span
 from ringcast.pipeline.errors import PipelineError
 from ringcast.wire import address
@@ -24,6 +25,7 @@ from ringcast.wire.address import Address
 
 NAMES = "1 to 64 letters, digits, dots, dashes are needed, a letter or digit first"
 SPARKS_OWN = {"mergeschema", "querytimeout"}
+EARLIEST, LATEST = "earliest", "latest"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,17 +61,22 @@ class ReadOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Of JSON or Arrow: its columns, such as ``order BIGINT, amount DECIMAL(9,2)``."""
     badBodies: Literal["fail", "null"] = "fail"
     """What is done about a body that is not such JSON or Arrow."""
-    startingPosition: str = "earliest"
+    startingPosition: str = EARLIEST
     """earliest, latest, or a position such as ``(8,1):23.0``, for a new query."""
     maxRowsPerBatch: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
-    """Of a stream: the most rows of a batch; 0 is no limit."""
+    """Of a stream: the most rows of a batch, counted as they are wanted; 0 is no limit."""
     reader: str = ""
-    """Of a stream: the name under which what was read is committed, so that it may go."""
+    """Of a stream: the name under which journals know how far it is, and keep the rest."""
 
     @property
     def folders(self) -> list[Path]:
         """The journals to read."""
         return [Path(part.strip()) for part in self.path.split(",") if part.strip()]
+
+    @property
+    def wanted(self) -> Selection:
+        """The records to read."""
+        return Selection(group=self.group, views=self.views)
 
 
 class WriteOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,7 +104,7 @@ def to_read(given: Mapping[str, str]) -> ReadOptions:
         _check_name("reader", options.reader)
     if bool(options.bodySchema) != (options.bodies in ("json", "arrow")):
         raise PipelineError("bodies = json or arrow and bodySchema = 'order BIGINT, …' go together")
-    if options.startingPosition not in ("earliest", "latest"):
+    if options.startingPosition not in (EARLIEST, LATEST):
         _place(options.startingPosition)
     return options
 
@@ -161,9 +168,9 @@ def _place(text: str) -> Position:
 
 def starting(text: str, there: Span) -> Marks:
     """Where a new query begins: behind these marks."""
-    if text == "earliest":
+    if text == EARLIEST:
         return there.start
-    if text == "latest":
+    if text == LATEST:
         return there.end
     first = _place(text)
     return (max(START, first.before),) * len(there.end)

@@ -12,6 +12,7 @@ from ringcast.core.ids import START, Position
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import JournalError
 from ringcast.journal.format.records import cut
+from ringcast.journal.format.selection import Selection
 from ringcast.journal.merged_reader import Marks, MergedReader, Span
 from ringcast.journal.service import (
     GUEST,
@@ -52,14 +53,17 @@ class RecordOrigin(Protocol):
     def digests(self, marks: Marks) -> list[int | None]:
         """Of what lies at each mark; None if nothing does, or no more."""
 
-    def after_rows(self, span: Span, rows: int) -> Marks:
-        """The marks so many records further, or the end."""
+    def after_rows(self, span: Span, rows: int, wanted: Selection) -> Marks:
+        """The marks so many wanted records further, or the end."""
+
+    def behind(self, marks: Marks) -> int:
+        """How many records lie behind the marks."""
 
     def parts(self, span: Span) -> list[Span]:
         """What is new between two marks, divided among tasks."""
 
-    def batches(self, span: Span) -> Iterator[Any]:
-        """The records that are new between two marks."""
+    def batches(self, span: Span, wanted: Selection) -> Iterator[Any]:
+        """The wanted records that are new between two marks."""
 
     def commit(self, reader: str, marks: Marks) -> None:
         """The reader needs nothing up to these marks any more."""
@@ -98,9 +102,13 @@ class Files:
         pairs = zip(self._open().journals, marks, strict=True)
         return [journal.digest(mark) for journal, mark in pairs]
 
-    def after_rows(self, span: Span, rows: int) -> Marks:
+    def after_rows(self, span: Span, rows: int, wanted: Selection) -> Marks:
         """See ``RecordOrigin``."""
-        return self._open().after_rows(span, rows)
+        return self._open().after_rows(span, rows, wanted)
+
+    def behind(self, marks: Marks) -> int:
+        """See ``RecordOrigin``."""
+        return self._open().behind(marks)
 
     def parts(self, span: Span) -> list[Span]:
         """See ``RecordOrigin``."""
@@ -108,11 +116,11 @@ class Files:
         reader.check(span.start)
         return reader.split(span, PART_BYTES)
 
-    def batches(self, span: Span) -> Iterator[Any]:
+    def batches(self, span: Span, wanted: Selection) -> Iterator[Any]:
         """See ``RecordOrigin``."""
         reader = self._open()
         reader.check(span.start)
-        yield from reader.batches(span)
+        yield from reader.batches(span, wanted)
 
     def commit(self, reader: str, marks: Marks) -> None:
         """See ``RecordOrigin``."""
@@ -142,23 +150,28 @@ class RemoteNode:
         assert isinstance(told, Extent), "the answer to this question"
         return told
 
-    def after_rows(self, span: Span, rows: int) -> Marks:
+    def after_rows(self, span: Span, rows: int, wanted: Selection) -> Marks:
         """See ``RecordOrigin``."""
         (after,), (upto,) = span
-        (done,) = self._talk(Seek(token(), after, upto, rows))
+        (done,) = self._talk(Seek(token(), after, upto, rows, wanted))
         assert isinstance(done, Done)
         return (done.place,)
+
+    def behind(self, marks: Marks) -> int:
+        """See ``RecordOrigin``."""
+        (mark,) = marks
+        return self._look(mark).behind
 
     def parts(self, span: Span) -> list[Span]:
         """See ``RecordOrigin``."""
         return [span]
 
-    def batches(self, span: Span) -> Iterator[Any]:
+    def batches(self, span: Span, wanted: Selection) -> Iterator[Any]:
         """See ``RecordOrigin``."""
         (after,), (upto,) = span
         for answer in self._talk(Ask(token(), after, upto)):
-            if isinstance(answer, Records):
-                yield cut(Range(after, upto), from_records(answer))
+            if isinstance(answer, Records) and len(frame := wanted.of(from_records(answer))):
+                yield cut(Range(after, upto), frame)
 
     def commit(self, reader: str, marks: Marks) -> None:
         """See ``RecordOrigin``."""

@@ -7,7 +7,8 @@ hand on Arrow batches, as they lie in the files if they are large; no row passes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from operator import le
 from typing import Any
 
@@ -15,6 +16,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -27,13 +29,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ringcast.core.ids import Position
-from ringcast.journal.format.layout import MESSAGE, schema
+from ringcast.journal.format.layout import JournalError, schema
 from ringcast.journal.merged_reader import Marks, Span
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.columns import body_columns
-from ringcast.pipeline.stream.options import ReadOptions, starting, to_read, to_write
+from ringcast.pipeline.stream.options import EARLIEST, ReadOptions, starting, to_read, to_write
 from ringcast.pipeline.stream.origins import origin_of
+from ringcast.pipeline.stream.pushing import narrowed
 from ringcast.pipeline.stream.sink import RingcastStreamWriter, RingcastWriter
 
 HIDDEN = "source"
@@ -44,7 +47,10 @@ ENOUGH_ROWS, ENOUGH_BYTES = 1024, 2**20
 """A batch of so many rows or bytes is handed on as it lies in the file."""
 
 
-POSITION, DIGEST = "position", "digest"
+POSITION, DIGEST, BEHIND = "position", "digest", "behind"
+
+REMIND_S = 60.0
+"""How often a named reader that has nothing to commit says that it is still there."""
 
 Offset = dict[str, Any]
 """How far a query has come, as it is in its checkpoint."""
@@ -85,11 +91,24 @@ class RingcastSource(DataSource):
 
     def reader(self, schema: StructType) -> RingcastReader:
         """Everything there is now."""
-        return RingcastReader(to_read(self._given), schema)
+        return RingcastReader(to_read(self._given), self._as_they_are(schema))
 
     def streamReader(self, schema: StructType) -> RingcastStreamReader:
         """Everything there is and will be."""
-        return RingcastStreamReader(to_read(self._given), schema)
+        return RingcastStreamReader(to_read(self._given), self._as_they_are(schema))
+
+    def _as_they_are(self, asked: StructType) -> StructType:
+        """The columns, unless the user asked for others."""
+        there = self.schema()
+        if [(each.name, each.dataType.simpleString()) for each in asked] != [
+            (each.name, each.dataType.simpleString()) for each in there
+        ]:
+            raise PipelineError(
+                f"the columns of a journal are {', '.join(there.names)}, and schema() asks for "
+                f"{', '.join(asked.names) or 'none'}: leave it out, select the columns you want, "
+                "and name those of bodies with the options bodies and bodySchema"
+            )
+        return asked
 
     def writer(self, schema: StructType, overwrite: bool) -> RingcastWriter:
         """Rows into a group."""
@@ -107,6 +126,7 @@ class RowRange:
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
+        self.wanted = options.wanted
         self._schema = schema
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
@@ -118,23 +138,9 @@ class RowRange:
         if options.bodySchema:
             forgiving = options.badBodies == "null"
             reading = bodies.Reading(options.bodies, self._schema, forgiving)
-        for batch in gathered(map(self._wanted, origin_of(options).batches(partition.span))):
+        found = origin_of(options).batches(partition.span, self.wanted)
+        for batch in gathered(each.drop_columns([HIDDEN]) for each in found):
             yield reading.decode(batch) if reading else batch
-
-    def _wanted(self, batch: Any) -> Any:
-        import pyarrow.compute as pc
-
-        batch = batch.drop_columns([HIDDEN])
-        options = self.options
-        if options.group or not options.views:
-            message = pc.equal(batch.column("kind"), MESSAGE)
-            if options.group:
-                mine = pc.and_(message, pc.equal(batch.column("group"), options.group))
-                keep = pc.or_(mine, pc.invert(message)) if options.views else mine
-            else:
-                keep = message
-            batch = batch.filter(keep)
-        return batch
 
 
 def gathered(batches: Iterator[Any]) -> Iterator[Any]:
@@ -157,8 +163,32 @@ def gathered(batches: Iterator[Any]) -> Iterator[Any]:
         yield pa.concat_batches(held) if len(held) > 1 else held[0]
 
 
+class Pushing:
+    """``pushFilters`` of a reader.
+
+    With push-down switched off, as it is by default, Spark refuses to read from a reader that has
+    a ``pushFilters`` of its own, for its conditions would be ignored. Ours may be: Spark evaluates
+    all of them itself. So the reader's method passes for the one it inherits.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: RowRange) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Read no more than is needed under these conditions."""
+        self._reader.wanted = narrowed(self._reader.wanted, filters)
+        return filters
+
+
 class RingcastReader(RowRange, DataSourceReader):
     """One look at the log."""
+
+    @property
+    def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:
+        """See ``Pushing``."""
+        return Pushing(self)
 
     def partitions(self) -> Sequence[InputPartition]:
         """From the first record that is left to the last."""
@@ -177,10 +207,20 @@ class RingcastStreamReader(RowRange, DataSourceStreamReader, SupportsTriggerAvai
         self._until: Marks | None = None
         self._known: Marks | None = None
         """Marks that are known to be of these journals."""
+        self._reached: Marks | None = None
+        """Where the last batch ends."""
+        self._said_s: float | None = None
+        """When the journals were told last how far a named reader is."""
 
     def initialOffset(self) -> Offset:
-        """Where a new query begins."""
-        return self._offset(starting(self.options.startingPosition, self._origin.ends()))
+        """Where a new query begins. A journal that knows its reader trims nothing behind it; what
+        it trimmed just before is not to be had."""
+        marks = starting(self.options.startingPosition, self._origin.ends())
+        if self.options.reader:
+            self._remind(marks)
+            if self.options.startingPosition == EARLIEST:
+                marks = tuple(map(max, marks, self._origin.ends().start))
+        return self._offset(marks)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What comes from now on is for another time."""
@@ -193,18 +233,33 @@ class RingcastStreamReader(RowRange, DataSourceStreamReader, SupportsTriggerAvai
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """How far the next batch goes."""
-        after = self._marks(start)
+        after = self._reached = self._marks(start)
+        self._remind(after)
         last = self._until if self._until is not None else self._origin.ends().end
         last = tuple(map(max, after, last))
         if after == last:
             return start
         if isinstance(limit, ReadMaxRows):
-            last = self._origin.after_rows(Span(after, last), limit.max_rows)
+            last = self._origin.after_rows(Span(after, last), limit.max_rows, self.wanted)
+        self._reached = last
         return self._offset(last)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """For the query's progress: where the journals end, and how many records the query is
+        behind them."""
+        if self._reached is None:
+            return None
+        try:
+            ends, behind = self._origin.ends().end, self._origin.behind(self._reached)
+        except JournalError:  # the next batch says so, and may find it mended
+            return None
+        names = [POSITION] if len(ends) == 1 else self._origin.names
+        return {**dict(zip(names, map(str, ends), strict=True)), BEHIND: behind}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """A batch divided among tasks."""
         span = Span(self._marks(start), self._marks(end))
+        self._remind(span.start)
         return (
             [SourcePartition(each) for each in self._origin.parts(span)]
             if span.start != span.end
@@ -213,8 +268,17 @@ class RingcastStreamReader(RowRange, DataSourceStreamReader, SupportsTriggerAvai
 
     def commit(self, end: Offset) -> None:
         """The batch is done: what it read may be trimmed."""
-        if self.options.reader:
-            self._origin.commit(self.options.reader, self._marks(end))
+        self._said_s = None
+        self._remind(self._marks(end))
+
+    def _remind(self, marks: Marks) -> None:
+        """Tell the journals how far a named reader is, unless they were told lately: before its
+        first batch, so that nothing is trimmed until that is done, and now and then, so that one
+        that has long had nothing to read is not taken for dead."""
+        now_s = time.monotonic()
+        if self.options.reader and (self._said_s is None or now_s >= self._said_s + REMIND_S):
+            self._origin.commit(self.options.reader, marks)
+            self._said_s = now_s
 
     def _offset(self, marks: Marks) -> Offset:
         """A place, or with several journals one for each, by its name; and what lies there, by
