@@ -10,6 +10,7 @@ import phases_page
 import property_table
 import reproduce_page
 import rules_page
+import settings_page
 import simulator_tables
 import swarm_page
 from tags import ROOT
@@ -30,6 +31,7 @@ def generated() -> dict[Path, str]:
     texts: dict[Path, str] = {}
     for maker in (
         rules_page,
+        settings_page,
         phases_page,
         cli_page,
         property_table,

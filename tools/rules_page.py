@@ -41,9 +41,9 @@ class Book(NamedTuple):
     @property
     def where(self) -> str:
         """Where the handlers are, for readers."""
-        blocks = ", ".join(f"`{name}`" for name in self.rules.blocks)
         own = f"`src/ringcast/protocols/{self.package}/`"
-        return f"{own}\nand, {blocks},\nin `src/ringcast/blocks/`"
+        blocks = ", ".join(f"`{name}`" for name in self.rules.blocks)
+        return f"{own}\nand in {blocks} of `src/ringcast/blocks/`" if blocks else own
 
     @property
     def tests(self) -> tuple[Path, ...]:

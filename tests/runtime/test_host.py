@@ -415,6 +415,24 @@ def test_timers_due_together_fire_in_the_order_of_their_deadlines(stage: Stage) 
     stage.play(story)
 
 
+def test_a_slow_disk_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(stage: Stage) -> None:
+        host, _, _ = stage.host(1)
+        await host.start()
+        real = host._store.persist
+
+        def slow(key: str, value: int) -> None:
+            time.sleep(0.05)
+            real(key, value)
+
+        monkeypatch.setattr(host._store, "persist", slow)
+        submit(host, "persist 1")
+        assert host.metrics()["longest_write_us"] >= 40_000  # type: ignore[operator]
+        host.close()
+
+    stage.play(story)
+
+
 def test_stop_and_close(stage: Stage) -> None:
     async def story(stage: Stage) -> None:
         host, ear, _ = stage.host(1)

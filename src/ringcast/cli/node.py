@@ -78,6 +78,7 @@ def table(status: MemberStatus) -> Table:
         ("frames in, out", f"{metrics['frames_received']:,}, {metrics['frames_sent']:,}"),
         ("frames refused", f"{sum(metrics['frames_refused'].values()):,} {stranger(status)}"),
         ("pauses", f"{metrics['pauses']}, longest {metrics['longest_pause_us'] / 1000:.0f} ms"),
+        ("slowest write", f"{metrics['longest_write_us'] / 1000:.0f} ms"),
     ):
         grid.add_row(name, value)
     return grid

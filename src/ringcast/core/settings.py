@@ -40,6 +40,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     min_queue: int = 250
     """… and accepted again from here."""
     max_queue_bytes: int = 128 * MIB
+    """Submissions are refused when those that wait have so many bytes."""
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict each other."""
@@ -51,6 +52,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def relations(self) -> Iterator[Relation]:
         """What must hold between settings; a protocol adds its own to these."""
         yield "max_packet", self.frame_budget >= LEAST_BUDGET, "leaves no room for contents"
+        yield "max_message", self.max_message >= 1, "must be at least 1"
         yield "min_queue", 0 <= self.min_queue < self.max_queue, "must be below max_queue"
         yield (
             "max_queue_bytes",

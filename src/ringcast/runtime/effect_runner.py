@@ -78,6 +78,8 @@ class EffectRunner:
         self._scribe: Scribe | None = None
         self.stopped: str | None = None
         """Why the machine ended, or None."""
+        self.longest_write_us = 0
+        """The slowest write to stable storage: nothing else happened here meanwhile."""
         self.members = 0
         """How many the present configuration has."""
         self._acts: dict[type, Callable[[Any], None]] = {
@@ -159,10 +161,12 @@ class EffectRunner:
     # --- the rest --------------------------------------------------------------------------
 
     def _persist(self, effect: Persist) -> None:
+        began_us = self._wall_us()
         try:
             self._store.persist(effect.key, effect.value)
         except StorageError as error:
             self.stopped = str(error)  # what depends on it never happens
+        self.longest_write_us = max(self.longest_write_us, self._wall_us() - began_us)
 
     def _originate(self, effect: Originate) -> None:
         if self._scribe:

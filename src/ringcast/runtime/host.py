@@ -250,7 +250,7 @@ class LiveHost:
     # --- what an operator asks -------------------------------------------------------------
 
     def metrics(self) -> dict[str, object]:
-        """Counters and state, for the metrics endpoint and the doctor."""
+        """Counters and state."""
         return {
             **together([{"id": port.id, **port.metrics()} for port in self.ports]),
             "id": self.config.id,
@@ -261,6 +261,7 @@ class LiveHost:
             "pauses": self.clock.pauses,
             "paused_us": self.clock.paused_us,
             "longest_pause_us": self.clock.longest_us,
+            "longest_write_us": self._runner.longest_write_us,
             "machine": self.machine.snapshot(),
         }
 

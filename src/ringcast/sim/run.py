@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ringcast.checks import Violation, suite
+from ringcast.core.explain import known
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.registry import Membership, Sheet, protocol
 from ringcast.core.trace import (
@@ -142,7 +143,8 @@ def prepare(spec: RunSpec) -> Setup:
     except LookupError as error:
         raise ValueError(str(error)) from None
     if strange := sorted(settings.keys() - set(sheet.config.__struct_fields__)):
-        raise ValueError(f"config: {spec.protocol} has no setting {', '.join(strange)}")
+        there = known(strange[0], sheet.config.__struct_fields__)
+        raise ValueError(f"config: {spec.protocol} has no setting {', '.join(strange)}; {there}")
     try:
         config = sheet.for_group(msgspec.convert(settings, sheet.config), spec.ids)
     except (msgspec.ValidationError, ValueError) as error:

@@ -45,9 +45,11 @@ class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One group's settings. The defaults suit a handful of processes on a LAN."""
 
     order: Order = Order.FIXED
+    """CB-20, CB-21: whose messages come first in a cycle: fixed or rotating."""
     first_sender: Annotated[int, msgspec.Meta(ge=0, lt=MAX_MEMBERS)] = 0
     """CB-21, r0: with the rotating order, the place at which cycle 0 begins."""
     counting: Counting = Counting.SET
+    """CB-35, CB-36: how a token tells that everybody holds a message: set or counter."""
 
     token_us: int = 0
     """CB-4, T: how long an owner keeps the token while there is something to do."""

@@ -46,6 +46,7 @@ class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     suspect_us: int = 80 * MS
     """TF-1: silence that makes a suspicion; short, because a wrong one costs a few votes only."""
     suspect_grow_us: int = 20 * MS
+    """TF-1: after a suspicion that was wrong the time is longer by this."""
     suspect_most_us: int = 500 * MS
     """TF-1: the time grows with every mistake, up to this; longer than any delay, or nothing may
     ever be delivered (A14)."""

@@ -34,6 +34,7 @@ class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One group's settings. The defaults suit a handful of processes on a LAN."""
 
     mode: Mode = Mode.AGREED
+    """What the end of a view promises: prefix, agreed or uniform."""
     quorum: int = 0
     """0: every part of a divided group goes on. Else views of fewer members than this do not
     deliver: with more than half of all processors there is one primary part at most (G-5). What was
@@ -42,6 +43,7 @@ class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     at the end of the old view if one of its members has it, and the primary part may never."""
 
     beat_us: int = 60 * MS
+    """Heartbeats come this often."""
     suspect_us: int = 300 * MS
     """Least silence after which a member is suspected …"""
     suspect_max_us: int = 2_000 * MS
@@ -51,6 +53,7 @@ class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     announce_us: int = 500 * MS
     """How often a view says that it exists, for others to go together with it."""
     merge_us: int = 5 * MS
+    """Views that have found each other wait so long for more of them before they become one."""
     away_us: int = 100 * MS
     """How long a member that was lost is not taken in again: this, doubling …"""
     away_max_us: int = 4_000 * MS

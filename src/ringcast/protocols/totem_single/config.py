@@ -24,8 +24,12 @@ class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rule: ClassVar[str] = "totem R82"
 
     token_loss_us: int = 300 * MS
+    """R26: silence after which the token is lost and a new ring is formed: lower finds crashes
+    sooner, higher tolerates pauses."""
     token_retransmit_us: int = 40 * MS
+    """R25: a token of which nothing came is sent again after this."""
     join_us: int = 40 * MS
+    """R42: who looks for members says so this often."""
     consensus_us: int = 360 * MS
     """Longer than token_loss: whoever waits for a Commit token that was lost is waited for."""
     announce_us: int = 500 * MS
@@ -45,7 +49,9 @@ class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     adaptive: bool = True
     """Let the window follow loss and rotation time; False = the paper's fixed window."""
     min_window: int = 10
+    """With ``adaptive``: the window is never below this …"""
     max_window: int = 400
+    """… nor above this."""
     target_rotation_us: int = 50 * MS
     """With ``adaptive``: a rotation longer than this is a sign that receivers cannot drain."""
 
@@ -91,6 +97,8 @@ class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             1 <= self.min_window <= self.max_window,
             "must be within 1..max_window",
         )
+        yield "max_fast_rounds", self.max_fast_rounds >= 0, "must not be negative"
+        yield "target_rotation_us", self.target_rotation_us > 0, "must be positive"
         yield "fail_rcv_const", self.fail_rcv_const >= 1, "must be at least 1"
         yield "max_requests", 1 <= self.max_requests <= 4096, "must be within 1..4096"
         yield "miss_visits", self.miss_visits >= 0, "must not be negative"
