@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from typing import Any
 
+import pytest
 from adversary import keyed
 from journals import caught_up
 from loopback import eventually, joined, messages, run
@@ -32,8 +34,8 @@ def test_members_with_other_settings_do_not_meet_and_say_why(tmp_path: Path) -> 
             for node in nodes[:2]:
                 await node.wait_for_ring(2)
             wanted = {
-                0: "max_message is 1048576 at node 3 and 67108864 at this node",
-                2: "max_message is 67108864 at node 1 and 1048576 at this node",
+                0: f"max_message is 1048576 at node 3 ({settings[2]['bind']}) and 67108864 at this",
+                2: f"max_message is 67108864 at node 1 ({settings[0]['bind']}) and 1048576 at this",
             }
             for index, text in wanted.items():
                 await eventually(
@@ -42,6 +44,92 @@ def test_members_with_other_settings_do_not_meet_and_say_why(tmp_path: Path) -> 
                     )
                 )
             assert [node.ring for node in nodes] == [(1, 2), (1, 2), (3,)]
+
+    run(story)
+
+
+SHOULD = "it should be the same at all members"
+
+
+@pytest.mark.parametrize(
+    ("change", "meet", "here", "there"),
+    [
+        (
+            {"settings": {"token_loss_us": 600_000}},
+            True,
+            f"token_loss_us is 600000 at node 2 ({{1}}) and 300000 at this node: {SHOULD}",
+            f"token_loss_us is 300000 at node 1 ({{0}}) and 600000 at this node: {SHOULD}",
+        ),
+        (
+            {"settings": {"max_packet": 1400}},
+            True,
+            f"max_packet is 1400 at node 2 ({{1}}) and 1460 at this node: {SHOULD}",
+            f"max_packet is 1460 at node 1 ({{0}}) and 1400 at this node: {SHOULD}",
+        ),
+        (
+            {"protocol": "total"},
+            False,
+            "node 2 ({1}) speaks total, this node totem",
+            "node 1 ({0}) speaks totem, this node total",
+        ),
+        (
+            {"key_file": ""},
+            False,
+            "node 2 ({1}) has no key, this node has 1",
+            "node 1 ({0}) seals with key 1, this node has none",
+        ),
+    ],
+    ids=["token_loss_us", "max_packet", "protocol", "key"],
+)
+def test_members_that_do_not_fit_are_named_on_both_sides(
+    change: dict[str, Any],
+    meet: bool,
+    here: str,
+    there: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With both values and the address, in metrics and in the log."""
+
+    async def story() -> None:
+        settings = keyed(tmp_path, 2)
+        settings[1] |= change
+        texts = [each.format(*(each["bind"] for each in settings)) for each in (here, there)]
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(Node.open(each)) for each in settings]
+            for node, other, text in zip(nodes, ("2", "1"), texts, strict=True):
+                await eventually(
+                    lambda node=node, other=other, text=text: (  # type: ignore[misc]
+                        node.metrics()["misfits"].get(other) == text
+                    )
+                )
+            if meet:
+                for node in nodes:
+                    await node.wait_for_ring(2)
+            for number, text in enumerate(texts, 1):
+                await eventually(lambda said=f"node {number}: {text}": said in caplog.messages)  # type: ignore[misc]
+
+    run(story)
+
+
+def test_a_node_that_the_others_do_not_list_is_told_so(tmp_path: Path) -> None:
+    """Of a protocol whose members never change."""
+
+    async def story() -> None:
+        settings = keyed(tmp_path, 3, protocol="token-fd")
+        for each in settings[:2]:
+            each["peers"] = each["peers"][:2]
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(Node.open(each)) for each in settings]
+            at = settings[0]["bind"]
+            text = f"members is 1 2 at node 1 ({at}) and 1 2 3 at this node: it must be the same"
+            await eventually(
+                lambda: str(nodes[2].metrics()["misfits"].get("1", "")).startswith(text)  # type: ignore[attr-defined]
+            )
+            text = f"members is 1 2 3 at node 3 ({settings[2]['bind']}) and 1 2 at this node"
+            await eventually(
+                lambda: str(nodes[0].metrics()["misfits"].get("3", "")).startswith(text)  # type: ignore[attr-defined]
+            )
 
     run(story)
 

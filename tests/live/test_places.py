@@ -126,26 +126,52 @@ def test_a_file_copied_with_its_id_is_refused(trial: Make) -> None:
     assert f"id 1 at {LOOPBACK}:{group.band.ports[1]}, but bind is" in group[2].errors
 
 
-@pytest.mark.parametrize("keys", [True, False])
-def test_of_two_nodes_with_one_id_the_earlier_stops(trial: Make, keys: bool) -> None:
-    """totem R2. What the later one hears of the earlier could be an echo of its own past."""
-    group = trial(3)
+def two_with_one_id(group: Trial, keys: bool, *lines: str) -> None:
+    """Nodes 2 and 3 have the id 2."""
     for node, member in group.band.members.items():
-        lines = [
+        own = [
             f"id = {min(node, 2)}",
             f'bind = "{LOOPBACK}:{group.band.ports[node]}"',
-            f'multicast = "239.255.77.3:{group.band.ports[1]}"',
-            f'interface = "{LOOPBACK}"',
             f'state_dir = "state-{node}"',
         ]
-        lines += [f'key_file = "{group.band.key.name}"'] if keys else []
-        member.config.write_text("\n".join(lines) + "\n", "utf-8")
+        own += [f'key_file = "{group.band.key.name}"'] if keys else []
+        member.config.write_text("\n".join((*own, *lines)) + "\n", "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("keys", "seeds"), [(True, False), (False, False), (True, True), (False, True)]
+)
+def test_of_two_nodes_with_one_id_the_earlier_stops(trial: Make, keys: bool, seeds: bool) -> None:
+    """totem R2. What the later one hears of the earlier could be an echo of its own past. With
+    seeds they do not hear each other, but the seed tells."""
+    group = trial(3)
+    multicast = (
+        f'multicast = "239.255.77.3:{group.band.ports[1]}"',
+        f'interface = "{LOOPBACK}"',
+    )
+    seed = f'seeds = ["{LOOPBACK}:{group.band.ports[1]}"]'
+    two_with_one_id(group, keys, *((seed,) if seeds else multicast))
     group.start(1, 2)
     group.together(1, 2)
     group.start(3)
     assert group.ended(2) == 1
-    assert "another processor uses the id 2 (totem R2)" in group[2].errors
+    assert "another processor uses the id 2" in group[2].errors
     group.eventually(
         "the later one is with 1",
         lambda: group[3].view is not None and group[3].view.members == (1, 2),
     )
+
+
+@pytest.mark.parametrize("keys", [True, False])
+def test_a_node_with_the_id_of_a_listed_one_is_told_so(trial: Make, keys: bool) -> None:
+    """The others send to the address that their peers have, and go on with whoever is there."""
+    group = trial(3)
+    ports = group.band.ports
+    peers = f'peers = ["1@{LOOPBACK}:{ports[1]}", "2@{LOOPBACK}:{ports[2]}"]'
+    two_with_one_id(group, keys, peers)
+    rewrite(group, 3, f', "2@{LOOPBACK}:{ports[2]}"', "")
+    group.start()
+    group.together(1, 2)
+    said = f"has the id of this node, 2, at {LOOPBACK}:{ports[2]}"
+    group.eventually("the other one is told", lambda: said in group[3].errors)
+    group.work(1, 2)

@@ -12,17 +12,21 @@ from threading import Event
 import pytest
 
 from ringcast.core.errors import ConfigError
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.trace import Crashed, Installed, Submit, TraceEvent
+from ringcast.runtime import discovery
 from ringcast.runtime.clock import PAUSE_US, ActiveClock
-from ringcast.runtime.discovery import PeerBook
+from ringcast.runtime.config import from_settings
+from ringcast.runtime.discovery import Meetings, PeerBook
 from ringcast.runtime.fault_injection import Shim
 from ringcast.runtime.tracelog import FLUSH_BYTES, TraceLog
 from ringcast.traces import TraceError
 from ringcast.traces.live import read_log
 from ringcast.wire import address
 from ringcast.wire.address import Address, Names, parse, parse_peer, resolve
+from ringcast.wire.codec import EVERYBODY, Codec
 from ringcast.wire.meeting import MOST, Hello, Whereabouts
+from ringcast.wire.seal import Channel, Realm
 
 # --- clock ---------------------------------------------------------------------------------
 
@@ -185,7 +189,7 @@ def test_nobody_says_where_a_configured_peer_is_or_where_i_am() -> None:
     assert book.learn(Hello((place(2, 7, 66), place(1, 99, 66)), False)) == []
     assert book.learn(Hello((place(3, 7), place(2, 99, 66)), False)) == []
     assert book.addresses() == {2: ("127.0.0.1", 20), 3: ("127.0.0.1", 1)}
-    assert book.places() == (place(1, 5, 10), place(2, 0, 20), place(3, 7))
+    assert book.places() == (place(1, 5, 10), place(2, 7, 20), place(3, 7)), "but who it is now"
 
 
 def test_an_address_of_no_machine_is_not_learned() -> None:
@@ -206,6 +210,69 @@ def test_what_is_known_is_bounded_and_hearsay_makes_room() -> None:
     assert len(book.known()) == MOST + 1
     assert len(book.places()) == MOST
     assert book.places()[0] == place(1, 5)
+
+
+class Deaf:
+    """A transport that takes note of whom it sends to."""
+
+    address = Address("127.0.0.1", 1)
+
+    def __init__(self) -> None:
+        self.peers: dict[NodeId, Address] = {}
+
+    def connect(self, peers: dict[NodeId, Address]) -> None:
+        self.peers = peers
+
+    def send_to(self, address: Address, datagram: bytes) -> None:
+        """Nobody hears it."""
+
+
+def acquainted() -> tuple[Meetings, Deaf, Codec, Codec]:
+    """Node 1, which lists node 3 and has met node 2, and the codecs of 1 and 2."""
+    realm = Realm(Channel.RING, "test", "totem")
+    given = {"id": 1, "bind": "127.0.0.1:1", "peers": ["3@127.0.0.1:3"], "state_dir": "s"}
+    config = from_settings(given)
+    mine, its = (Codec((), node, 5, None, realm) for node in (1, 2))
+    udp = Deaf()
+    meetings = Meetings(config.domains[0], 5, udp, mine)  # type: ignore[arg-type]
+    say(meetings, mine, its, Hello((place(2, 5, 2),), False, 1, mine.challenge))
+    return meetings, udp, mine, its
+
+
+def say(meetings: Meetings, to: Codec, by: Codec, hello: Hello) -> None:
+    frame = to.decode(by.encode(hello, EVERYBODY))
+    assert frame is not None
+    meetings.on_hello(frame[0], frame[1], hello)
+
+
+def test_a_node_that_was_removed_for_good_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is listed; and if it comes back, it is known again."""
+    monkeypatch.setattr(discovery, "MOST_QUIET", 3)
+    meetings, udp, mine, its = acquainted()
+    for _ in range(20):
+        say(meetings, mine, its, Hello((place(2, 5, 2),), False))
+        meetings.look_around()
+    assert list(udp.peers) == [2, 3]
+    for _ in range(4):
+        meetings.look_around()
+    assert list(udp.peers) == [3]
+    say(meetings, mine, its, Hello((place(2, 5, 2),), False))
+    assert list(udp.peers) == [2, 3]
+
+
+def test_who_has_this_nodes_id_and_started_later() -> None:
+    """Only the word of a node that was met counts, and one's own past is no news."""
+    meetings, _, mine, its = acquainted()
+    for boot, said in ((4, ""), (5, ""), (6, "another processor uses the id 1, at 127.0.0.1:9")):
+        say(meetings, mine, its, Hello((place(2, 5, 2), place(1, boot, 9)), False))
+        assert meetings.twin == said
+    meetings, _, mine, its = acquainted()
+    say(meetings, mine, its, Hello((place(2, 5, 2), place(1, 6, 1)), False))
+    assert meetings.twin.startswith("others know a later start of this node: its state_dir was")
+    stranger = Codec((), 4, 5, None, Realm(Channel.RING, "test", "totem"))
+    meetings, _, mine, its = acquainted()
+    say(meetings, mine, stranger, Hello((place(4, 5, 4), place(1, 9, 9)), False))
+    assert not meetings.twin and "node 4 has the id of this node, 1, at" in mine.misfits[4]
 
 
 # --- faults on purpose ---------------------------------------------------------------------

@@ -191,9 +191,56 @@ def test_other_settings_are_named_with_both_values() -> None:
     differs = hello(1, receiver.challenge, max_message="7")
     assert receiver.decode(sender.encode(differs, EVERYBODY)) is not None, "it is answered"
     assert not receiver.knows(1)
-    assert receiver.refused == {
-        "max_message is 7 at node 1 and 100 at this node: it must be the same at all members": 1
-    }
+    said = (
+        "max_message is 7 at node 1 (h:1) and 100 at this node: it must be the same at all members"
+    )
+    assert receiver.refused == {said: 1}
+    assert receiver.misfits == {1: said}
+    receiver.decode(sender.encode(hello(1, receiver.challenge), EVERYBODY))
+    assert receiver.knows(1) and receiver.misfits == {}, "it was mended"
+
+
+def test_settings_that_should_be_the_same_are_named_and_met() -> None:
+    sender, receiver = codec(1), codec(2)
+    receiver.wishes = {"token_loss_us": "300000"}
+    for there, said in (("50000", "token_loss_us is 50000 at node 1 (h:1) and 300000 at this"),
+                        ("300000", "")):  # fmt: skip
+        word = hello(1, receiver.challenge)
+        word = msgspec.structs.replace(word, wishes={"token_loss_us": there})
+        receiver._peers.clear()
+        assert receiver.decode(sender.encode(word, EVERYBODY)) is not None
+        assert receiver.knows(1) and receiver.refused == {}
+        assert receiver.misfits.get(1, "").startswith(said) and bool(receiver.misfits) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("realm", "said"),
+    [
+        (REALM._replace(protocol="total"), "node 3 speaks total, this node totem"),
+        (REALM._replace(network="other"), "node 3 has another key 0, or another network than"),
+    ],
+)
+def test_who_speaks_something_else_is_named(realm: Realm, said: str) -> None:
+    receiver = codec(2)
+    other = Codec(MESSAGES, 3, 5, None, realm)
+    assert receiver.decode(other.encode(hello(3, 0), EVERYBODY)) is None
+    assert receiver.misfits[3].startswith(said)
+
+
+def test_who_has_another_key_is_named_with_both_ids(tmp_path: Path) -> None:
+    held = keys.add({})
+    other = {id: key for id, key in keys.add(held).items() if id not in held}
+    for name, found in (("held", held), ("more", other)):
+        keys.write(tmp_path / name, found)
+    here, there = KeyFile(tmp_path / "held"), KeyFile(tmp_path / "more")
+    for mine, theirs, said in (
+        (here, there, f"node 1 seals with key {there.sealing}, this node has {here.sealing}"),
+        (here, None, f"node 1 has no key, this node has {here.sealing}"),
+        (None, here, f"node 1 seals with key {here.sealing}, this node has none"),
+    ):
+        receiver = codec(2, 1, mine)
+        assert receiver.decode(codec(1, 5, theirs).encode(REGULAR, EVERYBODY)) is None
+        assert receiver.misfits == {1: said}
 
 
 def test_a_frame_to_one_processor_is_none_for_another(tmp_path: Path) -> None:

@@ -75,7 +75,10 @@ class Sheet(msgspec.Struct, frozen=True):
     """Members that its messages have room for."""
     membership: Membership = Membership.EVS
     agreed: tuple[str, ...] = ("max_message",)
-    """Settings that must be the same at all members: live nodes compare them when they meet."""
+    """Settings that must be the same at all members: live nodes compare them when they meet, and do
+    not hear each other if they differ. If the settings list the members, that list is one."""
+    alike: tuple[str, ...] = ("max_packet", "patience_us")
+    """Settings that should be: live nodes say so if they differ."""
     turn: tuple[type[msgspec.Struct], ...] = ()
     """Messages whose sending ends a processor's turn, for what is counted per turn."""
     unicast: tuple[type[msgspec.Struct], ...] = ()

@@ -92,10 +92,11 @@ def clock(word: Word) -> str:
 
 
 def stranger(status: MemberStatus) -> str:
-    """Why frames of somebody who does not fit were refused, or nothing."""
+    """How somebody does not fit, or nothing."""
     metrics: dict[str, Any] = status.metrics
     whys = ((why, part) for why in metrics["frames_refused"] for part in STRANGERS if part in why)
-    return next((STRANGERS[part] or why for why, part in whys), "")
+    misfits = metrics.get("misfits", {})
+    return next((STRANGERS[part] or why for why, part in whys), next(iter(misfits.values()), ""))
 
 
 def text(word: Word) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+import msgspec
+
 from ringcast.core.ids import NodeId
 from ringcast.runtime.platform import Transport
 from ringcast.runtime.port_config import PortConfig
@@ -16,6 +18,15 @@ from ringcast.wire.meeting import MOST, Hello, Whereabouts
 MOST_GREETINGS, MOST_ANSWERS = 2, 16
 """Hellos to one processor between two looks around, unasked and asked for: a burst of frames from
 somebody who was not met must not use up the answers."""
+
+BORROWED = "node {} has the id of this node, {}, at {}: give one of the two another id, or list it \
+where it is"
+
+LOST = "others know a later start of this node: its state_dir was lost or is old, and its clock is \
+behind; set the clock, and start it again"
+
+MOST_QUIET = 86_400
+"""Looks around, one a second, until a processor that is not listed and is silent is forgotten."""
 
 NO_ADDRESS = "somebody looks for this node, but bind names no address: set advertise"
 
@@ -36,6 +47,8 @@ class PeerBook:
     def learn(self, hello: Hello) -> list[NodeId]:
         """What a processor that was met says of itself and others; who was not known before."""
         own, *others = hello.places
+        if own.node in self._listed:  # at an address of ours, but it knows its incarnation
+            self._listed[own.node] = msgspec.structs.replace(self._listed[own.node], boot=own.boot)
         if self._news(own, self._told):
             self._hearsay.pop(own.node, None)
             if len(self._told) + len(self._hearsay) >= MOST and self._hearsay:
@@ -51,6 +64,15 @@ class PeerBook:
                 new.append(place.node)
                 self._hearsay[place.node] = place
         return new
+
+    def told(self) -> list[NodeId]:
+        """Who is known by its own word alone."""
+        return list(self._told)
+
+    def forget(self, node: NodeId) -> None:
+        """Send it nothing more, until it says where it is."""
+        self._told.pop(node, None)
+        self._hearsay.pop(node, None)
 
     def _news(self, place: Whereabouts, known: dict[NodeId, Whereabouts]) -> bool:
         before = known.get(place.node)
@@ -89,6 +111,10 @@ class Meetings:
         self._seeds = [address.parse(text, "seeds") for text in config.seeds]
         self._greeted: Counter[tuple[NodeId, bool]] = Counter()
         """How often who was greeted, and answered, since the last look around."""
+        self._silent: dict[NodeId, tuple[int, int]] = {}
+        """The newest frame of who is not listed, and for how many looks around there was none."""
+        self.twin = ""
+        """Who else has this node's id, and started later."""
 
     def all_met(self) -> bool:
         """Whether everybody that is known has been met."""
@@ -97,6 +123,7 @@ class Meetings:
 
     def look_around(self) -> None:
         """Once in a while: to seeds, to the multicast group, and to who was not met yet."""
+        self._forget_silent()
         self._udp.connect(self.book.addresses())  # a name may have moved, a route appeared
         self._greeted.clear()
         for seed in self._seeds:
@@ -104,6 +131,17 @@ class Meetings:
         if self._config.multicast:  # tokens are unicast, so addresses must be known here too
             self._udp.broadcast(self._hello(False))
         self._greet(node for node in self.book.known() if not self._codec.knows(node))
+
+    def _forget_silent(self) -> None:
+        """Who is not listed and was not heard for long was removed for good: frames to it, and a
+        socket, would be wasted for ever. Should it come back, it says Hello."""
+        for node in self.book.told():
+            newest, looks = self._codec.newest(node), self._silent.get(node, (0, 0))
+            quiet = looks[1] + 1 if looks[0] == newest else 0
+            self._silent[node] = (newest, quiet)
+            if quiet >= MOST_QUIET:
+                del self._silent[node]
+                self.book.forget(node)
 
     def greet_unmet(self) -> None:
         """Frames came from incarnations that were not met."""
@@ -120,13 +158,32 @@ class Meetings:
             self._codec.refuse(NO_ADDRESS)  # we would hear a newcomer that cannot hear us
             return
         met = self._codec.met(src, boot)
+        self._look_for_twins(hello, met)
         if met:
             new = self.book.learn(hello)
             self._udp.connect(self.book.addresses())
             self._greet(new)
         if hello.wants or not met:
-            at = self._config.peer_addresses.get(src, Address(place.host, place.port))
+            where = Address(place.host, place.port)
+            at = self._config.peer_addresses.get(src, where)
             self._say(src, at, not met, hello.challenge)
+            if at != where and not where.unspecified and not met:
+                self._say(src, where, False, None)  # there it cannot be met, but be told
+
+    def _look_for_twins(self, hello: Hello, met: bool) -> None:
+        """Another node with this one's id: if it started later, this one has to go. If others
+        have the id at another address, they do not send here."""
+        mine = self.book.mine
+        for place in hello.places[1:]:
+            if place.node != mine.node:
+                continue
+            at = Address(place.host, place.port)
+            here = at == Address(mine.host, mine.port)
+            if met and place.boot > mine.boot:
+                self.twin = LOST if here else f"another processor uses the id {mine.node}, at {at}"
+            elif not met and not here:
+                src = hello.places[0].node
+                self._codec.misfit(src, BORROWED.format(src, mine.node, at))
 
     def _greet(self, nodes: Iterable[NodeId]) -> None:
         """Ask for the Hello that lets these be heard."""
@@ -144,5 +201,6 @@ class Meetings:
 
     def _hello(self, wants: bool, echo: int = 0) -> bytes:
         codec = self._codec
-        hello = Hello(self.book.places(), wants, codec.challenge, echo, codec.terms)
+        terms = (codec.terms, codec.wishes)
+        hello = Hello(self.book.places(), wants, codec.challenge, echo, *terms)
         return codec.encode(hello, EVERYBODY)

@@ -176,6 +176,8 @@ class LiveHost:
         """Let each port look after its files and its peers, and save the trace."""
         for port in self.ports:
             port.keep_house()
+            if port.twin:
+                self.fail(port.twin)
         if self._trace:
             self._trace.flush()
         assert self._loop is not None

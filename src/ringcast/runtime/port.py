@@ -7,11 +7,15 @@ with a single port never does.
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Iterable
 from pathlib import Path
+from zlib import crc32
 
 from ringcast.core.errors import KeyFileError, RingcastError
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Message
+from ringcast.core.settings import ListedSettings
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.discovery import Meetings
 from ringcast.runtime.fault_injection import Shim
@@ -21,6 +25,8 @@ from ringcast.wire.address import Address
 from ringcast.wire.codec import EVERYBODY, Codec
 from ringcast.wire.keys import KeyFile
 from ringcast.wire.seal import Channel, Realm
+
+LOG = logging.getLogger("ringcast")
 
 WELCOME_S = 0.05
 """How long a node that starts waits for others to answer its first Hello."""
@@ -37,9 +43,9 @@ class Port:
             raise KeyFileError(f"{config.key_file} is a guest's: a node needs the group's keys")
         self.network = config.network
         realm = Realm(Channel.RING, config.network, node.protocol)
-        settings = node.protocol_config
-        terms = {name: str(getattr(settings, name)) for name in node.sheet.agreed}
-        self._codec = Codec(node.sheet.messages, config.id, boot, self.keys, realm, terms)
+        terms = compared(node)
+        self._codec = Codec(node.sheet.messages, config.id, boot, self.keys, realm, *terms)
+        self._warned: dict[NodeId, str] = {}
         self._shim: Shim | None = None
         if node.fault_file:
             self._shim = Shim(Path(node.fault_file), f"shim/{number}/{config.id}/{boot}")
@@ -116,6 +122,26 @@ class Port:
             self._codec.refuse(str(error))  # go on with what we have; metrics show it
         self._codec.rest()
         self._meetings.look_around()
+        self._warn()
+
+    def _warn(self) -> None:
+        """Say once of each processor that it does not fit. Whoever has no key and is not known
+        could name any number of them."""
+        for node in self._codec.misfits.keys() & self._meetings.book.known().keys():
+            why = self._codec.misfits[node]
+            if self._warned.get(node) != why:
+                self._warned[node] = why
+                LOG.warning("node %s: %s", self.id, self._with_address(node, why))
+
+    def _with_address(self, node: NodeId, why: str) -> str:
+        at = self._meetings.book.known().get(node)
+        name = f"node {node} "
+        return why.replace(name, f"{name}({at}) ", 1) if at and why.startswith(name) else why
+
+    @property
+    def twin(self) -> str:
+        """Who else has this node's id, and started later; empty if nobody does."""
+        return self._meetings.twin
 
     def greet_unmet(self) -> None:
         """Frames may have come from incarnations that were not met."""
@@ -133,11 +159,32 @@ class Port:
             "frames_outdated": self._receiver.outdated,
             "send_failures": self._transport.send_failures,
             "frames_refused": dict(self._codec.refused),
+            "misfits": {
+                str(node): self._with_address(node, why)
+                for node, why in sorted(self._codec.misfits.items())
+            },
             "frames_before_meeting": self._codec.early,
             "frames_lost_on_purpose": self._shim.lost if self._shim else 0,
             "keys": list(self.keys.keys) if self.keys else [],
             "peers": {str(n): str(a) for n, a in self._meetings.book.addresses().items()},
         }
+
+
+def compared(node: NodeConfig) -> tuple[dict[str, str], dict[str, str]]:
+    """The settings of a node that must, and those that should, be the same at all members."""
+    settings, sheet = node.protocol_config, node.sheet
+    # Others may follow from who the members are, so these are named first.
+    terms: dict[str, str] = {}
+    if isinstance(settings, ListedSettings):
+        terms["members"] = ids_in_short(settings.members)
+    terms |= {name: str(getattr(settings, name)) for name in sheet.agreed}
+    return terms, {name: str(getattr(settings, name)) for name in sheet.alike}
+
+
+def ids_in_short(ids: Iterable[NodeId]) -> str:
+    """Ascending ids in no more than 64 letters; long lists differ in their checksum."""
+    text = " ".join(map(str, ids))
+    return text if len(text) <= 64 else f"{text[:50]}… {crc32(text.encode()):08x}"
 
 
 def check_keys(ports: tuple[Port, ...]) -> None:

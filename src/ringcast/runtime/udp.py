@@ -97,6 +97,8 @@ class Udp:
     def connect(self, peers: dict[NodeId, Address]) -> None:
         """Send to these processors from now on; unchanged ones keep their socket."""
         mine = self._socket.family
+        for gone in self._peers.keys() - peers.keys():
+            self._peers.pop(gone).socket.close()
         for node, address in peers.items():
             places = self._names.resolve(address)
             known = self._peers.get(node)

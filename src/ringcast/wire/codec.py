@@ -43,6 +43,9 @@ MOST_STRANGERS = 256
 """Frames of senders not met yet that are opened between two calls of ``rest``: each costs the
 derivation of a key, so a flood of them must not cost all there is."""
 
+MOST_OUTLIVED = 16
+"""Frames of earlier incarnations in which a Hello is looked for between two looks around."""
+
 MOST_REASONS = 100
 """Reasons that are counted apart: some name what a sender said."""
 
@@ -64,6 +67,7 @@ class Codec:
         keys: KeySet | None,
         realm: Realm,
         terms: dict[str, str] | None = None,
+        wishes: dict[str, str] | None = None,
     ) -> None:
         self._src, self._boot, self._realm = src, boot, realm
         # Random, so that state rolled back to an earlier day, and with it the boot number,
@@ -71,19 +75,21 @@ class Codec:
         self._counter = secrets.randbits(62)
         self.challenge = 1 + secrets.randbits(62)
         """Whoever says it back is alive now."""
-        self.terms = terms or {}
+        self.terms, self.wishes = terms or {}, wishes or {}
         self._encode = msgspec.msgpack.Encoder().encode
         union: Any = reduce(or_, (*messages, Hello))
         self._decode = msgspec.msgpack.Decoder(union).decode
         self._keys = keys
         self._peers: dict[NodeId, Peer] = {}
-        self._strangers = MOST_STRANGERS
+        self._strangers, self._outlived = MOST_STRANGERS, MOST_OUTLIVED
         self.unmet: dict[NodeId, None] = {}
         """Senders of genuine frames that have to be met before they are heard."""
         self.early = 0
         """Frames of theirs, which are lost."""
         self.refused: dict[str, int] = {}
         """Datagrams that went no further, by reason."""
+        self.misfits: dict[NodeId, str] = {}
+        """Processors that are set up otherwise than this one, and how, for whoever can mend it."""
         self.renew_keys()
 
     def renew_keys(self) -> None:
@@ -102,7 +108,7 @@ class Codec:
 
     def rest(self) -> None:
         """Once in a while: strangers may be heard again."""
-        self._strangers = MOST_STRANGERS
+        self._strangers, self._outlived = MOST_STRANGERS, MOST_OUTLIVED
 
     # --- sending ---------------------------------------------------------------------------
 
@@ -126,7 +132,10 @@ class Codec:
         except struct.error:
             return self.refuse("too short")
         if magic != MAGIC or kind != VERSION << 4 or self._marks.get(key_id) != mark:
-            return self.refuse(self._why_foreign(magic, kind, key_id, mark))
+            why, said = self._why_foreign(magic, kind, key_id, mark)
+            if said:
+                self.misfit(src, f"node {src} {said}")
+            return self.refuse(why)
         if to != self._src and to != EVERYBODY:
             return self.refuse("sent to another node")
         peer = self._peers.get(src)
@@ -158,8 +167,11 @@ class Codec:
             return self.refuse("no such sender")
         if src == self._src and boot == self._boot:
             return None  # a multicast of ours came back
-        if known is not None and boot < known.boot:
-            return self.refuse("frame of an earlier incarnation")
+        outlived = known is not None and boot < known.boot
+        if outlived:  # of what is late, most is no Hello
+            if not self._outlived:
+                return self.refuse("frame of an earlier incarnation")
+            self._outlived -= 1
         if not self._strangers:
             return self.refuse("too many strangers at once")
         payload: Bytes | None = datagram[HEADER.size :]
@@ -173,7 +185,7 @@ class Codec:
             message = self._decode(payload)  # type: ignore[arg-type]
         except UNREADABLE:
             return self.refuse(f"malformed, from node {src}")
-        past = src == self._src and boot < self._boot
+        past = outlived or (src == self._src and boot < self._boot)
         if past and type(message) is not Hello:
             # Passed on, it would look like somebody else with our id. A Hello is answered: if that
             # node lives, it has to learn that it is not alone.
@@ -183,13 +195,23 @@ class Codec:
             if len(self.unmet) < MOST_PEERS:
                 self.unmet[src] = None
             return None
-        if why := disagreement(self.terms, message.terms, src):
+        place = message.places[0]
+        if why := disagreement(self.terms, message.terms, place):
+            self.misfit(src, why)
             self.refuse(why)
         elif message.echo == self.challenge and not past:
             if len(self._peers) >= MOST_PEERS and known is None:
                 return self.refuse("too many senders")
             self._peers[src] = Peer(boot, counter)
+            self.misfit(src, disagreement(self.wishes, message.wishes, place, must=False))
         return src, boot, to, message
+
+    def misfit(self, src: NodeId, why: str) -> None:
+        """A processor does not fit, or, with nothing to say, it does."""
+        if not why:
+            self.misfits.pop(src, None)
+        elif src != self._src and (src in self.misfits or len(self.misfits) < MOST_PEERS):
+            self.misfits[src] = why
 
     def met(self, src: NodeId, boot: int) -> bool:
         """Whether frames of this incarnation are heard."""
@@ -200,18 +222,35 @@ class Codec:
         """Whether some incarnation of a processor was met."""
         return src in self._peers
 
-    def _why_foreign(self, magic: int, kind: int, key_id: int, mark: int) -> str:
+    def newest(self, src: NodeId) -> int:
+        """The number of the newest frame of a processor; 0 if none was heard."""
+        peer = self._peers.get(src)
+        return peer.high if peer else 0
+
+    def _why_foreign(self, magic: int, kind: int, key_id: int, mark: int) -> tuple[str, str]:
+        """Why a frame is none of this group's; and what its sender has to be told, if it seems to
+        be meant for us."""
         if magic != MAGIC:
-            return "not a ringcast frame"
+            return "not a ringcast frame", ""
         if kind != VERSION << 4:
-            return f"of version {kind >> 4}, and this node's is {VERSION}: run one release"
+            there = kind >> 4
+            why = f"of version {there}, and this node's is {VERSION}: run one release"
+            return why, f"runs version {there} of the wire format, this node {VERSION}"
         if self._keys is None and key_id:
-            return "sealed, but this node has no key"
+            return (
+                "sealed, but this node has no key",
+                f"seals with key {key_id}, this node has none",
+            )
         if self._keys is not None and key_id not in self._keys.keys:
-            return "unknown key"
+            seals = f"seals with key {key_id}" if key_id else "has no key"
+            held = ", ".join(map(str, self._keys.keys))
+            return "unknown key", f"{seals}, this node has {held}"
+        mine = self._realm.protocol
         if other := self._foreign.get(mark):
-            return f"of protocol {other.protocol}, and this node's is {self._realm.protocol}"
-        return "of another group: its key or its network is not this node's"
+            why = f"of protocol {other.protocol}, and this node's is {mine}"
+            return why, f"speaks {other.protocol}, this node {mine}"
+        why = "of another group: its key or its network is not this node's"
+        return why, f"has another key {key_id}, or another network than {self._realm.network!r}"
 
     def refuse(self, reason: str) -> Decoded | None:
         """Count a datagram that goes no further; None, for ``decode`` to return."""

@@ -13,11 +13,13 @@ from typing import Annotated
 import msgspec
 
 from ringcast.core.ids import NodeId, Seq
+from ringcast.wire.address import Address
 
 MOST = 255
 """Places in a Hello, and addresses a node remembers; only holders of a group key add any."""
 
 Text = Annotated[str, msgspec.Meta(max_length=64)]
+Terms = Annotated[dict[Text, Text], msgspec.Meta(max_length=32)]
 
 
 class Whereabouts(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -38,17 +40,21 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=100, gc=False):
     """A number of this incarnation's own, for the others to say back."""
     echo: Seq = 0
     """The challenge of the one that this Hello answers; 0: nobody's."""
-    terms: Annotated[dict[Text, Text], msgspec.Meta(max_length=32)] = {}
+    terms: Terms = {}
     """The settings that must be the same at all members."""
+    wishes: Terms = {}
+    """Those that should be."""
 
 
-def disagreement(mine: dict[str, str], theirs: dict[str, str], node: NodeId) -> str:
+def disagreement(
+    mine: dict[str, str], theirs: dict[str, str], place: Place, must: bool = True
+) -> str:
     """Which setting differs and how, for whoever can mend it; empty if none does."""
-    for name in sorted(mine.keys() | theirs.keys()):
+    for name in (*mine, *(name for name in theirs if name not in mine)):
         here, there = mine.get(name, "nothing"), theirs.get(name, "nothing")
         if here != there:
             return (
-                f"{name} is {there} at node {node} and {here} at this node: "
-                "it must be the same at all members"
+                f"{name} is {there} at node {place.node} ({Address(place.host, place.port)}) and "
+                f"{here} at this node: it {'must' if must else 'should'} be the same at all members"
             )
     return ""
