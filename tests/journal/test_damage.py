@@ -11,11 +11,12 @@ import pytest
 from histories import HISTORY, SMALL, write
 
 from ringcast.journal.check import examine
+from ringcast.journal.durable import DURABLE
 from ringcast.journal.format.layout import JournalError
 from ringcast.journal.format.segment import INDEX
 from ringcast.journal.merged_reader import MergedReader, Span, whole
 from ringcast.journal.reader import JournalReader
-from ringcast.journal.writer import DURABLE, Journal, segment_names
+from ringcast.journal.writer import Journal, segment_names
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from ringcast.core.ids import LAST_INDEX, START, Level, Position, ViewId
 from ringcast.files.disk import Disk
+from ringcast.journal.check import examine
+from ringcast.journal.durable import DURABLE, mark
 from ringcast.journal.format import layout, message
 from ringcast.journal.format.frame_writer import link
 from ringcast.journal.format.layout import NO_CHAIN, JournalError, view_entry
@@ -131,6 +133,7 @@ def test_a_torn_end_is_cut_and_said_so(tmp_path: Path, lost: int) -> None:
     (path,) = segment_names(tmp_path)
     before = places(tmp_path)
     os.truncate(path, path.stat().st_size - lost)
+    (tmp_path / DURABLE).write_bytes(mark(path, 0))  # none of it was synced
     journal = Journal(tmp_path)
     assert journal.cut_bytes > 0
     found = places(tmp_path)
@@ -138,6 +141,21 @@ def test_a_torn_end_is_cut_and_said_so(tmp_path: Path, lost: int) -> None:
     journal.append([entry(99, b"goes on")])
     journal.close()
     Journal(tmp_path).close()
+
+
+@pytest.mark.parametrize("left", ["nothing", "a frame less", "half a frame"])
+def test_a_file_that_was_cut_below_what_was_on_disk_is_refused(tmp_path: Path, left: str) -> None:
+    """What is missing was acknowledged as durable; no loss of power takes it away."""
+    filled(tmp_path, limits=Limits()).close()
+    (path,) = segment_names(tmp_path)
+    *_, before, last = SegmentFile(path).heads()
+    size = {"nothing": 0, "a frame less": before.end, "half a frame": last.end - 20}[left]
+    os.truncate(path, size)
+    with pytest.raises(JournalError, match=f"{path.name}: damaged at byte .*restore the file"):
+        Journal(tmp_path)
+    assert path.stat().st_size == size
+    *_, report = examine(tmp_path)
+    assert report.findings
 
 
 def test_a_torn_end_of_garbage_is_cut(tmp_path: Path) -> None:

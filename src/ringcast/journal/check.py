@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 
 from ringcast.core.ids import GAP_BRANCH, START, Position
+from ringcast.journal.durable import torn, was_cut
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.frame_writer import link
 from ringcast.journal.format.segment import Head, SegmentFile, read_index
 from ringcast.journal.reader import JournalReader
-from ringcast.journal.writer import read_trimmed, segment_names, torn
+from ringcast.journal.writer import read_trimmed, segment_names
 
 
 class JournalFinding(msgspec.Struct, frozen=True):
@@ -53,7 +54,7 @@ def examine(folder: Path) -> Iterator[CheckReport]:
         heads = list(file.heads())
         _compare_index(report, path, heads)
         end = heads[-1].end if heads else 0
-        if end < file.size:
+        if end < file.size or (path == names[-1] and was_cut(path)):
             if path == names[-1] and torn(file, end):
                 report.torn_bytes = file.size - end
             else:

@@ -8,11 +8,12 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 
 from ringcast.core.ids import GAP_BRANCH, START, Position, ViewId
+from ringcast.journal.durable import durable_bytes, torn, was_cut
 from ringcast.journal.format.frame import Frame, Range
 from ringcast.journal.format.layout import JournalError
 from ringcast.journal.format.segment import INDEX, Head, SegmentFile, read_index
 from ringcast.journal.format.selection import EVERYTHING, Selection
-from ringcast.journal.writer import durable_bytes, read_trimmed, segment_names, torn
+from ringcast.journal.writer import read_trimmed, segment_names
 
 
 class SegmentReader:
@@ -45,7 +46,7 @@ class SegmentReader:
                 break
             self._grown.append(head)
             end = head.end
-        if end < most <= file.size and not torn(file, end):
+        if (end < most <= file.size and not torn(file, end)) or was_cut(self.path):
             raise JournalError(
                 f"{self.path}: damaged at byte {end}; restore the file, or read another member's "
                 "journal"

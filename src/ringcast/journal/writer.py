@@ -20,6 +20,7 @@ import msgspec
 
 from ringcast.core.ids import START, Position, ViewId
 from ringcast.files.disk import DISK, Disk, hold_folder
+from ringcast.journal.durable import DURABLE, mark, torn, was_cut
 from ringcast.journal.format.frame import Frame
 from ringcast.journal.format.frame_writer import FrameContent, content_of, frame_content
 from ringcast.journal.format.layout import NAME, NO_CHAIN, Entry, JournalError, gap_entry
@@ -186,7 +187,7 @@ class Journal:
                 break
             heads.append(head)
         end = heads[-1].end if heads else 0
-        if end < file.size:
+        if end < file.size or (last and was_cut(path)):
             if not last or not torn(file, end):
                 raise JournalError(
                     f"{path}: damaged at byte {end}; restore the file, or remove the journal's "
@@ -366,35 +367,7 @@ class Journal:
 
 LOCK, TRIMMED = "journal.lock", "trimmed.json"
 WHICH = "name the folder that the node's configuration calls journal"
-DURABLE = "durable"
-"""Which segment is being written and how much of it is on disk: what others may read."""
 READERS = "readers"
-
-
-def mark(path: Path, size: int) -> bytes:
-    """The contents of DURABLE, always of the same length."""
-    return f"{path.stem} {size:020}\n".encode()
-
-
-def durable_bytes(path: Path, size: int) -> int | None:
-    """How much of a segment that is not sealed is on disk, and may be read; None if nobody says
-    so: a copy of the segments alone, which nobody writes."""
-    try:
-        name, upto = path.with_name(DURABLE).read_text("ascii").split()
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        return 0
-    if name == path.stem:
-        return int(upto)
-    return size if name > path.stem else 0  # a later one was begun: this one was synced before
-
-
-def torn(file: SegmentFile, end: int) -> bool:
-    """Whether what follows in the last segment was being written when the node died. Damage is
-    what lies before a whole frame, or was on disk."""
-    upto = durable_bytes(file.path, file.size) or 0
-    return not end < upto <= file.size and not file.sound_after(end)
 
 
 def segment_names(folder: Path) -> list[Path]:

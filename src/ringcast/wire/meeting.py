@@ -47,7 +47,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=100, gc=False):
 
 
 def disagreement(
-    mine: dict[str, str], theirs: dict[str, str], place: Place, must: bool = True
+    mine: dict[str, str], theirs: dict[str, str], place: Whereabouts, must: bool = True
 ) -> str:
     """Which setting differs and how, for whoever can mend it; empty if none does."""
     for name in (*mine, *(name for name in theirs if name not in mine)):
