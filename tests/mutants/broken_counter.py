@@ -21,7 +21,16 @@ from ringcast.protocols.counter import (
     tokens,
 )
 from ringcast.protocols.counter.machine import CounterBased
-from ringcast.protocols.counter.messages import Entry, Join, Newl, PassingList, Prom, Req, Token
+from ringcast.protocols.counter.messages import (
+    Entry,
+    Join,
+    Newl,
+    PassingList,
+    Prep,
+    Prom,
+    Req,
+    Token,
+)
 from ringcast.protocols.counter.state import Phase, Processor, Timer
 
 
@@ -326,3 +335,22 @@ def newcomers_vouch_for_earlier_cycles(patch: MonkeyPatch) -> None:
         return whole(entry, list_, proms)
 
     patch.setattr(reformation, "struck", struck)
+
+
+@mutant("CB-37", "progress", "token-lineage", "D9", "total-order")
+def two_promises_for_an_epoch(patch: MonkeyPatch) -> None:
+    """Promises the higher of two ballots for one epoch, whatever it promised before."""
+    whole = reformation.on_prep
+
+    def on_prep(p: Processor, env: Env, event: Received) -> None:
+        prep, promised = event.message, p.reform.promised
+        assert isinstance(prep, Prep)
+        again = promised is not None and prep.ballot.epoch == promised.epoch
+        if again and promised is not None and prep.ballot > promised and not p.reform.stored:
+            p.reform.promised = None
+        whole(p, env, event)
+        if p.reform.promised is None:
+            p.reform.promised = promised
+
+    for phase in Phase:
+        handler(patch, phase, Prep, on_prep)

@@ -60,6 +60,7 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "regression": (SAVED.__getitem__, tuple(SAVED)),
     "token-fd": (lambda seed: draw(seed, "token-fd"), tuple(range(300))),
     "counter": (lambda seed: draw(seed, "counter"), tuple(range(300))),
+    "counter former": (lambda seed: draw(seed, "counter"), (101939,)),
     "counter lost": (lost, tuple(range(20))),
     "counter newcomer": (newcomer, tuple(range(40))),
     "total agreed": (lambda seed: draw(seed, "total", profile="agreed"), tuple(range(100))),
@@ -76,7 +77,8 @@ Protocols, broken on purpose in one rule at a time, and the run in which a check
 run of the protocol as it is breaks nothing. `tests/mutants/` has the patches and the families of
 runs: `counter`, `token-fd` and `total` with a mode draw anything for those protocols; `total late`
 and `total remerged` aim at the end of a view and at a merge, `counter lost` at messages that go
-down with their sender, `counter newcomer` at the same while somebody is taken in; the others are
+down with their sender, `counter newcomer` at the same while somebody is taken in, `counter
+former` are seeds that once showed a bug; the others are
 Totem's. `swarm` draws anything,
 `harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
 the second stage less time than a token loss takes, `regression` is a saved run that once showed a

@@ -60,12 +60,13 @@ def test_cb_37_the_farther_behind_the_owner_the_longer_the_patience() -> None:
     assert group.timers[2][Timer.SILENCE] < group.timers[3][Timer.SILENCE]
 
 
-def test_cb_37_a_lower_ballot_gets_no_promise() -> None:
+@pytest.mark.parametrize(("first", "second"), [(2, 3), (3, 2)])
+def test_cb_37_a_second_ballot_for_an_epoch_gets_no_promise(first: int, second: int) -> None:
+    """Whoever initiated it: so an epoch has one value at most."""
     group = Group(5).up()
-    (low,) = sent(group.fire(2, Timer.SILENCE), Prep)
-    (high,) = sent(group.fire(3, Timer.SILENCE), Prep)
-    group.receive(4, high, 3)
-    effects = group.receive(4, low, 2)
+    preps = {node: sent(group.fire(node, Timer.SILENCE), Prep)[0] for node in (first, second)}
+    assert sent(group.receive(4, preps[first], first), Prom)
+    effects = group.receive(4, preps[second], second)
     assert not sent(effects, Prom)
     assert [nack.epoch for nack in sent(effects, Nack)] == [1]
 

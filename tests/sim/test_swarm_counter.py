@@ -26,7 +26,27 @@ ELSEWHERE = {"Member/leave", "Frozen/leave"} & CELLS.keys()
 RARE = {"Frozen/Told", "Frozen/answer", "Out/Ask"}
 """What three hundred seeds do not reach."""
 
-FORMER = (35, 57, 121, 132, 201, 235, 252, 396, 555, 606, 609, 833, 967, 1290, 1336, 1577, 2319)
+FORMER = (
+    35,
+    57,
+    121,
+    132,
+    201,
+    235,
+    252,
+    396,
+    555,
+    606,
+    609,
+    833,
+    967,
+    1290,
+    1336,
+    1577,
+    2319,
+    10733,
+    101939,
+)
 """Seeds that once found a bug, most of them with another draw of faults."""
 
 

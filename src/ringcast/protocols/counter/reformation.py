@@ -1,7 +1,8 @@
 """Reformation: a majority decides on a list without those that are silent (CB-37 to CB-41).
 
-Every attempt has an epoch of its own. A promise for an epoch ends all work in lower ones, and tells
-the newest state its maker knows: the newest token, and the value it voted for last. The next epoch
+Every attempt has an epoch of its own: nobody promises two ballots for one epoch, so at most one of
+them gets a majority. A promise for an epoch ends all work in lower ones, and tells the newest state
+its maker knows: the newest token, and the value it voted for last. The next epoch
 continues from the newest of all. Since two majorities meet, what was decided is always continued;
 since every list is a majority, two epochs never work at the same time.
 """
@@ -299,7 +300,7 @@ def on_prep(p: Processor, env: Env, event: Received) -> None:
     what was decided."""
     prep = event.message
     assert isinstance(prep, Prep)
-    ballot, reform = prep.ballot, p.reform
+    ballot = prep.ballot
     out = p.phase is Phase.OUT
     p.heard_us = env.now_us
     if ballot.node != event.src:
@@ -308,11 +309,9 @@ def on_prep(p: Processor, env: Env, event: Received) -> None:
         env.drop("counter CB-42", "a ballot while we catch up")
     elif not out and ballot.epoch <= p.epoch:
         epoch.tell(p, env, event.src)
-    elif ballot.epoch < frozen_epoch(p) or (reform.promised and ballot <= reform.promised):
-        env.drop("counter CB-37", "a ballot below a promise")
+    elif ballot.epoch <= frozen_epoch(p):
+        env.drop("counter CB-37", "a ballot that is not above a promise")
         env.send(event.src, Nack(p.group, frozen_epoch(p)))
-    elif ballot.epoch == reform.stored:
-        env.send(event.src, Nack(p.group, reform.stored))
     else:
         promise(p, env, ballot)
         env.send(event.src, my_promise(p, ballot))
