@@ -103,7 +103,8 @@ def pages() -> dict[Path, str]:
     """The page."""
     lines = [HEAD.format(seeds=len(SEEDS))]
     for sheet in protocols():
-        lines += diagram(sheet)
+        if sheet.live:
+            lines += diagram(sheet)
     return {PAGE: "\n".join(lines)}
 
 

@@ -12,11 +12,13 @@ from ringcast.checks import PROPERTIES
 from ringcast.core.registry import protocols
 
 
-def claims_table() -> str:
+def claims_table(live: bool = True) -> str:
     """One row a property that is claimed with the module that checks it, one column a protocol or,
-    if they differ, a profile."""
+    if they differ, a profile; of those that nodes run, or of those that are only compared."""
     promised: dict[str, tuple[str, ...]] = {}
     for sheet in protocols():
+        if sheet.live is not live:
+            continue
         by_profile = {name: sheet.claims(config) for name, config in sheet.profiles.items()}
         if len(set(by_profile.values())) == 1:
             promised[sheet.name] = sheet.claims(sheet.default)
@@ -54,5 +56,6 @@ def blocks() -> dict[tuple[Path, str], str]:
     """The marked blocks of docs/protocols.md and docs/checks.md."""
     return {
         (ROOT / "docs" / "protocols.md", "properties"): claims_table(),
+        (ROOT / "docs" / "protocols.md", "compared"): claims_table(live=False),
         (ROOT / "docs" / "checks.md", "checks"): checks_table(),
     }

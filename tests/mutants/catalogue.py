@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import broken_compared
 import broken_content
 import broken_counter
 import broken_membership
@@ -32,6 +34,7 @@ from ringcast.sim.swarm import draw
 __all__ = [
     "FAMILIES",
     "MUTANTS",
+    "broken_compared",
     "broken_content",
     "broken_counter",
     "broken_membership",
@@ -63,6 +66,10 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "counter former": (lambda seed: draw(seed, "counter"), (101939,)),
     "counter lost": (lost, tuple(range(20))),
     "counter newcomer": (newcomer, tuple(range(40))),
+    **{
+        name: (partial(draw, name=name), tuple(range(60)))
+        for name in ("centralised", "two-phase", "optimistic", "fast-message")
+    },
     "total agreed": (lambda seed: draw(seed, "total", profile="agreed"), tuple(range(100))),
     "total uniform": (lambda seed: draw(seed, "total", profile="uniform"), tuple(range(100))),
     "total prefix": (lambda seed: draw(seed, "total", profile="prefix"), tuple(range(100))),
@@ -77,9 +84,9 @@ Protocols, broken on purpose in one rule at a time, and the run in which a check
 run of the protocol as it is breaks nothing. `tests/mutants/` has the patches and the families of
 runs: `counter`, `token-fd` and `total` with a mode draw anything for those protocols; `total late`
 and `total remerged` aim at the end of a view and at a merge, `counter lost` at messages that go
-down with their sender, `counter newcomer` at the same while somebody is taken in, `counter
-former` are seeds that once showed a bug; the others are
-Totem's. `swarm` draws anything,
+down with their sender, `counter newcomer` at the same while somebody is taken in, `counter former`
+are seeds that once showed a bug; `centralised`, `two-phase`, `optimistic` and `fast-message` are
+machines that are there to be compared; the others are Totem's. `swarm` draws anything,
 `harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
 the second stage less time than a token loss takes, `regression` is a saved run that once showed a
 bug. `progress` and `no-crash` are checks of the simulator itself, the others
@@ -131,6 +138,7 @@ class Killer(msgspec.Struct, frozen=True):
 def suits(family: str, mutant: Mutant) -> bool:
     """Whether runs of the family are of the mutant's protocol, which its rules tell."""
     others = {"CB-": "counter", "TF-": "token-fd", "TL-": "total", "FL-": "total", "G-": "total"}
+    others |= {name: name for name in ("centralised", "two-phase", "optimistic", "fast-message")}
     for kind, protocol in others.items():
         if mutant.rules.startswith(kind):
             return family.startswith(protocol)

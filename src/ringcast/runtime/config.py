@@ -64,9 +64,14 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def sheet(self) -> Sheet:
         """The protocol."""
         try:
-            return protocol(self.protocol)
+            sheet = protocol(self.protocol)
         except LookupError as error:
             raise ConfigError(f"protocol: {error}") from None
+        if not sheet.live:
+            raise ConfigError(
+                f"protocol: {self.protocol} is there to be compared in simulations; no node runs it"
+            )
+        return sheet
 
     @property
     def protocol_config(self) -> GroupSettings:
