@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from cb import Group, Timer, msgs, settle, tokens
 from driver import only, sent
 
 from ringcast.core.effects import InstallView
-from ringcast.protocols.counter.messages import Fetch, Join, Stranger, Told
-from ringcast.protocols.counter.state import Phase
+from ringcast.protocols.counter.messages import Fetch, Join, PassingList, Seat, Stranger, Told
+from ringcast.protocols.counter.state import LIVES, Phase
 
 
 def test_cb_42_a_restarted_member_remembers_nothing_and_asks() -> None:
@@ -125,3 +126,28 @@ def test_cb_42_others_tell_one_that_lost_its_storage_before_it_can_do_harm() -> 
     (stranger,) = sent(group.receive(1, message, 3), Stranger)
     group.receive(3, stranger, 1)
     assert group[3].phase is Phase.OUT and group[3].parted is None
+
+
+@pytest.mark.parametrize(
+    ("heard", "life", "after", "known"),
+    [
+        (1, 0, 0, True),
+        (1, 0, 9, True),
+        (2, 0, 9, False),  # another incarnation took part
+        (0, 0, 9, True),  # it has delivered something, so it was one of us
+        (0, 0, 0, False),  # it may have, and forgotten it
+        (0, LIVES + 3, 0, True),
+        (0, 2 * LIVES + 3, 0, False),
+        (1, 2 * LIVES + 3, 9, False),
+    ],
+)
+def test_cb_42_one_that_may_have_forgotten_is_told_nothing(
+    heard: int, life: int, after: int, known: bool
+) -> None:
+    """p3 asks in its first incarnation: what others heard of it, and in which life they list it."""
+    group = Group(3).up()
+    if heard:
+        group[1].boots[3] = heard
+    group[1].list = PassingList(2, 0, (Seat(1, 0, 0), Seat(2, 0, 0), Seat(3, 0, life)))
+    (told,) = sent(group.receive(1, Fetch(group.config.group, 1, after), 3), Told)
+    assert told.known is known

@@ -11,7 +11,7 @@ from ringcast.core.ids import NodeId, ViewId
 from ringcast.protocols.counter import losses
 from ringcast.protocols.counter.entries import complete, offered, place, rank
 from ringcast.protocols.counter.messages import Msg, PassingList, Past, Token
-from ringcast.protocols.counter.state import Processor
+from ringcast.protocols.counter.state import LIVES, Processor
 
 VIEW_NO = "counter_view"
 """Stable storage: the number of the last list that became a view here."""
@@ -130,6 +130,7 @@ def install(p: Processor, env: Env, list_: PassingList) -> None:
     p.ring_no = list_.no
     p.ring_seq = 0
     p.in_view = list_.lives
+    p.boots |= {node: life // LIVES for node, life in p.in_view.items() if life}
     p.assembler = Assembler(p.config.max_message)
 
 

@@ -19,7 +19,7 @@ HEADER_BYTES = 96
 MAX_MEMBERS = 64
 """A token lists every member, and every entry the members that hold it."""
 
-MOST_WINDOW = 4096
+MOST_WINDOW = 8192
 """Frames of one member under way, at most; the place in the order has room for so many."""
 
 

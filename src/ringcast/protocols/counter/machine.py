@@ -38,8 +38,7 @@ from ringcast.protocols.counter.messages import (
     Told,
     malformed,
 )
-from ringcast.protocols.counter.recovery import LIVES
-from ringcast.protocols.counter.state import Phase, Processor, Timer
+from ringcast.protocols.counter.state import LIVES, Phase, Processor, Timer
 
 OF_MEMBERS = (Token, Msg, Req, Prom)
 """Frames with which a processor acts as the member it is."""

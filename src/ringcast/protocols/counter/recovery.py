@@ -18,10 +18,7 @@ from ringcast.protocols.counter.messages import (
     Told,
     Value,
 )
-from ringcast.protocols.counter.state import Holding, Parted, Phase, Processor, Timer
-
-LIVES = 1 << 10
-"""Memberships that one incarnation may have; more, and it has to be started again."""
+from ringcast.protocols.counter.state import LIVES, Holding, Parted, Phase, Processor, Timer
 
 PATIENCE = 6
 """So often we ask what became of the view we were in; then we go on without knowing."""
@@ -197,7 +194,7 @@ def on_fetch(p: Processor, env: Env, event: Received) -> None:
     no, after = request.no, request.after
     known = (p.ring is not None and p.whole and no == p.ring_no) or no in p.views_over
     known = known and after >= p.history_from
-    known = known and p.boots.get(event.src, event.boot) == event.boot  # not one that forgot it all
+    known = known and remembers(p, event)
     items: list[Past] = []
     room = p.config.max_packet
     following = p.views_over.get(no) if known else None
@@ -209,6 +206,18 @@ def on_fetch(p: Processor, env: Env, event: Received) -> None:
                 break
             items.append(past)
     env.send(event.src, Told(p.group, no, after, known, following, tuple(items)))
+
+
+def remembers(p: Processor, event: Received) -> bool:
+    """CB-42: whether who asks is the incarnation that took part, and not one that forgot it all. Of
+    one that nobody here has heard before, only what it delivered tells."""
+    request, src = event.message, event.src
+    assert isinstance(request, Fetch)
+    seat = p.list.seat(src)
+    boots = {p.boots[src]} if src in p.boots else set()
+    if seat is not None and seat.life:
+        boots.add(seat.life // LIVES)
+    return boots == {event.boot} if boots else request.after > 0
 
 
 def on_told(p: Processor, env: Env, event: Received) -> None:

@@ -26,6 +26,10 @@ from ringcast.protocols.counter.messages import (
 )
 
 
+LIVES = 1 << 10
+"""Memberships that one incarnation may have; more, and it has to be started again."""
+
+
 class Phase(StrEnum):
     """Whether this processor is a member, and whether its group is being reformed."""
 
