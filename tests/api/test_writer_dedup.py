@@ -15,11 +15,11 @@ from loopback import collect, eventually, joined, messages, ring, run
 from ringcast.api.events import Message
 from ringcast.api.group import MessageTooLarge
 from ringcast.api.node import Node
-from ringcast.api.writer_dedup import MOST, WriterDedup
+from ringcast.api.writer_dedup import WriterDedup
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.runtime.udp import Udp
-from ringcast.wire.envelope import Known, NumberedRows
+from ringcast.wire.envelope import MOST_WRITERS, MOST_WRITTEN, Known, NumberedRows
 
 RING = ViewId(8, 1)
 
@@ -51,8 +51,22 @@ def test_what_is_remembered_is_bounded_and_the_furthest_counts() -> None:
     streams.learn([Known("g", "s", 4, 2), Known("g", "s", 3, 9)])
     assert streams.known() == (Known("g", "s", 4, 2),)
     assert streams.fresh(rows(4, 0, 3)) == 2
-    streams.learn(Known("g", f"other {n}", 1, 1) for n in range(MOST + 5))
-    assert len(streams.known()) == MOST
+    streams.learn(Known("g", f"other {n}", 1, 1) for n in range(MOST_WRITERS + 5))
+    assert len(streams.known()) == MOST_WRITERS
+    streams.learn(Known(f"group {n}", "other 9", 1, 1) for n in range(MOST_WRITTEN + 5))
+    assert len(streams.known()) == MOST_WRITERS - 1 + MOST_WRITTEN
+
+
+def test_a_writer_to_many_groups_makes_nobody_forget_another() -> None:
+    """After 256 groups of one guest, a batch that another writer repeated came twice."""
+    streams = WriterDedup()
+    ring = ViewId(8, 1)
+    honest = NumberedRows(ring, "orders", "honest", 7, 0, (b"once",))
+    assert streams.fresh(honest) == 0
+    for number in range(1000):
+        streams.fresh(NumberedRows(ring, f"g{number}", "sink", 0, 0, (b"x",)))
+    assert streams.fresh(honest) == 1
+    assert len(streams.known()) == 1 + MOST_WRITTEN
 
 
 def test_a_repeated_batch_is_delivered_once_everywhere_also_on_the_next_ring(

@@ -15,12 +15,14 @@ from ringcast.api.node import Node
 from ringcast.core.effects import PackedMessages
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import Level
+from ringcast.core.registry import protocol as find
 from ringcast.journal.check import examine
 from ringcast.journal.merged_reader import whole
 from ringcast.journal.service import GUEST, call
 from ringcast.wire.address import parse
 from ringcast.wire.envelope import Enter, Exit, encode
 from ringcast.wire.keys import KeyFile
+from ringcast.wire.meeting import disagreement
 
 
 def test_members_with_other_settings_do_not_meet_and_say_why(tmp_path: Path) -> None:
@@ -132,6 +134,25 @@ def test_a_node_that_the_others_do_not_list_is_told_so(tmp_path: Path) -> None:
             )
 
     run(story)
+
+
+OTHER: dict[str, dict[str, object]] = {
+    "counter": {"order": "rotating", "first_sender": 3, "counting": "counter", "window": 8},
+    "token-fd": {"epoch": 2, "copies": 3, "faults": 1},
+    "total": {"mode": "uniform"},
+    "totem": {"mutual": False},
+}
+"""What a member that has it cannot work with the others."""
+
+
+@pytest.mark.parametrize("protocol", OTHER)
+def test_settings_that_matter_are_agreed(protocol: str) -> None:
+    """counter and token-fd never formed a group, and nobody said why."""
+    sheet = find(protocol)
+    mine = {name: str(getattr(sheet.default, name)) for name in sheet.agreed}
+    for name, value in OTHER[protocol].items():
+        said = disagreement(mine, mine | {name: str(value)}, 3)
+        assert said.startswith(f"{name} is {value} at node 3 and {mine[name]} at this node")
 
 
 def test_rows_without_end_destroy_no_journal(tmp_path: Path) -> None:

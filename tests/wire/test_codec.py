@@ -307,6 +307,19 @@ def test_a_flood_of_strangers_costs_a_bounded_number_of_keys(
     assert receiver.decode(newcomer.encode(hello(4), EVERYBODY)) is not None
 
 
+def test_a_busy_member_that_was_not_met_is_no_flood_of_strangers(tmp_path: Path) -> None:
+    """Its frames used up what is there for strangers, so the Hello behind them was not heard."""
+    keys.write(tmp_path / "k", keys.add({}))
+    file = KeyFile(tmp_path / "k")
+    sender, receiver = codec(1, 5, file), codec(2, 1, file)
+    for _ in range(2 * MOST_STRANGERS):
+        assert receiver.decode(sender.encode(REGULAR, EVERYBODY)) is None
+    assert receiver.early == 2 * MOST_STRANGERS
+    meet(receiver, sender)
+    assert receiver.decode(sender.encode(REGULAR, EVERYBODY)) is not None
+    assert receiver.refused == {}
+
+
 def test_senders_are_bounded() -> None:
     receiver = codec(2)
     for src in range(3, 3 + MOST_PEERS):

@@ -215,6 +215,8 @@ class AvailableCopy(Generic[R]):
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Message):
+            if event.writer:
+                return  # whoever publishes into the group is no replica, whatever it says
             try:
                 word = _decode(event.body)
             except UNREADABLE:

@@ -23,7 +23,7 @@ from ringcast.api.events import Batch, View
 from ringcast.api.writer_dedup import WriterDedup
 from ringcast.core.effects import Departure, InstallView, Reason
 from ringcast.core.ids import Level, NodeId, Position, ViewId
-from ringcast.wire.envelope import Data, Enter, Envelope, Exit, Groups, Known
+from ringcast.wire.envelope import MOST_GROUPS, Data, Enter, Envelope, Exit, Groups, Known
 
 MOST_WAITING = 64 * 2**20
 """Bytes that wait for members that have not said which groups they are in."""
@@ -66,7 +66,7 @@ class Directory:
         self._open = False
         self._known: dict[NodeId, tuple[Known, ...]] = {}
         self.streams = WriterDedup()
-        self._waiting: list[tuple[NodeId, Level, Position, Envelope]] = []
+        self._waiting: list[tuple[NodeId, Level, Position, Envelope, str]] = []
         self._waiting_bytes = 0
         self.left_aside = 0
         """Members that were not waited for any longer, since the start."""
@@ -120,9 +120,14 @@ class Directory:
             self._open = self._static
 
     def on_envelope(
-        self, sender: NodeId, level: Level, position: Position, envelope: Envelope
+        self,
+        sender: NodeId,
+        level: Level,
+        position: Position,
+        envelope: Envelope,
+        writer: str = "",
     ) -> None:
-        """A message of the ring, at its place in the order."""
+        """A message of the ring, at its place in the order; who published it, if not the sender."""
         if type(envelope) is Groups and self._static:
             self.streams.learn(envelope.known)
         elif type(envelope) is Groups:
@@ -134,9 +139,9 @@ class Directory:
                 if len(self._spoken) == len(self._members):
                     self._learn_and_give_out()
         elif self._open:
-            self._act(sender, level, position, envelope)
+            self._act(sender, level, position, envelope, writer)
         else:
-            self._waiting.append((sender, level, position, envelope))
+            self._waiting.append((sender, level, position, envelope, writer))
             bodies = envelope.bodies if type(envelope) is Data else ()
             self._waiting_bytes += ITEM_BYTES + sum(map(len, bodies)) + 64 * len(bodies)
             if self._waiting_bytes > MOST_WAITING:
@@ -159,14 +164,16 @@ class Directory:
         for item in waiting:
             self._act(*item)
 
-    def _act(self, sender: NodeId, level: Level, position: Position, envelope: Envelope) -> None:
+    def _act(
+        self, sender: NodeId, level: Level, position: Position, envelope: Envelope, writer: str
+    ) -> None:
         match envelope:
             case Data(group, bodies):
                 sink = self._sinks.get(group)
                 if sink is None:
                     return
                 if group in self._spoken.get(self._me, ()):
-                    sink.push(Batch(sender, bodies, position, level))
+                    sink.push(Batch(sender, bodies, position, level, writer))
                 else:
                     sink.lost(len(bodies))
             case Enter(group):
@@ -174,7 +181,10 @@ class Directory:
                     if not self._entering.get(group):
                         return  # in our name, and not ours
                     self._sinks[group] = self._entering[group].popleft()
-                self._spoken.setdefault(sender, set()).add(group)
+                groups = self._spoken.setdefault(sender, set())
+                if len(groups) >= MOST_GROUPS:
+                    return  # a node of ours asks for no more (Node.enter)
+                groups.add(group)
                 self._tell(group, position, False, self._ring)
             case Exit(group):
                 if sender == self._me:

@@ -17,6 +17,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     position: Position
     level: Level
+    writer: str = ""
+    """Who published it through the sender: a writer outside the group. Empty: the sender itself."""
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -29,12 +31,13 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     bodies: tuple[bytes, ...]
     position: Position
     level: Level
+    writer: str = ""
 
     def __iter__(self) -> Iterator[Message]:
         timestamp, ring_seq, ring_rep, seq, index, branch = self.position
         for at, body in enumerate(self.bodies, index):
             place = Position(timestamp, ring_seq, ring_rep, seq, at, branch)
-            yield Message(self.sender, body, place, self.level)
+            yield Message(self.sender, body, place, self.level, self.writer)
 
 
 class View(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,7 @@ from ringcast.api.outgoing import Item
 from ringcast.core.errors import NodeStopped, RingcastError
 from ringcast.core.ids import Level, NodeId, Position
 from ringcast.core.ids import level as level_of
-from ringcast.wire.envelope import BODY_HEAD
+from ringcast.wire.envelope import BODY_HEAD, MOST_BODIES
 
 if TYPE_CHECKING:
     from ringcast.api.node import Node
@@ -254,7 +254,7 @@ def portions(bodies: tuple[bytes, ...], most: int) -> Iterator[tuple[bytes, ...]
     size = 0
     for body in bodies:
         check_size(len(body), most)
-        if some and size + len(body) + BODY_HEAD > most:
+        if some and (len(some) == MOST_BODIES or size + len(body) + BODY_HEAD > most):
             yield tuple(some)
             some, size = [], 0
         some.append(body)
@@ -265,5 +265,5 @@ def portions(bodies: tuple[bytes, ...], most: int) -> Iterator[tuple[bytes, ...]
 def alone(event: Event) -> Batch | View | EventsLost:
     """A message as a batch of one; anything else as it is."""
     if type(event) is Message:
-        return Batch(event.sender, (event.body,), event.position, event.level)
+        return Batch(event.sender, (event.body,), event.position, event.level, event.writer)
     return event  # type: ignore[return-value]

@@ -21,7 +21,7 @@ from ringcast.runtime.host import LiveHost
 from ringcast.runtime.platform import LIVE, Platform
 from ringcast.wire import envelope
 from ringcast.wire.codec import UNREADABLE
-from ringcast.wire.envelope import MOST_ROWS, ROOM, Data, Enter, Exit, NumberedRows
+from ringcast.wire.envelope import MOST_GROUPS, MOST_ROWS, ROOM, Data, Enter, Exit, NumberedRows
 
 SOFT, HARD = 50_000, 500_000
 """Messages a reader may be behind before the ring slows down, and before events are lost."""
@@ -176,6 +176,8 @@ class Node:
         self.outgoing.check()
         if group.name in self._groups:
             raise RingcastError(f"this node is in {group.name!r} already")
+        if len(self._groups) >= MOST_GROUPS // 2:  # groups that were left may not be gone yet
+            raise RingcastError(f"this node is in {len(self._groups)} groups: leave some first")
         self._groups[group.name] = group
         self._directory.enter(group.name, group)
         self.outgoing.put(Item(group.name, Level.AGREED, (), word=Enter(group.name)))
@@ -262,7 +264,8 @@ class Node:
             if word.bodies:
                 if self._journal:
                     self._journal.on_messages(view, position, batch, word, data, source)
-                self._directory.on_envelope(batch.sender, batch.level, position, word)
+                writer = source[0] if source else ""
+                self._directory.on_envelope(batch.sender, batch.level, position, word, writer)
             index += len(came.bodies)
 
     def _deduplicated(self, word: NumberedRows, ring: ViewId) -> tuple[Data, Source]:

@@ -340,6 +340,8 @@ class QuorumCopy(Generic[R]):
             self._view = None if event.transitional else event
             engine.on_view(event.ring, event.transitional, attempt_at(event.position))
             return
+        if event.writer:
+            return  # whoever publishes into the group is no replica, whatever it says
         for body in event.bodies:
             with suppress(*UNREADABLE):  # not from a replica
                 word = words.decode(body)

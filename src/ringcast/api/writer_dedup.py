@@ -10,21 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ringcast.wire.envelope import Known, NumberedRows
-
-MOST = 256
-"""Writers remembered; whoever has been silent longest is forgotten first."""
+from ringcast.wire.envelope import MOST_WRITERS, MOST_WRITTEN, Known, NumberedRows
 
 
 class WriterDedup:
     """How far each writer has come."""
 
     def __init__(self) -> None:
-        self._reached: dict[tuple[str, str], tuple[int, int]] = {}
+        self._reached: dict[str, dict[str, tuple[int, int]]] = {}
+        """By writer and group, both oldest first."""
+
+    def _last(self, group: str, stream: str) -> tuple[int, int]:
+        return self._reached.get(stream, {}).get(group, (-1, 0))
 
     def fresh(self, word: NumberedRows) -> int:
         """How many of the rows at the beginning were delivered before; the others are now."""
-        batch, done = self._reached.get((word.group, word.stream), (-1, 0))
+        batch, done = self._last(word.group, word.stream)
         if word.batch < batch:
             return len(word.bodies)
         known = max(0, done - word.first) if word.batch == batch else 0
@@ -34,16 +35,23 @@ class WriterDedup:
 
     def known(self) -> tuple[Known, ...]:
         """What this node remembers, for the others."""
-        return tuple(Known(*key, *reached) for key, reached in self._reached.items())
+        return tuple(
+            Known(group, stream, *reached)
+            for stream, groups in self._reached.items()
+            for group, reached in groups.items()
+        )
 
     def learn(self, words: Iterable[Known]) -> None:
         """What others remember, in an order that is the same everywhere."""
         for each in words:
-            if (each.batch, each.rows) > self._reached.get((each.group, each.stream), (-1, 0)):
+            if (each.batch, each.rows) > self._last(each.group, each.stream):
                 self._note(each.group, each.stream, each.batch, each.rows)
 
     def _note(self, group: str, stream: str, batch: int, rows: int) -> None:
-        self._reached.pop((group, stream), None)
-        self._reached[group, stream] = (batch, rows)
-        if len(self._reached) > MOST:
-            del self._reached[next(iter(self._reached))]
+        groups = self._reached.pop(stream, {})
+        groups.pop(group, None)
+        groups[group] = (batch, rows)
+        self._reached[stream] = groups
+        for found, most in ((groups, MOST_WRITTEN), (self._reached, MOST_WRITERS)):
+            if len(found) > most:
+                del found[next(iter(found))]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
@@ -27,6 +28,7 @@ from ringcast.journal.format.segment import SegmentFile
 from ringcast.journal.merged_reader import MergedReader
 from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import Journal, Limits, read_small, segment_names
+from ringcast.wire.envelope import MOST_WRITERS, MOST_WRITTEN
 
 MOST_WAITING = 64 * 2**20
 """Bytes that may wait for the disk before the ring is slowed down."""
@@ -326,9 +328,20 @@ def note_sources(journal: Journal, more: Sources) -> None:
     """Note how far writers have come, so that nobody has to read old segments for it."""
     found = read_sources(journal.folder)
     for key, reached in more.items():
-        found[key] = max(found.get(key, (-1, 0)), reached)
+        found[key] = max(found.pop(key, (-1, 0)), reached)
     if more:
-        journal.note(SOURCES, [(*key, *reached) for key, reached in found.items()])
+        journal.note(SOURCES, [(*key, *reached) for key, reached in newest(found).items()])
+
+
+def newest(found: Sources) -> Sources:
+    """As much as nodes remember while they run (``writer_dedup``): what was noted last."""
+    kept: Sources = {}
+    groups: Counter[str] = Counter()
+    for group, stream in reversed(found):
+        if groups[stream] < MOST_WRITTEN and (stream in groups or len(groups) < MOST_WRITERS):
+            groups[stream] += 1
+            kept[group, stream] = found[group, stream]
+    return dict(reversed(kept.items()))
 
 
 def add_sources(found: Sources, frame: Frame) -> None:

@@ -38,7 +38,7 @@ from ringcast.journal.service import (
     to_records,
     token,
 )
-from ringcast.journal.writer import Limits, commit
+from ringcast.journal.writer import Journal, Limits, commit
 from ringcast.wire.address import Address
 from ringcast.wire.envelope import Data, Known
 from ringcast.wire.keys import KeyFile
@@ -255,7 +255,8 @@ class NodeJournal:
         if domain is None:
             return False
         try:
-            line = await call(domain.addresses()[peer], domain.id, domain.keys, domain.network)
+            at = domain.addresses()[peer]
+            line = await call(at, domain.id, domain.keys, domain.network, peer)
         except ConnectionRefusedError:
             again = (peer, upto) in self._refusals
             self._refusals.add((peer, upto))
@@ -267,7 +268,7 @@ class NodeJournal:
             ask = Ask(token(), self._commits.journal.last, upto, waiting=True)
             async for answer in answers(line, ask):
                 if isinstance(answer, Records):
-                    await asyncio.to_thread(scratch.take, from_records(answer))
+                    await asyncio.to_thread(keep, answer, scratch)
             assert isinstance(answer, Extent), "the answer to this question"
             return answer
         except (JournalError, RingcastError, OSError):
@@ -309,6 +310,11 @@ class NodeJournal:
             "error": commits.error,
             "conversations_refused": sum(server.refused for server in self._servers),
         }
+
+
+def keep(answer: Records, scratch: Journal) -> None:
+    """What a member told, for later; JournalError if it makes no sense."""
+    scratch.take(from_records(answer))
 
 
 def holes(after: Position, upto: Position, told: Iterable[Extent], silent: bool) -> list[Range]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from ringcast.journal.format.layout import NAME, JournalError
 from ringcast.journal.format.selection import EVERYTHING, Selection
 from ringcast.wire import line
 from ringcast.wire.address import Address
-from ringcast.wire.envelope import RowNumber, check_rows
+from ringcast.wire.envelope import Bodies, RowNumber, check_rows
 from ringcast.wire.keys import Grant, KeyFile
 from ringcast.wire.line import Line
 
@@ -29,6 +30,9 @@ GUEST: NodeId = 2**32 - 1
 
 PART_BYTES = 4 * 2**20
 """Records that are sent at once, about."""
+
+SHORT_QUESTION = 4096
+"""Bytes in a question of somebody who does not publish, at most."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
@@ -127,7 +131,7 @@ class Publish(msgspec.Struct, frozen=True, array_like=True, tag=5):
     stream: Name
     batch: RowNumber
     first: RowNumber
-    bodies: tuple[bytes, ...]
+    bodies: Bodies
 
     def __post_init__(self) -> None:
         """Refused here, and not by whoever reads what was written."""
@@ -154,10 +158,14 @@ MESSAGES = Question | Answer
 
 
 async def call(
-    address: Address, me: NodeId, keys: KeyFile | None, network: str | None = None
+    address: Address,
+    me: NodeId,
+    keys: KeyFile | None,
+    network: str | None = None,
+    node: NodeId | None = None,
 ) -> Line:
     """A connection to a node's journal; OSError if nobody listens there."""
-    return await line.call(address, me, keys, network, MESSAGES)
+    return await line.call(address, me, keys, network, MESSAGES, node)
 
 
 async def answers(line: Line, question: Question) -> AsyncIterator[Answer]:
@@ -205,19 +213,28 @@ Serve = Callable[[Question], AsyncIterator[Answer]]
 
 
 class Server:
-    """Listens for questions; each is answered by ``serve``."""
+    """Listens for questions; each is answered by ``serve``.
 
-    MOST = 64
-    """Conversations at once; more are turned away, strangers first."""
+    Strangers, guests and members have places of their own, so that none of them can keep
+    another kind out. What keeps members out makes holes in their journals.
+    """
+
+    MOST = 32
+    """Conversations of each kind at once."""
 
     def __init__(self, me: NodeId, keys: KeyFile | None, serve: Serve, network: str = "") -> None:
         self._me, self._keys, self._serve, self._network = me, keys, serve, network
         self._server: asyncio.Server | None = None
-        self._talks: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[asyncio.Task[None], None] = {}
         """Those that have not greeted yet, oldest first."""
+        self._members: set[asyncio.Task[None]] = set()
+        self._guests: dict[asyncio.Task[None], Grant] = {}
+        """Oldest first."""
         self.refused = 0
-        """Conversations that ended because the other side was not of the group or made no sense."""
+        """Conversations that ended because the other side was not of the group or made no sense, or
+        had no place."""
 
     async def start(self, address: Address) -> int:
         """Listen; the port, which is another one if 0 was asked for."""
@@ -238,25 +255,51 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         line = Line(reader, writer, MESSAGES)
-        if len(self._talks) >= self.MOST:
-            if not self._strangers:
-                line.close()
-                return
-            next(iter(self._strangers)).cancel()
-        self._talks.add(task)
+        self._tasks.add(task)
+        if len(self._strangers) >= self.MOST:
+            self._end(next(iter(self._strangers)))
         self._strangers[task] = None
         try:
             await line.greet(self._me, self._keys, self._network)
-            del self._strangers[task]
+            self._strangers.pop(task, None)
+            self._seat(task, line)
             await self._converse(line)
         except (RingcastError, OSError, msgspec.MsgspecError):
             self.refused += 1
         except asyncio.CancelledError:
             pass  # the node ends, or somebody else needs the place
         finally:
-            self._talks.discard(task)
-            self._strangers.pop(task, None)
+            self._leave(task)
+            self._tasks.discard(task)
             line.close()
+
+    def _seat(self, task: asyncio.Task[None], line: Line) -> None:
+        """A place for somebody who has greeted; among guests whoever has most makes room."""
+        line.turn = self._turn
+        if line.grant is None:
+            if len(self._members) >= self.MOST:
+                raise RingcastError("too many conversations")
+            self._members.add(task)
+            return
+        if line.grant.right == "read":
+            line.longest = SHORT_QUESTION
+        if len(self._guests) >= self.MOST:
+            held = Counter(self._guests.values())
+            most = max(held, key=held.__getitem__)
+            if held[most] <= held[line.grant] + 1:
+                raise RingcastError("too many conversations")
+            self._end(next(each for each, grant in self._guests.items() if grant == most))
+        self._guests[task] = line.grant
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """Its place is free at once: many may call before it has ended."""
+        self._leave(task)
+        task.cancel()
+
+    def _leave(self, task: asyncio.Task[None]) -> None:
+        self._strangers.pop(task, None)
+        self._guests.pop(task, None)
+        self._members.discard(task)
 
     async def _converse(self, line: Line) -> None:
         while (question := await line.receive()) is not None:
@@ -273,6 +316,6 @@ class Server:
         """End all conversations."""
         if self._server is not None:
             self._server.close()
-        for task in list(self._talks):
+        for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._talks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)

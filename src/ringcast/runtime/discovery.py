@@ -151,7 +151,7 @@ class Meetings:
     def on_hello(self, src: NodeId, boot: int, hello: Hello) -> None:
         """Somebody is there."""
         place = hello.places[0]
-        if place.node != src:
+        if (place.node, place.boot) != (src, boot):
             self._codec.refuse(f"a Hello in the name of another, from node {src}")
             return
         if self._config.public_address.unspecified and src not in self._config.peer_addresses:

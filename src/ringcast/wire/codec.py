@@ -24,7 +24,10 @@ from ringcast.core.inputs import Message
 from ringcast.core.registry import protocols
 from ringcast.wire.keys import KeySet
 from ringcast.wire.meeting import Hello, disagreement
-from ringcast.wire.seal import TAG_BYTES, VERSION, Bytes, Peer, Realm, opened, session
+from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Bytes, Peer, Realm, opened, session
+
+if CAN_SEAL:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MAGIC = 0x5263  # "Rc"
 HEADER = struct.Struct("!HBBHIIQQ")
@@ -45,6 +48,9 @@ derivation of a key, so a flood of them must not cost all there is."""
 
 MOST_OUTLIVED = 16
 """Frames of earlier incarnations in which a Hello is looked for between two looks around."""
+
+MOST_UNMET = 64
+"""Incarnations that were not met, but have sealed frames, whose ciphers are kept."""
 
 MOST_REASONS = 100
 """Reasons that are counted apart: some name what a sender said."""
@@ -82,6 +88,9 @@ class Codec:
         self._keys = keys
         self._peers: dict[NodeId, Peer] = {}
         self._strangers, self._outlived = MOST_STRANGERS, MOST_OUTLIVED
+        self._unmet: dict[tuple[NodeId, int, int], AESGCM] = {}
+        """By id, boot number and key: a member that was not met yet may send thousands of frames
+        before its Hello, and must not use up what is there for strangers."""
         self.unmet: dict[NodeId, None] = {}
         """Senders of genuine frames that have to be met before they are heard."""
         self.early = 0
@@ -97,6 +106,7 @@ class Codec:
         keys, realm = self._keys.keys if self._keys else {0: b""}, self._realm
         for peer in self._peers.values():
             peer.ciphers.clear()
+        self._unmet.clear()
         self._marks = {id: realm.mark(key) for id, key in keys.items()}
         others = [realm._replace(protocol=s.name) for s in protocols() if s.name != realm.protocol]
         self._foreign = {each.mark(key): each for key in keys.values() for each in others}
@@ -172,15 +182,20 @@ class Codec:
             if not self._outlived:
                 return self.refuse("frame of an earlier incarnation")
             self._outlived -= 1
-        if not self._strangers:
-            return self.refuse("too many strangers at once")
         payload: Bytes | None = datagram[HEADER.size :]
         if self._keys:
-            self._strangers -= 1
-            cipher = session(self._keys.keys[key_id], self._realm, src, boot)
+            cipher = self._unmet.get((src, boot, key_id))
+            if cipher is None:
+                if not self._strangers:
+                    return self.refuse("too many strangers at once")
+                self._strangers -= 1
+                cipher = session(self._keys.keys[key_id], self._realm, src, boot)
             payload = opened(cipher, counter, payload, datagram[: HEADER.size])  # type: ignore[arg-type]
             if payload is None:
                 return self.refuse("not sealed by this group")
+            self._unmet[src, boot, key_id] = cipher
+            if len(self._unmet) > MOST_UNMET:
+                del self._unmet[next(iter(self._unmet))]
         try:
             message = self._decode(payload)  # type: ignore[arg-type]
         except UNREADABLE:
@@ -204,6 +219,7 @@ class Codec:
                 return self.refuse("too many senders")
             self._peers[src] = Peer(boot, counter)
             self.misfit(src, disagreement(self.wishes, message.wishes, place, must=False))
+            self._unmet.pop((src, boot, key_id), None)
         return src, boot, to, message
 
     def misfit(self, src: NodeId, why: str) -> None:

@@ -28,12 +28,24 @@ def check_rows(first: int, count: int) -> None:
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 """A group's name."""
 
+MOST_BODIES = 2**14
+"""In one message of the ring: each is an object at every member, and all are made at once."""
+
+Bodies = Annotated[tuple[bytes, ...], msgspec.Meta(max_length=MOST_BODIES)]
+
+MOST_GROUPS = 2**14
+"""That one member is in."""
+
+MOST_WRITERS, MOST_WRITTEN = 256, 64
+"""Writers that are remembered, and groups of each. Whichever was silent longest is forgotten
+first, and a writer to many groups makes nobody forget another writer."""
+
 
 class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """Messages for the members of one group."""
 
     group: Name
-    bodies: tuple[bytes, ...]
+    bodies: Bodies
 
 
 class NumberedRows(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
@@ -47,7 +59,7 @@ class NumberedRows(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False
     stream: Name
     batch: RowNumber
     first: RowNumber
-    bodies: tuple[bytes, ...]
+    bodies: Bodies
 
     def __post_init__(self) -> None:
         """A member's message is no better than a guest's."""
@@ -67,8 +79,8 @@ class Groups(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """All groups the sender is in when ``ring`` begins: its word on a new ring."""
 
     ring: ViewId
-    names: tuple[Name, ...]
-    known: tuple[Known, ...] = ()
+    names: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_GROUPS)]
+    known: Annotated[tuple[Known, ...], msgspec.Meta(max_length=MOST_WRITERS * MOST_WRITTEN)] = ()
     """And what it remembers of writers."""
 
 

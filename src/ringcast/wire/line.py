@@ -31,6 +31,9 @@ LONGEST = 256 * 2**20
 SHORT = 512
 """Bytes in an opening, at most."""
 
+LONG = 4 * 2**20
+"""Bytes in a frame from which on a node receives one at a time."""
+
 PATIENCE_S = 20.0
 """Longest silence in a conversation."""
 
@@ -75,8 +78,15 @@ class Line:
         self._seal: AESGCM | None = None
         self._open: AESGCM | None = None
         self._sent = self._received = 0
+        self._keys: KeySet | None = None
+        self._key_id, self._key = 0, b""
         self.grant: Grant | None = None
         """What the caller may do; None: everything."""
+        self.longest = LONGEST
+        """Bytes in a frame of the other side, at most."""
+        self.turn: asyncio.Lock | None = None
+        """Taken while a long frame is at hand, so that many at once take the room of one."""
+        self._has_turn = False
 
     async def greet(self, me: NodeId, keys: KeySet | None, network: str) -> None:
         """The node's side: only who has the key, now, is heard."""
@@ -88,9 +98,13 @@ class Line:
         await self._hear_proof()
         await self._send(b"")
 
-    async def answer(self, me: NodeId, keys: KeySet | None, network: str | None) -> None:
-        """The caller's side of it; a network of None is any."""
+    async def answer(
+        self, me: NodeId, keys: KeySet | None, network: str | None, node: NodeId | None = None
+    ) -> None:
+        """The caller's side of it; a network of None is any, and so is a node."""
         theirs, got = await self._opening(NodeOpens)
+        if node is not None and theirs.node != node:
+            raise RingcastError(f"node {theirs.node} answers at the address of node {node}")
         if network is not None and theirs.network != network:
             raise RingcastError(f"the other side is of network {theirs.network!r}, not {network!r}")
         key_id = keys.sealing if keys else 0
@@ -128,6 +142,7 @@ class Line:
         key = keys.key(key_id, self.grant)
         if key is None:
             raise RingcastError("the other side's key is not known here")
+        self._keys, self._key_id, self._key = keys, key_id, key
         realm = Realm(Channel.JOURNAL)
         self._seal, self._open = (
             AESGCM(derive(key, realm.info(side.encode(), openings))) for side in (mine, theirs)
@@ -138,13 +153,20 @@ class Line:
         if await self._receive(SHORT) != b"":
             raise RingcastError("the other side hung up; does it have this group's key?")
 
+    def _check_key(self) -> None:
+        """A key that was retired ends the conversations that began with it."""
+        if self._keys and self._keys.key(self._key_id, self.grant) != self._key:
+            raise RingcastError("the key of this conversation was retired")
+
     async def send(self, message: msgspec.Struct) -> None:
         """One message."""
+        self._check_key()
         await self._send(msgspec.msgpack.encode(message))
 
     async def receive(self) -> Any:
         """The next message; None at the end."""
-        payload = await self._receive(LONGEST)
+        payload = await self._receive(self.longest)
+        self._check_key()
         if payload is None:
             return None
         try:
@@ -160,21 +182,29 @@ class Line:
             sealed = self._seal.encrypt(self._sent.to_bytes(12, "big"), payload, head)
             self._sent += 1
         try:
-            self._writer.write(head)
-            self._writer.write(sealed)
-            await self._writer.drain()
+            async with asyncio.timeout(PATIENCE_S):
+                self._writer.write(head)
+                self._writer.write(sealed)
+                await self._writer.drain()
         except ConnectionError:
             raise RingcastError("the other side hung up") from None
+        except TimeoutError:
+            raise RingcastError(f"the other side took nothing for {PATIENCE_S:.0f} s") from None
         return payload
 
     async def _receive(self, longest: int) -> bytes | None:
         """What is in the next frame; None at the end. Who is not of the group is not answered."""
+        self._let_go()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 head = await self._reader.readexactly(4)
-                length = int.from_bytes(head, "big")
-                if length > longest:
-                    raise RingcastError("a frame that is too long; is the other side ringcast?")
+            length = int.from_bytes(head, "big")
+            if length > longest:
+                raise RingcastError("a frame that is too long; is the other side ringcast?")
+            if length > LONG and self.turn:
+                await self.turn.acquire()
+                self._has_turn = True
+            async with asyncio.timeout(PATIENCE_S):
                 frame = await self._reader.readexactly(length)
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
@@ -188,20 +218,32 @@ class Line:
         self._received += 1
         return payload
 
+    def _let_go(self) -> None:
+        """The frame before this one has been dealt with."""
+        if self._has_turn and self.turn:
+            self._has_turn = False
+            self.turn.release()
+
     def close(self) -> None:
         """Hang up."""
+        self._let_go()
         self._writer.close()
 
 
 async def call(
-    address: Address, me: NodeId, keys: KeySet | None, network: str | None, messages: Any
+    address: Address,
+    me: NodeId,
+    keys: KeySet | None,
+    network: str | None,
+    messages: Any,
+    node: NodeId | None = None,
 ) -> Line:
-    """A connection to a node; OSError if nobody listens there."""
+    """A connection to a node, the one with this id if one is given; OSError if nobody listens."""
     async with asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection(address.host, address.port, limit=2**22)
     line = Line(reader, writer, messages)
     try:
-        await line.answer(me, keys, network)
+        await line.answer(me, keys, network, node)
     except BaseException:
         line.close()
         raise

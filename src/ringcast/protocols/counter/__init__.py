@@ -68,6 +68,7 @@ SHEET = register(
         claims=lambda config: CLAIMS,
         profiles={"lan": LAN, "rotating": ROTATING, "paper": PAPER},
         messages=MESSAGES,
+        agreed=("max_message", "order", "first_sender", "counting", "window"),
         progress_bound_us=progress_bound_us,
         membership=Membership.PRIMARY,
         turn=(Token,),

@@ -25,7 +25,6 @@ from ringcast.protocols.counter.messages import (
     Value,
 )
 
-
 LIVES = 1 << 10
 """Memberships that one incarnation may have; more, and it has to be started again."""
 

@@ -1,0 +1,297 @@
+"""Strangers, guests and people on the path against the journal's TCP port of live keyed nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from adversary import keyed
+from journals import bodies, caught_up, folder
+from loopback import eventually, joined, messages, run
+
+from ringcast.api.applied import Command, encode
+from ringcast.api.node import Node
+from ringcast.api.replica import Replica
+from ringcast.api.state_machine import StateMachine
+from ringcast.core.errors import RingcastError
+from ringcast.core.ids import START, Level
+from ringcast.journal.check import examine
+from ringcast.journal.service import (
+    GUEST,
+    SHORT_QUESTION,
+    Look,
+    Publish,
+    Question,
+    Server,
+    answers,
+    call,
+    token,
+)
+from ringcast.replica import words
+from ringcast.wire import keys
+from ringcast.wire.address import Address, parse
+from ringcast.wire.envelope import MOST_BODIES
+from ringcast.wire.keys import Grant, KeyFile
+from ringcast.wire.line import Line
+
+
+def with_journals(root: Path, count: int, **more: Any) -> list[dict[str, Any]]:
+    return [each | {"journal": str(folder(root, each["id"]))} | more for each in keyed(root, count)]
+
+
+def guest(root: Path, right: str, name: str) -> KeyFile:
+    """The key file of a guest of the group."""
+    grant, path = Grant(right, name), root / f"{right}-{name}.key"
+    group = KeyFile(root / "group.key").keys
+    keys.write(path, {id: keys.guest_key(key, grant) for id, key in group.items()}, grant)
+    return KeyFile(path)
+
+
+def place(settings: dict[str, Any]) -> Address:
+    return parse(settings["bind"], "bind")
+
+
+async def ask(line: Line, question: Question) -> list[Any]:
+    return [each async for each in answers(line, question)]
+
+
+async def opened(stack: AsyncExitStack, settings: list[dict[str, Any]]) -> list[Node]:
+    nodes = [await stack.enter_async_context(Node.open(each)) for each in settings]
+    for node in nodes:
+        await node.wait_for_ring(len(nodes))
+    return nodes
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_bursts_of_strangers_take_bounded_room(tmp_path: Path) -> None:
+    """600 calls held 594 conversations, each with a file: a node runs out of files, and ends."""
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1)
+        async with AsyncExitStack() as stack:
+            await opened(stack, settings)
+            before, at, calls = open_files(), place(settings[0]), []
+            for _ in range(3):
+                burst = [asyncio.open_connection(*at) for _ in range(60)]
+                calls += await asyncio.gather(*burst)
+            few = Server.MOST + 8  # and those of the journal itself
+            await eventually(lambda: open_files() - before - len(calls) <= few)
+            line = await call(at, 2, KeyFile(tmp_path / "group.key"))
+            assert len(await ask(line, Look(token(), START))) == 1
+            line.close()
+            for _, writer in calls:
+                writer.close()
+
+    run(story)
+
+
+def test_a_guest_cannot_keep_a_member_from_catching_up(tmp_path: Path) -> None:
+    """64 calls of a reader took all places: whoever came back had a hole in its journal."""
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 3, journal_patience_s=2.0)
+        async with AsyncExitStack() as stack:
+            third = Node.open(settings[2])
+            await third.start()
+            nodes = await opened(stack, settings[:2])
+            for node in (*nodes, third):
+                await node.wait_for_ring(3)
+            await eventually(lambda: caught_up([*nodes, third]))
+            await third.close()
+            group = (await joined(nodes))[0]
+            for number in range(20):
+                await group.send(b"%d" % number, level=Level.SAFE)
+            file = guest(tmp_path, "read", "dash")
+            calls = []
+            for each in settings[:2]:
+                for _ in range(Server.MOST):
+                    calls.append(await call(place(each), GUEST, file))
+                with pytest.raises(RingcastError):  # no place for more of its own
+                    line = await call(place(each), GUEST, file)
+                    calls.append(line)
+                    await ask(line, Look(token(), START))
+                other = await call(place(each), GUEST, guest(tmp_path, "read", "other"))
+                calls.append(other)
+                assert len(await ask(other, Look(token(), START))) == 1
+            third = await stack.enter_async_context(Node.open(settings[2]))
+            await third.wait_for_ring(3)
+            await eventually(lambda: caught_up([third]))
+            for line in calls:
+                line.close()
+        *_, report = examine(folder(tmp_path, 3))
+        assert (report.gaps, report.findings) == ([], [])
+        assert bodies(tmp_path, 3) == bodies(tmp_path, 1) != []
+
+    run(story)
+
+
+def test_a_retired_key_ends_the_conversations_it_began(tmp_path: Path) -> None:
+    """A guest that was revoked read on, for as long as it kept its connection."""
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1)
+        async with AsyncExitStack() as stack:
+            (node,) = await opened(stack, settings)
+            file = tmp_path / "group.key"
+            holders = (guest(tmp_path, "read", "dash"), KeyFile(file))
+            lines = [await call(place(settings[0]), GUEST, each) for each in holders]
+            for line in lines:
+                assert len(await ask(line, Look(token(), START))) == 1
+            keys.write(file, keys.retire(keys.promote(keys.add(KeyFile(file).keys))))
+            await eventually(lambda: node.metrics()["keys"] == [2])
+            for line in lines:
+                with pytest.raises(RingcastError):
+                    await ask(line, Look(token(), START))
+                line.close()
+
+    run(story)
+
+
+def test_a_call_that_is_led_to_another_node_is_none(tmp_path: Path) -> None:
+    """On the path, node 2's answer passed for node 3's: what only node 3 had was never asked for,
+    and nobody noticed."""
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 2)
+        async with AsyncExitStack() as stack:
+            nodes = await opened(stack, settings)
+            await eventually(lambda: caught_up(nodes))
+            assert nodes[0]._journal is not None and nodes[0]._host is not None
+            port = nodes[0]._host.ports[0]
+            port.addresses = lambda: {3: place(settings[1])}  # type: ignore[method-assign]
+            assert await nodes[0]._journal._fetch(3, START) is False
+            with pytest.raises(RingcastError, match="node 2 answers at the address of node 3"):
+                await call(place(settings[1]), 1, port.keys, port.network, 3)
+
+    run(story)
+
+
+class Account(StateMachine[int]):
+    """Commands that were carried out."""
+
+    def __init__(self) -> None:
+        self.done: list[bytes] = []
+
+    def apply(self, command: Any) -> int:
+        self.done.append(command.body)
+        return len(self.done)
+
+    def snapshot(self) -> bytes:
+        return msgspec.json.encode([each.decode() for each in self.done])
+
+    def restore(self, state: bytes) -> None:
+        self.done = [each.encode() for each in msgspec.json.decode(state)]
+
+
+def union(states: Any) -> bytes:
+    return max(states, key=len)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("consistency", ["quorum", "available"])
+def test_a_guest_that_writes_is_no_replica(tmp_path: Path, consistency: str) -> None:
+    """Rows published into a replica's group were words of the node that published them: a guest
+    had any command carried out, in any member's name."""
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 3)
+        async with AsyncExitStack() as stack:
+            nodes = await opened(stack, settings)
+            accounts = [Account() for _ in nodes]
+            replicas = []
+            for node, account in zip(nodes, accounts, strict=True):
+                more: dict[str, Any] = {"consistency": "available", "merge": union}
+                if consistency == "quorum":
+                    more = {"members": {1, 2, 3}, "dir": tmp_path / f"r{node.config.id}"}
+                replicas.append(Replica(node.join("bank"), account, **more))
+            await asyncio.gather(*map(stack.enter_async_context, replicas))
+            await replicas[0].submit(b"deposit")
+            forged = msgspec.msgpack.encode([1, 77, b"steal"])  # of available copies
+            if consistency == "quorum":
+                ticket = words.Ticket(2, 12345, 1)
+                forged = words.encode(words.Action(ticket, encode(Command(b"steal"))))
+            line = await call(place(settings[0]), GUEST, guest(tmp_path, "write", "sink"))
+            await ask(line, Publish(token(), "bank", "sink", 0, 0, (forged,)))
+            line.close()
+            await replicas[1].submit(b"last")
+            for account in accounts:
+                await eventually(lambda account=account: account.done == [b"deposit", b"last"])  # type: ignore[misc]
+
+    run(story)
+
+
+def test_readers_of_a_group_see_who_published(tmp_path: Path) -> None:
+    """What a guest published looked like a message of the node that it called."""
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 2)
+        async with AsyncExitStack() as stack:
+            nodes = await opened(stack, settings)
+            groups = await joined(nodes)
+            line = await call(place(settings[0]), GUEST, guest(tmp_path, "write", "sink"))
+            await ask(line, Publish(token(), "g", "sink", 0, 0, (b"x",)))
+            line.close()
+            await groups[0].send(b"y")
+            for group in groups:
+                found = [(m.sender, m.writer, m.body) for m in await messages(group, 2)]
+                assert found == [(1, "sink", b"x"), (1, "", b"y")]
+
+    run(story)
+
+
+def test_questions_of_guests_take_bounded_room(tmp_path: Path) -> None:
+    """A reader was given room for 256 MiB a question; 10 million rows of two bytes, 38 MiB from a
+    guest that writes, stopped a node for 8 s."""
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1)
+        async with AsyncExitStack() as stack:
+            (node,) = await opened(stack, settings)
+            for right, size in (("read", SHORT_QUESTION + 17), ("write", 2**31)):
+                line = await call(place(settings[0]), GUEST, guest(tmp_path, right, "x"))
+                line._writer.write(size.to_bytes(4, "big"))
+                assert await line.receive() is None
+                line.close()
+            line = await call(place(settings[0]), GUEST, guest(tmp_path, "write", "x"))
+            await line.send(Publish(1, "g", "x", 0, 0, (b"ab",) * (MOST_BODIES + 1)))
+            assert await line.receive() is None
+            line.close()
+            assert node.metrics()["journal"]["conversations_refused"] == 3  # type: ignore[index]
+
+    run(story)
+
+
+def test_long_questions_wait_for_each_other(tmp_path: Path) -> None:
+    """Each conversation had room for 256 MiB of its own."""
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1)
+        async with AsyncExitStack() as stack:
+            (node,) = await opened(stack, settings)
+            file = guest(tmp_path, "write", "x")
+            lines = [await call(place(settings[0]), GUEST, file) for _ in range(4)]
+            for line in lines:
+                line._writer.write((100 * 2**20).to_bytes(4, "big"))
+            await asyncio.gather(*(flood(line, 40 * 2**20) for line in lines[:1]))
+            assert node._journal is not None
+            stuck = [asyncio.ensure_future(flood(line, 40 * 2**20)) for line in lines[1:]]
+            await asyncio.wait(stuck, timeout=1)
+            assert not any(task.done() for task in stuck)  # nobody reads it
+            for line in lines:
+                line.close()
+            await asyncio.gather(*stuck, return_exceptions=True)
+
+    run(story)
+
+
+async def flood(line: Line, size: int) -> None:
+    for _ in range(size // 2**20):
+        line._writer.write(bytes(2**20))
+        await line._writer.drain()
