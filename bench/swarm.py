@@ -3,6 +3,10 @@
 ``swarm.py totem|total|token-fd|counter`` writes ``bench/results/swarm-PROTOCOL.json``, from which
 ``make docs`` writes tables. A record consists of calls of ``ringcast sim``; what each prints is
 kept in a folder named after the commit, and a call whose output is there is not made again.
+
+``swarm.py outsider`` does the same with somebody on the path who has no key, for every protocol in
+turn, and writes ``outsider.json``. With ``--minutes`` no call begins later than that; the record
+holds what was run, and the next call of the same commit goes on from there.
 """
 
 from __future__ import annotations
@@ -11,13 +15,16 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from record import commit, write
 
+from ringcast.core.registry import protocols
 from ringcast.protocols.total import SHEET as TOTAL
 
 FIRST = 100_000
@@ -26,10 +33,13 @@ EACH = 1000
 SUMS = ("runs", "events", "deliveries", "views", "frames", "simulated_s", "wall_s")
 
 
-def seeds(count: int, first: int = FIRST) -> Iterator[str]:
+OUTSIDER = "outsider"
+
+
+def seeds(count: int, first: int = FIRST, each: int = EACH) -> Iterator[str]:
     """``count`` seeds, as options of several calls."""
-    for at in range(first, first + count, EACH):
-        yield f"--seeds {at}..{at + EACH}"
+    for at in range(first, first + count, each):
+        yield f"--seeds {at}..{at + each}"
 
 
 PLANS: dict[str, dict[str, list[str]]] = {
@@ -44,13 +54,22 @@ PLANS: dict[str, dict[str, list[str]]] = {
     },
     "token-fd": {"token-fd": list(seeds(20_000))},
     "counter": {"counter": list(seeds(20_000))},
+    OUTSIDER: {
+        sheet.name: [f"--outsider 0.15 {some}" for some in seeds(5000, each=100)]
+        for sheet in protocols()
+    },
 }
 """By protocol and mode, the options of each call. Without ``--nodes`` a swarm draws the members."""
 
 
-def report(folder: Path, command: str, jobs: int) -> dict[str, Any]:
-    """What a command prints, or has printed."""
-    file = folder / (command.removeprefix("ringcast sim ").replace(" ", "") + ".json")
+def kept(folder: Path, command: str) -> Path:
+    """Where what a command printed is kept."""
+    return folder / (command.removeprefix("ringcast sim ").replace(" ", "") + ".json")
+
+
+def run(folder: Path, command: str, jobs: int) -> None:
+    """Make a call, unless it was made before."""
+    file = kept(folder, command)
     if not file.exists():
         words = [*command.split()[1:], "--jobs", str(jobs), "--coverage", "--json"]
         done = subprocess.run([sys.executable, "-m", "ringcast.cli", *words], capture_output=True)
@@ -58,8 +77,12 @@ def report(folder: Path, command: str, jobs: int) -> dict[str, Any]:
             sys.exit(done.stderr.decode())
         file.write_bytes(done.stdout)
         print(f"{command} -> {done.returncode}", flush=True)
-    found: dict[str, Any] = json.loads(file.read_bytes())
-    return found
+
+
+def in_turn(modes: dict[str, list[str]]) -> list[str]:
+    """One call of each mode, then the next of each: a record that ends early has some of all."""
+    rounds = zip_longest(*modes.values())
+    return [command for some in rounds for command in some if command is not None]
 
 
 def merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -86,27 +109,37 @@ def merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """Run what is missing, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("protocol", choices=PLANS)
+    parser.add_argument("record", choices=PLANS)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=10**6)
     asked = parser.parse_args()
-    folder = Path("out", f"swarm-{asked.protocol}-{commit()}")
+    name = asked.record if asked.record == OUTSIDER else f"swarm-{asked.record}"
+    folder = Path("out", f"{name}-{commit()}")
     folder.mkdir(parents=True, exist_ok=True)
     modes = {
-        mode: [f"ringcast sim --protocol {asked.protocol} {some}" for some in calls]
-        for mode, calls in PLANS[asked.protocol].items()
+        mode: [
+            f"ringcast sim --protocol {mode if asked.record == OUTSIDER else asked.record} {some}"
+            for some in calls
+        ]
+        for mode, calls in PLANS[asked.record].items()
     }
-    print(
-        write(
-            f"swarm-{asked.protocol}",
-            {
-                "commands": [command for commands in modes.values() for command in commands],
-                "modes": {
-                    mode: merged([report(folder, command, asked.jobs) for command in commands])
-                    for mode, commands in modes.items()
-                },
-            },
-        )
-    )
+    commands, deadline = in_turn(modes), time.monotonic() + 60 * asked.minutes
+    for command in commands:
+        if time.monotonic() < deadline:
+            run(folder, command, asked.jobs)
+    made = {
+        mode: [kept(folder, each) for each in calls if kept(folder, each).exists()]
+        for mode, calls in modes.items()
+    }
+    record = {
+        "commands": commands,
+        "modes": {
+            mode: merged([json.loads(file.read_bytes()) for file in files])
+            for mode, files in made.items()
+            if files
+        },
+    }
+    print(write(name, record))
 
 
 if __name__ == "__main__":
