@@ -22,7 +22,7 @@ from ringcast.journal.service import GUEST, call
 from ringcast.wire.address import parse
 from ringcast.wire.envelope import Enter, Exit, encode
 from ringcast.wire.keys import KeyFile
-from ringcast.wire.meeting import disagreement
+from ringcast.wire.meeting import Whereabouts, disagreement
 
 
 def test_members_with_other_settings_do_not_meet_and_say_why(tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_settings_that_matter_are_agreed(protocol: str) -> None:
     sheet = find(protocol)
     mine = {name: str(getattr(sheet.default, name)) for name in sheet.agreed}
     for name, value in OTHER[protocol].items():
-        said = disagreement(mine, mine | {name: str(value)}, 3)
-        assert said.startswith(f"{name} is {value} at node 3 and {mine[name]} at this node")
+        said = disagreement(mine, mine | {name: str(value)}, Whereabouts(3, 1, "there", 5))
+        assert said.startswith(f"{name} is {value} at node 3 (there:5) and {mine[name]} at this")
 
 
 def test_rows_without_end_destroy_no_journal(tmp_path: Path) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 from cb import Group, Timer, settle, tokens
 from driver import only, sent
+from msgspec.structs import replace
 
 from ringcast.core.effects import InstallView, Persist
+from ringcast.core.ids import LIMIT
 from ringcast.protocols.counter import reformation
 from ringcast.protocols.counter.config import Counting
 from ringcast.protocols.counter.messages import (
+    LAST,
     Ackd,
     Acpt,
     Ask,
@@ -23,6 +26,7 @@ from ringcast.protocols.counter.messages import (
     Req,
     Seat,
 )
+from ringcast.protocols.counter.reach import LAST_EPOCH, REACH, REACH_HOPS
 from ringcast.protocols.counter.state import Phase
 
 
@@ -69,6 +73,29 @@ def test_cb_37_a_second_ballot_for_an_epoch_gets_no_promise(first: int, second: 
     effects = group.receive(4, preps[second], second)
     assert not sent(effects, Prom)
     assert [nack.epoch for nack in sent(effects, Nack)] == [1]
+
+
+@pytest.mark.parametrize("epoch", [LIMIT, LAST_EPOCH, REACH + 2])
+def test_cb_37_no_frame_uses_up_the_epochs(epoch: int) -> None:
+    """One Nack or Prep with the last number, and the member never again said a word that others
+    take; with the very last it ended, for the number after it cannot be sent."""
+    group = Group(5).up()
+    for frame in (Nack(group.config.group, epoch), Prep(group.config.group, Ballot(epoch, 3))):
+        assert not sent(group.receive(4, frame, 3), Prom)
+    (prep,) = sent(group.fire(4, Timer.SILENCE), Prep)
+    assert prep.ballot.epoch == 1
+    assert sent(group.receive(2, prep, 4), Prom)
+
+
+def test_cb_6_no_token_uses_up_hops_or_rotations() -> None:
+    group = Group(5).up()
+    group.receive(4, group.token(2, 3, 1, 2), 2)
+    token = group.token(3, 4, 1, 3)
+    for ahead in ({"hop": LAST - 1}, {"hop": 3 + REACH_HOPS}, {"t": 2**34 - 1}):
+        group.receive(4, replace(token, **ahead), 3)
+        assert group[4].held is None
+    group.receive(4, token, 3)
+    assert group[4].held is not None
 
 
 def test_cb_38_a_majority_decides_and_a_minority_does_not() -> None:

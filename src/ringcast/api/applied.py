@@ -9,11 +9,10 @@ import msgspec
 
 from ringcast.api.events import Message, View
 from ringcast.api.state_machine import R, ResultLost, StateMachine
-from ringcast.core.errors import RingcastError
+from ringcast.core.errors import UNREADABLE, RingcastError
 from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.replica.sessions import CommandFailed, RequestOutcome, Sessions
 from ringcast.replica.words import NEVER, Epoch, LogEntry
-from ringcast.wire.codec import UNREADABLE
 
 
 class Command(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):

@@ -21,9 +21,8 @@ import msgspec
 from ringcast.api.events import Event, EventsLost, Message, View
 from ringcast.api.group import Bytes, Group, NotJoined, all_bytes
 from ringcast.api.state_machine import R, ResultLost, StateMachine
-from ringcast.core.errors import DeliveryUncertain
+from ringcast.core.errors import UNREADABLE, DeliveryUncertain
 from ringcast.core.ids import NodeId, Position
-from ringcast.wire.codec import UNREADABLE
 
 
 class Version(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):

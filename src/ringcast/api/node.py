@@ -12,7 +12,7 @@ from ringcast.api.directory import Directory
 from ringcast.api.group import Group, portions
 from ringcast.api.outgoing import Item, Outgoing
 from ringcast.core.effects import InstallView, PackedMessages
-from ringcast.core.errors import ConfigError, NodeStopped, RingcastError, StorageError
+from ringcast.core.errors import UNREADABLE, ConfigError, NodeStopped, RingcastError, StorageError
 from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.journal.format.layout import JournalError, Source
 from ringcast.journal.node_journal import NodeJournal
@@ -20,7 +20,6 @@ from ringcast.runtime.config import NodeConfig, from_settings, load
 from ringcast.runtime.host import LiveHost
 from ringcast.runtime.platform import LIVE, Platform
 from ringcast.wire import envelope
-from ringcast.wire.codec import UNREADABLE
 from ringcast.wire.envelope import MOST_GROUPS, MOST_ROWS, ROOM, Data, Enter, Exit, NumberedRows
 
 SOFT, HARD = 50_000, 500_000

@@ -19,7 +19,7 @@ from ringcast.api.applied import Applied, Command, Present, encode, give, settle
 from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Bytes, Group, NotJoined, WouldBlock, all_bytes, check_size
 from ringcast.api.state_machine import NoQuorum, R, StateMachine
-from ringcast.core.errors import DeliveryUncertain, NodeStopped, RingcastError
+from ringcast.core.errors import UNREADABLE, DeliveryUncertain, NodeStopped, RingcastError
 from ringcast.core.ids import NodeId, Position, ViewId
 from ringcast.replica import words
 from ringcast.replica.effects import (
@@ -39,7 +39,6 @@ from ringcast.replica.log import Image, Log, Record
 from ringcast.replica.sessions import WINDOW
 from ringcast.replica.store import ReplicaStore
 from ringcast.replica.words import Ticket
-from ringcast.wire.codec import UNREADABLE
 
 T = TypeVar("T")
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises on bytes that are no message: of a wrong form, text or depth."""
+
 
 class RingcastError(Exception):
     """Base of every error that ringcast raises for its user."""

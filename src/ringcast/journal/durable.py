@@ -19,13 +19,14 @@ def durable_bytes(path: Path, size: int) -> int | None:
     """How much of a segment that is not sealed is on disk, and may be read; None if nobody says
     so: a copy of the segments alone, which nobody writes."""
     try:
-        name, upto = path.with_name(DURABLE).read_text("ascii").split()
+        name, digits = path.with_name(DURABLE).read_text("ascii").split()
+        upto = max(0, int(digits))
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
         return 0
     if name == path.stem:
-        return int(upto)
+        return upto
     return size if name > path.stem else 0  # a later one was begun: this one was synced before
 
 

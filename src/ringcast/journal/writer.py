@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from ringcast.core.errors import UNREADABLE
 from ringcast.core.ids import START, Position, ViewId
 from ringcast.files.disk import DISK, Disk, hold_folder
 from ringcast.journal.durable import DURABLE, mark, torn, was_cut
@@ -414,5 +415,5 @@ def read_small(path: Path, kind: Any) -> Any:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise JournalError(f"{path}: cannot be read ({error}); restore or remove it") from None

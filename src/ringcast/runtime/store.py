@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from ringcast.core.errors import StorageError
+from ringcast.core.errors import UNREADABLE, StorageError
 from ringcast.files.disk import DISK, hold_folder
 
 
@@ -35,7 +35,7 @@ class Store:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[str, int])
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNREADABLE) as error:
             raise StorageError(
                 f"{self._path} cannot be read ({error}); restore it, or remove it if this "
                 "processor may be taken for a new one"

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from ringcast.core.errors import UNREADABLE
 from ringcast.core.ids import LIMIT, NodeId
 from ringcast.core.inputs import Message
 from ringcast.core.registry import protocols
@@ -54,9 +55,6 @@ MOST_UNMET = 64
 
 MOST_REASONS = 100
 """Reasons that are counted apart: some name what a sender said."""
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises on bytes that are no message: of a wrong form, text or depth."""
 
 Decoded = tuple[NodeId, int, NodeId, Message]
 """Who sent it, in which incarnation, to whom, and what."""

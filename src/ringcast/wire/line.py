@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from ringcast.core.errors import RingcastError
+from ringcast.core.errors import UNREADABLE, RingcastError
 from ringcast.core.ids import NodeId
 from ringcast.wire.address import Address
 from ringcast.wire.keys import Grant, KeySet
@@ -122,7 +122,7 @@ class Line:
             raise RingcastError("the other side hung up")
         try:
             found = msgspec.msgpack.decode(got, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             raise RingcastError("no greeting; is the other side ringcast?") from None
         if found.version != VERSION:
             raise RingcastError(
@@ -171,7 +171,7 @@ class Line:
             return None
         try:
             return self._decode(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise RingcastError(f"the other side's frame makes no sense ({error})") from None
 
     async def _send(self, payload: bytes) -> bytes:

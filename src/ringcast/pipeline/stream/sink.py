@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 from xxhash import xxh3_64_intdigest
 
+from ringcast.core.errors import UNREADABLE
 from ringcast.files.disk import DISK, private
 from ringcast.journal.service import Publish, token
 from ringcast.pipeline.errors import PipelineError
@@ -100,7 +101,7 @@ class Writing:
         else:
             self._decide(manifest, [each.name for each in staged if each.rows])
         if not done.exists():
-            names = msgspec.json.decode(manifest.read_bytes(), type=list[str])
+            names = read_manifest(manifest)
             self._publish(names, batch)
             manifest.replace(done)
             self._remove(names)
@@ -192,6 +193,17 @@ class RingcastWriter(Writing, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task or the commit failed."""
         self.give_up(messages, 0)
+
+
+def read_manifest(manifest: Path) -> list[str]:
+    """The files that were decided to be a batch."""
+    try:
+        return msgspec.json.decode(manifest.read_bytes(), type=list[str])
+    except UNREADABLE as error:
+        raise PipelineError(
+            f"{manifest}: no list of files ({error}); remove it if the query is to stage the batch "
+            "anew"
+        ) from None
 
 
 def no_link(path: str, flags: int) -> int:

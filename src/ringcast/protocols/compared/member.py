@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from ringcast.blocks.packing import Assembler, Outbox
-from ringcast.core.effects import Batch, InstallView
+from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted
@@ -141,7 +141,9 @@ class Member(Machine):
         self.under_way -= data.sender == self.me
         bodies = self.assembler.add(data.sender, data.contents)
         if bodies is not None:
-            batch = Batch(self.view, seq, data.sender, data.level, data.contents.first, bodies)
+            batch = PackedMessages(
+                self.view, seq, data.sender, data.level, data.contents.first, bodies
+            )
             if data.sender == self.me:
                 env.originate(batch)
             env.deliver(self.view, batch)

@@ -38,6 +38,7 @@ from ringcast.protocols.counter.messages import (
     Told,
     malformed,
 )
+from ringcast.protocols.counter.reach import out_of_reach
 from ringcast.protocols.counter.state import LIVES, Phase, Processor, Timer
 
 OF_MEMBERS = (Token, Msg, Req, Prom)
@@ -87,6 +88,9 @@ class CounterBased(Processor):
             return False
         if why := malformed(message, self.members):
             env.drop("counter CB-8", why)
+            return False
+        if out_of_reach(self, message):
+            env.drop("counter CB-37", "numbers beyond all that can follow")
             return False
         if type(message) is Prom and message.token is None:
             return True  # it knows that it remembers nothing

@@ -1,0 +1,213 @@
+"""Spoilt bytes for everything that reads some: a peer's records, questions, envelopes, files.
+
+Each reader may refuse what it is given with the errors it promises, and with no other.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+from altered import spoilt
+
+from ringcast.core.errors import UNREADABLE, RingcastError
+from ringcast.core.ids import START, Level, Position, ViewId
+from ringcast.journal.check import compare, examine
+from ringcast.journal.format import layout
+from ringcast.journal.format.frame import Frame, read_frame
+from ringcast.journal.format.frame_writer import frame_content
+from ringcast.journal.format.layout import Entry, view_entry
+from ringcast.journal.merged_reader import whole
+from ringcast.journal.service import (
+    MESSAGES,
+    Ask,
+    Commit,
+    Publish,
+    Records,
+    from_records,
+    to_records,
+)
+from ringcast.journal.writer import Journal, Limits, read_small
+from ringcast.pipeline.stream.sink import read_manifest
+from ringcast.runtime.store import Store
+from ringcast.wire import envelope, keys
+from ringcast.wire.line import CallerOpens, NodeOpens
+from ringcast.wire.seal import VERSION
+
+RING = ViewId(8, 1)
+SMALL = Limits(segment_bytes=2000)
+WHOLE_JOURNALS = 0.003
+"""Share of the pieces that are whole journals on disk, which cost a hundred times the others."""
+
+
+def history() -> list[Entry]:
+    """Records of a small group, in three segments."""
+    found = [view_entry(RING, (1, 2, 3), False, START, 5)]
+    for seq in range(1, 25):
+        place = Position(0, 8, 1, seq, 0)
+        bodies = (b"a%d" % seq, b"b" * seq)
+        source = ("sink", 1, 2 * seq) if seq % 3 == 0 else None
+        made = layout.entry(
+            place, RING, layout.MESSAGE, 2, Level.AGREED, "g", (), bodies, seq, source
+        )
+        found.append(made)
+    return found
+
+
+def kept(some: list[Entry]) -> Frame:
+    """Entries as a journal keeps them."""
+    ready = frame_content(some)
+    data = memoryview(b"".join(ready.pieces))
+    return read_frame(memoryview(ready.section), len(some), ready.rows, data)
+
+
+encode = msgspec.msgpack.encode
+RECORDS = to_records(1, kept(history()))
+WORDS = [
+    envelope.Data("g", (b"x", b"yy")),
+    envelope.NumberedRows(RING, "g", "s", 1, 2, (b"x",)),
+    envelope.Groups(RING, ("g", "h"), (envelope.Known("g", "s", 1, 2),)),
+    envelope.Enter("g"),
+]
+QUESTIONS = [Ask(1, START, START), Commit(1, "r", START), Publish(1, "g", "s", 0, 0, (b"x",))]
+OPENINGS = [
+    NodeOpens(VERSION, 1, "", bytes(16)),
+    CallerOpens(VERSION, 1, 1, bytes(16), ("read", "dash")),
+]
+
+
+def records(rng: Random, place: Path) -> None:
+    """What a member tells a node that catches up."""
+    entries, rows = (
+        rng.choice((n, n, n + 1, 0, 2**31 - 1)) for n in (RECORDS.entries, RECORDS.rows)
+    )
+    section, data = RECORDS.section, RECORDS.data
+    if rng.random() < 0.9:
+        section = spoilt(rng, section)
+    if rng.random() < 0.3:
+        data = spoilt(rng, data)
+    taken = from_records(Records(1, entries, rows, section, data))
+    for _ in taken.sources():
+        pass
+
+
+def words(rng: Random, place: Path) -> None:
+    """A message of the ring."""
+    envelope.decode(spoilt(rng, encode(rng.choice(WORDS))))
+
+
+QUESTION, NODE, CALLER = (
+    msgspec.msgpack.Decoder(each).decode for each in (MESSAGES, NodeOpens, CallerOpens)
+)
+
+
+def questions(rng: Random, place: Path) -> None:
+    """A frame on TCP."""
+    draw = rng.random()
+    if draw < 0.6:
+        QUESTION(spoilt(rng, encode(rng.choice(QUESTIONS))))
+    else:
+        (NODE if draw < 0.8 else CALLER)(spoilt(rng, encode(rng.choice(OPENINGS))))
+
+
+def key_files(rng: Random, place: Path) -> None:
+    """Text of a key file."""
+    text = "guest read dash\n1 " + "A" * 43 + "=\n2 " + "B" * 43 + "=\n"
+    given = spoilt(rng, text.encode()).decode("latin-1")
+    keys.parse(given, place)
+    keys.parse_grant(given, place)
+
+
+def small_files(rng: Random, place: Path) -> None:
+    """What lies beside a journal, a node's state, and a sink's decision."""
+    file = place / "stable.json"
+    file.write_bytes(spoilt(rng, rng.choice((b'{"boot": 17}', b'["a", "b"]', b'[["g","s",1,2]]'))))
+    match rng.randrange(3):
+        case 0:
+            read_small(file, list[tuple[str, str, int, int]])
+        case 1:
+            Store(place).close()
+        case _:
+            read_manifest(file)
+
+
+def journals(rng: Random, place: Path) -> None:
+    """A whole journal, spoilt in one file."""
+    files = sorted(path for path in (place / "journal").iterdir() if path.is_file())
+    target = rng.choice(files)
+    sound = target.read_bytes()
+    try:
+        target.write_bytes(spoilt(rng, sound))
+        for look in (look_at, examine_all, read_all):
+            try:
+                look(place / "journal")
+            except RingcastError:
+                continue
+    finally:
+        target.write_bytes(sound)
+
+
+def examine_all(folder: Path) -> None:
+    """As ``journal check`` does."""
+    for _ in examine(folder):
+        pass
+
+
+def look_at(folder: Path) -> None:
+    """As ``journal check`` does with two."""
+    for _ in compare([folder, folder.parent / "other"]):
+        pass
+
+
+def read_all(folder: Path) -> None:
+    """As a reader does."""
+    for _ in whole([folder]):
+        pass
+
+
+READERS: list[Callable[[Random, Path], None]] = [
+    *(records,) * 6,
+    *(words,) * 6,
+    *(questions,) * 6,
+    *(key_files,) * 2,
+    small_files,
+]
+
+
+def round_of(seed: int, count: int) -> dict[str, Any]:
+    """So many spoilt pieces."""
+    rng = Random(f"{seed}/fuzz/bytes")
+    refused = longest_ns = 0
+    slowest = ""
+    with tempfile.TemporaryDirectory() as made:
+        place = Path(made)
+        for name in ("journal", "other"):
+            journal = Journal(place / name, SMALL)
+            for one in history():
+                journal.put(frame_content([one]))
+            journal.sync()
+            journal.close()
+        for _ in range(count):
+            reader = journals if rng.random() < WHOLE_JOURNALS else rng.choice(READERS)
+            begun = time.thread_time_ns()
+            try:
+                reader(rng, place)
+            except (RingcastError, *UNREADABLE):
+                refused += 1
+            took = time.thread_time_ns() - begun
+            if took > longest_ns and reader not in (journals, small_files):
+                longest_ns, slowest = took, reader.__name__
+    return {
+        "done": count,
+        "refused": refused,
+        "stops": 0,
+        "longest_us": longest_ns // 1000,
+        "slowest": slowest,
+        "objects": 0,
+        "bytes": 0,
+    }

@@ -1,0 +1,216 @@
+"""Three machines of a protocol in virtual time; one of them is told what a hostile member says.
+
+Honest frames are recorded. A hostile one is an honest one with parts replaced, encoded, decoded as
+the wire does, and given to the victim from any sender. Everything follows from the seed.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections import Counter, deque
+from random import Random
+from types import FunctionType, ModuleType
+from typing import Any
+
+import msgspec
+from altered import altered, numbers, spoilt
+
+from ringcast.core.effects import Broadcast, CancelTimer, Persist, Send, SetTimer, Stop
+from ringcast.core.env import Env
+from ringcast.core.errors import UNREADABLE
+from ringcast.core.ids import Level
+from ringcast.core.inputs import Input, Received, Started, Submitted, TimerFired
+from ringcast.core.registry import Sheet
+
+N, VICTIM = 3, 2
+MOST_UNDER_WAY = 400
+KEPT = 300
+"""Honest frames to alter."""
+ELSEWHERE = (type, ModuleType, FunctionType, Random)
+
+encode = msgspec.msgpack.Encoder().encode
+
+
+class Processor:
+    """A machine, its timers and its disk."""
+
+    def __init__(self, world: World, me: int) -> None:
+        self.world, self.me = world, me
+        self.stable: dict[str, int] = {}
+        self.boot = 100 * me
+        self.begin()
+
+    def begin(self) -> None:
+        """A new life."""
+        self.boot += 1
+        self.over = False
+        self.timers: dict[str, int] = {}
+        self.env = Env(self.me, Random(f"{self.world.seed}/{self.me}/{self.boot}"))
+        self.machine = self.world.sheet.make(self.me, self.world.config)
+        self.handle(Started(self.boot, dict(self.stable)))
+
+    def handle(self, event: Input) -> None:
+        """One input, and what comes of it."""
+        if self.over:
+            self.world.renew(self)
+            return
+        self.env.now_us = self.world.now_us
+        self.machine.handle(self.env, event)
+        for effect in self.env.take():
+            kind = type(effect)
+            if kind is Send:
+                self.world.carry(self, effect.message, effect.to)  # type: ignore[union-attr]
+            elif kind is Broadcast:
+                self.world.carry(self, effect.message, 0)  # type: ignore[union-attr]
+            elif kind is SetTimer:
+                due = self.world.now_us + effect.delay_us  # type: ignore[union-attr]
+                self.timers[effect.timer] = due  # type: ignore[union-attr]
+            elif kind is CancelTimer:
+                self.timers.pop(effect.timer, None)  # type: ignore[union-attr]
+            elif kind is Persist:
+                self.stable[effect.key] = effect.value  # type: ignore[union-attr]
+            elif kind is Stop:
+                self.world.stops[effect.reason.split(":")[0].split(" (")[0]] += 1  # type: ignore[union-attr]
+                self.over = True
+                return
+
+
+class World:
+    """A group, and somebody who speaks to one of its members."""
+
+    def __init__(self, sheet: Sheet, seed: int) -> None:
+        self.sheet, self.seed = sheet, seed
+        self.config = sheet.for_group(sheet.default, tuple(range(1, N + 1)))
+        self.rng = Random(f"{seed}/fuzz/{sheet.name}")
+        self.decode = msgspec.msgpack.Decoder(union(sheet)).decode
+        self.now_us = 1_000_000
+        self.under_way: deque[tuple[int, Received]] = deque()
+        self.stops: Counter[str] = Counter()
+        self.kept: list[tuple[int, Any]] = []
+        self.known = [0]
+        self.sent = self.refused = self.longest_ns = 0
+        self.slowest = ""
+        self.focus, self.pace = -1, self.rng.choice((1, 4, 12))
+        """A kind of message that is altered more than others, and how much else goes on."""
+        self.processors = {me: Processor(self, me) for me in range(1, N + 1)}
+
+    @property
+    def victim(self) -> Processor:
+        """Whom the hostile frames are for."""
+        return self.processors[VICTIM]
+
+    def renew(self, stopped: Processor) -> None:
+        """A processor that stopped begins anew; where that cannot be, the whole group does."""
+        if not self.sheet.fixed:
+            stopped.begin()
+            return
+        self.under_way.clear()
+        for each in self.processors.values():
+            each.stable.clear()
+            each.begin()
+
+    def carry(self, sender: Processor, message: msgspec.Struct, to: int) -> None:
+        """An honest frame sets out. What the wire or the receivers refuse would be a defect."""
+        self.decode(encode(message))
+        if len(self.under_way) < MOST_UNDER_WAY:
+            frame = Received(sender.me, sender.boot, message)
+            others = [to] if to else [me for me in range(1, N + 1) if me != sender.me]
+            self.under_way += [(me, frame) for me in others if me <= N]
+        if self.rng.random() < 0.2 or len(self.kept) < 20:
+            plain = msgspec.to_builtins(message, builtin_types=(bytes,))
+            entry = (sender.me, plain)
+            if len(self.kept) < KEPT:
+                self.kept.append(entry)
+            else:
+                self.kept[self.rng.randrange(KEPT)] = entry
+            found: list[int] = []
+            numbers(plain, found)
+            self.known = (found + self.known)[:200]
+
+    def live(self, steps: int) -> None:
+        """Let honest frames arrive, timers run out and applications speak."""
+        rng = self.rng
+        for _ in range(steps):
+            self.now_us += rng.choice((10, 50, 200))
+            if self.under_way and rng.random() < 0.85:
+                me, frame = self.under_way.popleft()
+                self.processors[me].handle(frame)
+            elif rng.random() < 0.2:
+                processor = self.processors[rng.randint(1, N)]
+                if processor.machine.ready:
+                    body = bytes(rng.choice((0, 5, 60, 3000)))
+                    processor.handle(Submitted((body,) * rng.choice((1, 3)), rng.choice([*Level])))
+            else:
+                self.run_out()
+
+    def run_out(self) -> None:
+        """The next timer of anybody."""
+        due = [
+            (at, p.me, timer) for p in self.processors.values() for timer, at in p.timers.items()
+        ]
+        if due:
+            at, me, timer = min(due)
+            self.now_us = max(self.now_us, at)
+            del self.processors[me].timers[timer]
+            self.processors[me].handle(TimerFired(timer))
+
+    def aim(self) -> None:
+        """Choose another kind of message."""
+        self.focus = self.rng.choice([-1, *(plain[0] for _, plain in self.kept)])
+
+    def attack(self) -> None:
+        """One hostile frame."""
+        rng = self.rng
+        src, plain = rng.choice(self.kept)
+        for _ in range(6):
+            if self.focus < 0 or plain[0] == self.focus:
+                break
+            src, plain = rng.choice(self.kept)
+        for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
+            plain = altered(rng, plain, self.known)
+        self.sent += 1
+        try:
+            data = encode(plain)
+            if rng.random() < 0.05:
+                data = spoilt(rng, data)
+            message = self.decode(data)
+        except (*UNREADABLE, OverflowError):
+            self.refused += 1
+            return
+        draw = rng.random()
+        if src == VICTIM or draw < 0.2:
+            src = rng.choice((1, 1, 1, 3, 3, 3, 9))
+        if draw > 0.9995:
+            src = VICTIM
+        boot = self.processors[src].boot if src <= N and draw < 0.999 else rng.randrange(400)
+        begun = time.thread_time_ns()
+        self.victim.handle(Received(src, boot, message))
+        took = time.thread_time_ns() - begun
+        if took > self.longest_ns:
+            self.longest_ns, self.slowest = took, repr(message)[:300]
+
+
+def union(sheet: Sheet) -> Any:
+    """What the wire decodes into."""
+    found: Any = sheet.messages[0]
+    for each in sheet.messages[1:]:
+        found = found | each
+    return found
+
+
+def weight(root: object) -> tuple[int, int]:
+    """How many objects hang together with a machine, and their bytes."""
+    seen, todo, size = {id(root)}, [root], 0
+    while todo:
+        each = todo.pop()
+        size += sys.getsizeof(each)
+        held = gc.get_referents(each)
+        if isinstance(each, msgspec.Struct):  # some are none of the collector's business
+            held = [getattr(each, name) for name in each.__struct_fields__]
+        for other in held:
+            if id(other) not in seen and not isinstance(other, ELSEWHERE):
+                seen.add(id(other))
+                todo.append(other)
+    return len(seen), size
