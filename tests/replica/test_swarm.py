@@ -3,15 +3,20 @@ engines that are wrong on purpose, which the judge must catch."""
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from simulated import World, Wrong
+from wrong_engines import (
+    AcksBeforeTheDisk,
+    AppendsAfterTheView,
+    AppendsBeforeActivation,
+    CountsBlankDisks,
+    LongestWins,
+    ReadsAtOnce,
+    RefusesInAMinority,
+    TooFewDisks,
+)
 
-from ringcast.core.ids import ViewId
-from ringcast.replica.effects import Passed, Phase, Say
 from ringcast.replica.engine import Engine
-from ringcast.replica.tally import Tally
-from ringcast.replica.words import Barrier, LogEntry, Status, Ticket
 
 SEEDS = range(20)
 
@@ -39,81 +44,15 @@ def test_nor_while_cuts_move_and_all_are_killed(protocol: str) -> None:
     assert reads > 12 * 4
 
 
-class AcksBeforeTheDisk(Engine):
-    """RS-12: acknowledges what is only written."""
-
-    def _append(self, entries: tuple[LogEntry, ...]) -> None:
-        super()._append(entries)
-        self._synced = self.log.length
-        self._acknowledge()
-
-
-class CountsBlankDisks(Engine):
-    """RS-2: a disk that lost everything takes part in quorums."""
-
-    def _status(self) -> Status:
-        status = super()._status()
-        if not status.founder and self._statuses:
-            other = next(iter(self._statuses.values()))
-            return msgspec.structs.replace(status, founder=other.founder, voters=other.voters)
-        return status
-
-
-class AppendsAfterTheView(Engine):
-    """RS-5: goes on appending what a transitional view delivers."""
-
-    def on_view(self, view: ViewId, transitional: bool, attempt: int = 0) -> None:
-        if not transitional:
-            super().on_view(view, transitional, attempt)
-
-
-class SmallTally(Tally):
-    """RS-13: one disk less than a majority is enough."""
-
-    @property
-    def quorum(self) -> int:
-        return max(1, len(self.voters) // 2)
-
-
-class TooFewDisks(Engine):
-    """RS-13."""
-
-    def _decide(self, last: Status) -> None:
-        super()._decide(last)
-        if self._decision is not None:
-            self._tally = SmallTally(self._decision.voters)
-
-
-class ReadsAtOnce(Engine):
-    """RS-14: answers a read from what is applied here."""
-
-    def read(self) -> Ticket | None:
-        ticket = super().read()
-        if ticket is not None:
-            self._do(Passed(ticket, self.applied))
-            self._effects = [
-                e for e in self._effects if not (isinstance(e, Say) and isinstance(e.word, Barrier))
-            ]
-        return ticket
-
-
-class AppendsBeforeActivation(Engine):
-    """RS-9: a command counts as soon as its own disk is ready."""
-
-    def _on_action(self, ticket: Ticket, command: bytes) -> None:
-        if self.phase is Phase.READY:
-            self._become(Phase.PRIMARY, "early")
-            self._active = True
-        super()._on_action(ticket, command)
-
-
 CAUGHT = {
     AcksBeforeTheDisk: 20,
-    CountsBlankDisks: 176,
+    CountsBlankDisks: 22,
     AppendsAfterTheView: 477,
     TooFewDisks: 12,
     ReadsAtOnce: 0,
     AppendsBeforeActivation: 2,
+    LongestWins: 0,
+    RefusesInAMinority: 0,
 }
 """Each wrong engine, and a seed that once showed it."""
 

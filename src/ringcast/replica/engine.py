@@ -426,9 +426,9 @@ class Engine:
         self._commit()
 
     def _turn_green(self, upto: int) -> None:
-        if upto > self.log.green:
-            self.log.green = upto
-            self._apply()
+        """A log that was taken over may be green already, and is not applied yet."""
+        self.log.green = max(self.log.green, upto)
+        self._apply()
 
     def _apply(self) -> None:
         """RS-13: green entries are applied in order, everywhere the same."""
