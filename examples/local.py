@@ -21,7 +21,7 @@ PLACE = Path(tempfile.gettempdir()) / f"ringcast-examples-{PORT}"
 
 
 def settings(me: int) -> dict[str, Any]:
-    """Node 1, 2 or 3. Without keys, which is allowed on loopback only."""
+    """Node 1, 2 or 3, or one that joins them. Without keys, which is allowed on loopback only."""
     return {
         "id": me,
         "bind": f"127.0.0.1:{PORT + me}",
@@ -50,10 +50,11 @@ async def lines() -> AsyncIterator[str]:
         yield line.decode().strip()
 
 
-def start(main: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+def start(main: Callable[[int], Coroutine[Any, Any, None]], most: int = 3) -> None:
     """Run an example as the node named on the command line, until its input ends or Ctrl-C."""
-    if sys.argv[1:] not in (["1"], ["2"], ["3"]):
-        sys.exit(f"usage: python {sys.argv[0]} 1|2|3")
+    numbers = [str(number) for number in range(1, most + 1)]
+    if len(sys.argv) != 2 or sys.argv[1] not in numbers:
+        sys.exit(f"usage: python {sys.argv[0]} {'|'.join(numbers)}")
     try:
         asyncio.run(main(int(sys.argv[1])))
     except KeyboardInterrupt:

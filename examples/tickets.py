@@ -2,7 +2,9 @@
 
     python examples/tickets.py 1        (and 2, and 3, in other terminals)
 
-Each has an HTTP face on port 5411, 5412 or 5413. A client numbers its orders and repeats one until
+A fourth one may join at any time: it sells as the others do, and has no vote.
+
+Each has an HTTP face on port 5411, 5412, 5413 or 5414. A client numbers its orders and repeats one until
 it is answered, at any of the three:
 
     curl -X POST 'localhost:5411/buy?seat=7&client=ann&request=1'
@@ -104,4 +106,4 @@ async def main(me: int) -> None:
 
 
 if __name__ == "__main__":
-    start(main)
+    start(main, most=4)

@@ -1,5 +1,6 @@
 """One live run of the ticket shop, drawn from a seed: three processes, clients that retry, kill -9
-of any and of all, partitions that move, lost disks while a majority has its own."""
+of any and of all, partitions that move, a fourth one that joins late, lost disks while a majority has
+its own."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NODES = (1, 2, 3)
+NODES, LATE = (1, 2, 3), 4
 
 
 class Wrong(AssertionError):
@@ -30,7 +31,7 @@ def free_base(rng: Random) -> int:
         base = rng.randrange(20_000, 30_000)
         held: list[socket.socket] = []
         try:
-            for n in NODES:
+            for n in (*NODES, LATE):
                 for kind, port in (
                     (socket.SOCK_DGRAM, base + n),
                     (socket.SOCK_STREAM, base + 10 + n),
@@ -69,6 +70,8 @@ class Run:
             "TMPDIR": str(root),
             "TICKETS_SEATS": str(seats),
         }
+        self.nodes = list(NODES)
+        """Shops that clients know of: the late one, which has no vote, is added."""
         self.shops: dict[int, subprocess.Popen[bytes]] = {}
         self.confirmed: dict[int, str] = {}
         """Seats whose buyer was told so."""
@@ -98,7 +101,7 @@ class Run:
     def part(self, *sides: tuple[int, ...]) -> None:
         for side in sides:
             for node in side:
-                deaf = [other for other in NODES if other not in side]
+                deaf = [other for other in (*NODES, LATE) if other not in side]
                 path = self.place / f"faults{node}.json"
                 path.with_suffix(".new").write_text(json.dumps({"deaf_to": deaf}))
                 path.with_suffix(".new").replace(path)
@@ -121,7 +124,7 @@ class Run:
     def buy(self, client: str, seat: int, request: int, rng: Random) -> None:
         """Order until there is an answer, at any member; it must not contradict another one."""
         while not self.over.is_set():
-            node = rng.choice(NODES)
+            node = rng.choice(self.nodes)
             target = f"/buy?seat={seat}&client={client}&request={request}"
             status, answer = self.ask(node, "POST", target)
             if status in (200, 409):
@@ -145,13 +148,12 @@ class Run:
     def mistreat(self) -> None:
         """One fault, and some time for it to matter."""
         rng = self.rng
-        nodes = list(NODES)
-        rng.shuffle(nodes)
+        nodes = rng.sample(self.nodes, len(self.nodes))
         kind = rng.random()
         if kind < 0.4:
             self.part(tuple(nodes[:2]), tuple(nodes[2:]))
         elif kind < 0.5:
-            self.part(NODES)
+            self.part(tuple(nodes))
         elif kind < 0.75:
             self.kill(nodes[0])
         elif kind < 0.85:
@@ -171,12 +173,12 @@ class Run:
 
     def settle(self, deadline_s: float = 90) -> dict[str, str]:
         """All run and hear each other; what each of them reads once it answers."""
-        self.part(NODES)
-        for node in NODES:
+        self.part((*NODES, LATE))
+        for node in self.nodes:
             self.start(node)
         found: dict[str, str] = {}
         end = time.monotonic() + deadline_s
-        for node in NODES:
+        for node in self.nodes:
             while True:
                 status, answer = self.ask(node, "GET", "/seats")
                 if status == 200:
@@ -195,6 +197,9 @@ class Run:
             for each in clients:
                 each.start()
             for number in range(self.faults):
+                if number == self.faults // 3:
+                    self.nodes.append(LATE)
+                    self.start(LATE)
                 if number == self.faults // 2:
                     self.settle()
                     self.lose_a_disk()
@@ -222,7 +227,7 @@ class Run:
             for each in clients:
                 if each.is_alive():
                     each.join()
-            for node in NODES:
+            for node in self.nodes:
                 self.kill(node)
 
 
