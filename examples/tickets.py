@@ -4,8 +4,8 @@
 
 A fourth one may join at any time: it sells as the others do, and has no vote.
 
-Each has an HTTP face on port 5411, 5412, 5413 or 5414. A client numbers its orders and repeats one until
-it is answered, at any of the three:
+Each has an HTTP face on port 5411, 5412, 5413 or 5414. A client numbers its orders and repeats
+one until it is answered, at any of them:
 
     curl -X POST 'localhost:5411/buy?seat=7&client=ann&request=1'
     curl localhost:5412/seats

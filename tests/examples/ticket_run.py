@@ -1,5 +1,5 @@
-"""One live run of the ticket shop, drawn from a seed: three processes, clients that retry, kill -9
-of any and of all, partitions that move, a fourth one that joins late, lost disks while a majority has
+"""One live run of the ticket shop, drawn from a seed: three processes and a fourth that joins late,
+clients that retry, kill -9 of any and of all, partitions that move, lost disks while a majority has
 its own."""
 
 from __future__ import annotations

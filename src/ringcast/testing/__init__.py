@@ -18,13 +18,17 @@ if TYPE_CHECKING:
         HostFailed,
         NeverMet,
         NotDeterministic,
+        NotLinearizable,
         NotReached,
         SimFailure,
         Stuck,
+        Undecided,
         Violated,
     )
     from ringcast.testing.faults import BadDisk, Crash, Cut, Drift, Jump, Partition, Pause, Swarm
     from ringcast.testing.host import Host
+    from ringcast.testing.linearizable import IMPOSSIBLE, UNKNOWN, History, Model, Operation
+    from ringcast.testing.models import DictModel, LockModel, QueueModel
     from ringcast.testing.run import Outcome
     from ringcast.testing.world import World
 
@@ -37,38 +41,52 @@ _HOMES = {
         "HostFailed",
         "NeverMet",
         "NotDeterministic",
+        "NotLinearizable",
         "NotReached",
         "SimFailure",
         "Stuck",
+        "Undecided",
         "Violated",
     ),
     "faults": ("BadDisk", "Crash", "Cut", "Drift", "Jump", "Partition", "Pause", "Swarm"),
     "host": ("Host",),
+    "linearizable": ("IMPOSSIBLE", "UNKNOWN", "History", "Model", "Operation"),
+    "models": ("DictModel", "LockModel", "QueueModel"),
     "run": ("Outcome",),
     "world": ("World",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "IMPOSSIBLE",
+    "UNKNOWN",
     "BadDisk",
     "CallFailed",
     "Crash",
     "Cut",
+    "DictModel",
     "Drift",
     "Escape",
+    "History",
     "Host",
     "HostFailed",
     "Jump",
+    "LockModel",
+    "Model",
     "NeverMet",
     "NotDeterministic",
+    "NotLinearizable",
     "NotReached",
+    "Operation",
     "Outcome",
     "Partition",
     "Pause",
+    "QueueModel",
     "Request",
     "SimFailure",
     "Stuck",
     "Swarm",
+    "Undecided",
     "Violated",
     "World",
     "simtest",

@@ -61,3 +61,11 @@ class NeverMet(AssertionError):
 
 class NotDeterministic(AssertionError):
     """The same seed ran in two ways."""
+
+
+class NotLinearizable(AssertionError):
+    """No order of operations explains what clients were told."""
+
+
+class Undecided(RuntimeError):
+    """A history is too long to tell whether it is linearizable: check shorter ones."""

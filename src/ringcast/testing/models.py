@@ -1,0 +1,98 @@
+"""Replicated objects when operations come one at a time: models for ``History.check``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringcast.testing.linearizable import IMPOSSIBLE, UNKNOWN, Operation
+
+
+class DictModel:
+    """``ReplicatedDict``: set, get, delete, compare_and_set. Values must be hashable."""
+
+    def initial(self) -> Any:
+        """Nothing under any key."""
+        return None
+
+    def part(self, operation: Operation) -> Any:
+        """Its key."""
+        return operation.args[0]
+
+    def step(self, state: Any, operation: Operation) -> Any:
+        """The state is the value of the key."""
+        match operation.name, *operation.args[1:]:
+            case "set", value:
+                result, after = None, value
+            case ("get",):
+                result, after = state, state
+            case ("delete",):
+                result, after = state is not None, None
+            case "compare_and_set", old, new:
+                result, after = state == old, new if state == old else state
+            case other:
+                raise ValueError(f"a dict knows nothing of {other}")
+        return after if operation.result in (UNKNOWN, result) else IMPOSSIBLE
+
+
+class QueueModel:
+    """``Queue``: put and get. Items must be hashable."""
+
+    def initial(self) -> Any:
+        """No items."""
+        return ()
+
+    def part(self, operation: Operation) -> Any:
+        """It is one."""
+        return None
+
+    def step(self, state: Any, operation: Operation) -> Any:
+        """The state is the items; a get waits while there are none."""
+        if operation.name == "put":
+            after = (*state, *operation.args)
+            return after if operation.result in (UNKNOWN, len(after)) else IMPOSSIBLE
+        if not state or operation.result not in (UNKNOWN, state[0]):
+            return IMPOSSIBLE
+        return tuple(state[1:])
+
+
+class LockModel:
+    """``Lock``: acquire, which returns the token (again, to who holds it); release; holder, which
+    returns who and the token, or None. ``lost`` has a client as its argument and no known outcome:
+    from its call on the lock may be taken from that client, which crashed or was cut off."""
+
+    def initial(self) -> Any:
+        """Free, and no token was given."""
+        return (None, 0, 0)
+
+    def part(self, operation: Operation) -> Any:
+        """It is one."""
+        return None
+
+    def step(self, state: Any, operation: Operation) -> Any:
+        """The state is who holds it, its token (0 if nobody was told) and the largest so far."""
+        holder, _, largest = state
+        result, who = operation.result, operation.client
+        match operation.name:
+            case "acquire" if holder == who:
+                return self._seen(state, result if result is UNKNOWN else (who, result))
+            case "acquire":
+                if holder is not None or (result is not UNKNOWN and result <= largest):
+                    return IMPOSSIBLE
+                return (who, 0, largest) if result is UNKNOWN else (who, result, result)
+            case "release":
+                return (None, 0, largest) if holder == who else state
+            case "lost":
+                return (None, 0, largest) if holder == operation.args[0] else IMPOSSIBLE
+            case "holder":
+                return self._seen(state, result)
+        raise ValueError(f"a lock knows nothing of {operation.name}")
+
+    def _seen(self, state: Any, result: Any) -> Any:
+        holder, token, largest = state
+        if result is UNKNOWN or (result is None and holder is None):
+            return (holder, token, largest)
+        if result is None or result[0] != holder:
+            return IMPOSSIBLE
+        if token:
+            return state if result[1] == token else IMPOSSIBLE
+        return (holder, result[1], result[1]) if result[1] > largest else IMPOSSIBLE
