@@ -77,7 +77,7 @@ async def objects_under_faults(world: World) -> None:
             clients.lost(int(event[1][-1]), event[0] / 1e6)
     clients.check()
     for kind in clients.histories:
-        world.sometimes(f"{kind}: twenty answers", lambda k=kind: clients.answered(k) >= 20)  # type: ignore[misc]
+        world.sometimes(f"{kind}: ten answers", lambda k=kind: clients.answered(k) >= 10)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("protocol", ["totem", "total", "counter"])
