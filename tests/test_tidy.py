@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "checks",
         "traces",
         "journal",
+        "replica",
         "sim",
         "runtime",
     },

@@ -7,10 +7,20 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
 from loopback import eventually, ring, run
 
 from ringcast.api.node import Node
-from ringcast.api.objects import Counter, Election, Lock, Queue, ReplicatedDict, Shared
+from ringcast.api.objects import (
+    Counter,
+    Election,
+    Lock,
+    Queue,
+    ReplicatedDict,
+    Shared,
+    _Dict,
+    _Queue,
+)
 
 S = TypeVar("S", bound=Shared)
 
@@ -92,3 +102,16 @@ def test_an_election(tmp_path: Path) -> None:
             assert await a.leader() is None
 
     run(story)
+
+
+@pytest.mark.parametrize("count", [0, 15, 999, 1000, 1001, 1015, 1016, 2000, 70_000])
+def test_large_objects_are_encoded_in_pieces(count: int) -> None:
+    """What changes while the pieces are asked for does not show in them."""
+    for machine in (_Dict({f"k{n}": n for n in range(count)}), _Queue(list(range(count)))):
+        before = machine.snapshot()
+        pieces = machine.pieces()
+        machine.state.clear()
+        parts = list(pieces)
+        assert len(parts) == (1 if count <= 1000 else 2 + (count - 1) // 1000)
+        machine.restore(b"".join(parts))
+        assert machine.snapshot() == before

@@ -7,7 +7,7 @@ import asyncio
 import gc
 import json
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -248,6 +248,54 @@ def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             assert len(sold(b)) == 3002
         states = [path.name for path in shop.folder(1).iterdir()]
         assert len([name for name in states if name.startswith("state-")]) == 1
+
+    run(story)
+
+
+class Large(Seats):
+    """Gives its state in many pieces, and remembers how much was sold at each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.during: list[int] = []
+
+    def pieces(self) -> Iterator[bytes]:
+        whole = self.snapshot()
+
+        def one_by_one() -> Iterator[bytes]:
+            for at in range(0, len(whole), 16):
+                self.during.append(len(self.sold))
+                yield whole[at : at + 16]
+
+        return one_by_one()
+
+
+def test_commands_go_on_while_a_state_is_taken_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is restored is the state of one moment."""
+    monkeypatch.setattr(quorum, "COMPACT_AT", 10_000)
+    monkeypatch.setattr(quorum, "TICK_S", 0.02)
+
+    async def story() -> None:
+        machine = Large()
+        folder = tmp_path / "r"
+        async with (
+            ring(tmp_path, 1) as (one,),
+            Replica(one.join("g"), machine, members=1, dir=folder) as a,
+        ):
+            for n in range(3000):
+                await a.submit(b"%d x" % n)
+                if len(set(machine.during)) > 1 and list(folder.glob("state-*")):
+                    break
+            else:
+                raise AssertionError("nothing was sold between two pieces")
+            sold = len(machine.sold)
+        async with ring(tmp_path, 1) as (one,):
+            again = Seats()
+            async with Replica(one.join("g"), again, members=1, dir=folder) as a:
+                await a.ready(20)
+                assert again.sold == {str(n): "x" for n in range(sold)}
 
     run(story)
 

@@ -24,6 +24,7 @@ from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import bodies
 from ringcast.pipeline.stream.options import to_read, to_write
 from ringcast.pipeline.stream.source import HIDDEN, RingcastSource
+from ringcast.replica import contents, words
 
 RING = ViewId(8, 1)
 ORDER = T.StructType([
@@ -173,7 +174,7 @@ def test_damaged_arrow_is_never_worse_than_bad(at: int) -> None:
         ({"bodies": "json"}, "go together"),
         ({"bodySchema": "id BIGINT"}, "go together"),
         ({"bodies": "raw", "bodySchema": "id BIGINT"}, "go together"),
-        ({"bodies": "yaml"}, "bodies`; known: arrow, auto, json, raw"),
+        ({"bodies": "yaml"}, "bodies`; known: arrow, auto, commands, json, raw"),
         ({"bodies": "json", "bodySchema": "id INT", "badBodies": "nul"}, "null. known: fail, null"),
     ],
 )
@@ -213,3 +214,33 @@ def test_the_columns_as_spark_reads_them() -> None:
     found = RingcastSource(said).schema()
     assert found["body"].dataType.simpleString() == "array<struct<id:bigint,name:string>>"
     assert found["body"].nullable and not found["group"].nullable
+
+
+def test_commands_of_a_replica_have_a_kind_and_columns_of_their_own() -> None:
+    """Without the words around them; other words of replicas stay what they were."""
+    ticket = words.Ticket(3, 2**60, 7)
+    said = [
+        words.Action(ticket, contents.encode(contents.Command(b"7 ann", "c17", 4))),
+        words.Action(ticket, contents.encode(contents.Command(b"8 bob"))),
+        words.Action(ticket, contents.encode(contents.Present(words.NEVER, (1, 2, 3)))),
+        words.Ack(words.NEVER, 9),
+    ]
+    given = {"path": "somewhere", "group": "g", "bodies": "commands"}
+    schema = RingcastSource(given).schema()
+    batch = records([words.encode(word) for word in said])
+    found = bodies.Reading("commands", schema, forgiving=False).decode(batch)
+    assert found.column("kind").to_pylist() == ["view", "command", "command", "message", "message"]
+    name = {"member": 3, "boot": 2**60, "number": 7}
+    assert found.column("body").to_pylist() == [
+        None,
+        {**name, "client": "c17", "request": 4, "command": b"7 ann"},
+        {**name, "client": None, "request": None, "command": b"8 bob"},
+        None,
+        None,
+    ]
+    with pytest.raises(PipelineError, match="is not commands with these columns"):
+        bodies.Reading("commands", schema, forgiving=False).decode(records([b"no word"]))
+    with pytest.raises(PipelineError, match="needs group"):
+        to_read({"path": "somewhere", "bodies": "commands"})
+    with pytest.raises(PipelineError, match="bodies"):
+        to_write({"connect": "h:1", "group": "g", "bodies": "commands"})

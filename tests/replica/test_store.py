@@ -168,3 +168,17 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot use the replica's folder"):
         ReplicaStore(tmp_path / "file", 1, "g")
+
+
+def test_a_state_on_its_way_is_not_taken_for_an_old_one(tmp_path: Path) -> None:
+    """The next state is written while the log is replaced by one that names the last."""
+    store = ReplicaStore(tmp_path, 1, "g")
+    under_way = tmp_path / "state-9.new"
+    under_way.write_bytes(b"half")
+    store.keep(Image(3, b"old"))
+    store.rewrite([Image(5, b"state")])
+    assert under_way.exists()
+    assert sorted(path.name for path in tmp_path.glob("state-*")) == ["state-5", "state-9.new"]
+    store.close()
+    ReplicaStore(tmp_path, 1, "g").close()
+    assert not under_way.exists()

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic
 
 import msgspec
 
 from ringcast.api.events import Message, View
 from ringcast.api.state_machine import R, ResultLost, StateMachine
 from ringcast.core.errors import UNREADABLE, RingcastError
-from ringcast.core.ids import Level, NodeId, Position, ViewId
+from ringcast.core.ids import Level, Position, ViewId
+from ringcast.replica.contents import Command, Present, decode, encode
 from ringcast.replica.sessions import CommandFailed, RequestOutcome, Sessions
 from ringcast.replica.words import NEVER, Epoch, LogEntry
-
-
-class Command(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """Something to apply, perhaps a numbered request of a client."""
-
-    body: bytes
-    client: str = ""
-    request: int = 0
-
-
-class Present(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
-    """Who is in the group's view in which this primary component goes on."""
-
-    epoch: Epoch
-    members: tuple[NodeId, ...]
 
 
 class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -38,10 +24,6 @@ class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     present: Epoch
 
 
-Content: TypeAlias = Command | Present
-
-encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Content).decode
 _decode_state = msgspec.msgpack.Decoder(AppliedState).decode
 
 
@@ -54,9 +36,15 @@ class Applied(Generic[R]):
         self._present = NEVER
         """The newest primary component whose members were announced."""
 
-    def state(self) -> bytes:
-        """Everything, for the disk or another member."""
-        return encode(AppliedState(self.machine.snapshot(), self.sessions, self._present))
+    async def state(self) -> bytes:
+        """Everything as it is now, for the disk or another member; commands go on meanwhile."""
+        pieces = self.machine.pieces()
+        sessions, present = msgspec.Raw(encode(self.sessions)), self._present
+        parts = []
+        for piece in pieces:
+            parts.append(piece)
+            await asyncio.sleep(0)
+        return encode((b"".join(parts), sessions, present))  # an AppliedState
 
     def restore(self, state: bytes) -> None:
         """Take over a state."""
@@ -70,7 +58,7 @@ class Applied(Generic[R]):
         place = Position.at(ViewId(epoch.seq, epoch.rep), index)
         fresh = self.sessions.fresh(ticket)
         try:
-            content = _decode(entry.command)
+            content = decode(entry.command)
         except UNREADABLE as error:  # of a member that runs another version
             settle(waiting, RingcastError(f"the command cannot be read: {error}"))
             return

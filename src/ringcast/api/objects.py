@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
@@ -26,6 +27,9 @@ Value = Any
 """None, bool, int, float, str, bytes, and lists and dicts with str keys of these."""
 
 Self = TypeVar("Self", bound="Shared")
+
+PIECE = 1_000
+"""Values of a large state that are encoded at a time, a fraction of a millisecond."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
@@ -51,10 +55,27 @@ class MethodMachine(StateMachine[Any]):
         """The state."""
         return _encode(self.state)
 
+    def pieces(self) -> Iterator[bytes]:
+        """In pieces if it is large; values are replaced, and never changed where they are."""
+        if isinstance(self.state, dict | list) and len(self.state) > PIECE:
+            return encoded_pieces(self.state.copy())
+        return super().pieces()
+
     def restore(self, state: bytes) -> None:
         """Take over a state."""
         self.state = _decode(state)
         self.changed()
+
+
+def encoded_pieces(state: dict[str, Any] | list[Any]) -> Iterator[bytes]:
+    """MessagePack says first how many there are, and then come the values: parts that leave out
+    how many they are make the whole."""
+    table = isinstance(state, dict)
+    yield (b"\xdf" if table else b"\xdd") + len(state).to_bytes(4, "big")
+    values = iter(state.items() if isinstance(state, dict) else state)
+    while some := list(islice(values, PIECE)):
+        part = _encode(dict(some) if table else some)
+        yield part[1 if len(some) < 16 else 3 :]
 
 
 class Shared:
@@ -269,7 +290,7 @@ class _Line(MethodMachine):
         """The place in the log is the token: it is larger than all before."""
         self.state = line
         if line and not line[0][2]:
-            line[0][2] = token
+            line[0] = [*line[0][:2], token]
 
 
 class _Waiting(Shared):

@@ -15,13 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ringcast.api.applied import Applied, Command, Present, encode, give, settle
+from ringcast.api.applied import Applied, give, settle
 from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Bytes, Group, NotJoined, WouldBlock, all_bytes, check_size
 from ringcast.api.state_machine import NoQuorum, R, StateMachine
 from ringcast.core.errors import UNREADABLE, DeliveryUncertain, NodeStopped, RingcastError
 from ringcast.core.ids import NodeId, Position, ViewId
 from ringcast.replica import words
+from ringcast.replica.contents import Command, Present, encode
 from ringcast.replica.effects import (
     Apply,
     Became,
@@ -409,7 +410,7 @@ class QuorumCopy(Generic[R]):
         """RS-15: the state is written beside the log, which goes on meanwhile."""
         at = self._engine.applied
         if at > self._engine.log.trimmed:
-            image = Image(at, self._applied.state())
+            image = Image(at, await self._applied.state())
             await self._in_thread(self._store.keep, image)
             self._engine.compact(image)
             self._step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from ringcast.api.events import Message, View
@@ -37,6 +38,15 @@ class StateMachine(ABC, Generic[R]):
     @abstractmethod
     def snapshot(self) -> bytes:
         """The whole state."""
+
+    def pieces(self) -> Iterator[bytes]:
+        """The whole state as it is now, in pieces; ``restore`` takes them put together.
+
+        Commands go on while the pieces are asked for, one at a time, and must not show in them: a
+        large machine copies what it needs in this call, and encodes in the iterator. The event
+        loop stands still for this call and for one piece at a time. As it is, for ``snapshot()``.
+        """
+        return iter((self.snapshot(),))
 
     @abstractmethod
     def restore(self, state: bytes) -> None:

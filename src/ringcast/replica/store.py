@@ -80,6 +80,8 @@ class ReplicaStore:
         except OSError as error:
             raise StorageError(f"cannot use the replica's folder {folder}: {error}") from None
         try:
+            for unfinished in folder.glob("state-*.new"):
+                unfinished.unlink()
             self.records = self._load()
             """What the log held at opening."""
             self._file = disk.open(self._path)
@@ -138,7 +140,7 @@ class ReplicaStore:
             os.close(self._file)
             self._file = self._disk.open(self._path)
             for old in self.folder.glob("state-*"):
-                if old != kept and (kept is None or _at(old) < _at(kept)):
+                if kept is not None and 0 <= _at(old) < _at(kept):  # another may be on its way
                     old.unlink()
                     self._states.pop(_at(old), None)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What is in a body: bytes as they are, a row as JSON, or rows as Arrow.
+"""What is in a body: bytes as they are, a row as JSON, rows as Arrow, or a replica's command.
 
 A JSON body is one object and becomes a struct. An Arrow body is an IPC stream, made to hold many
 rows, and becomes an array of structs, so that a message stays one row of the table with one
@@ -19,6 +19,10 @@ from pyspark.sql.types import ArrayType, StructField, StructType
 from ringcast.core.ids import Position
 from ringcast.journal.format.layout import MESSAGE
 from ringcast.pipeline.errors import PipelineError
+from ringcast.replica.contents import submission
+
+COMMAND = "command"
+"""The kind of a record with a command that was submitted to a replica."""
 
 PACK_BYTES = 128 * 2**10
 """Rows that the sink puts into one Arrow body, about."""
@@ -49,6 +53,8 @@ class Reading:
         self._one: Callable[[bytes], Any] = self._rows
         if form == "json":
             self._one = msgspec.json.Decoder(python_type(self._kind)).decode
+        elif form == "commands":
+            self._one = command_row
 
     def decode(self, batch: Any) -> Any:
         """A batch of records with its bodies decoded."""
@@ -56,7 +62,19 @@ class Reading:
 
         at = batch.schema.get_field_index("body")
         found = batch.set_column(at, pa.field("body", self._kind), self._column(batch))
+        if self._form == "commands":
+            found = self._told_apart(found)
         return found.cast(self._schema)  # the same, but for what must not be null
+
+    def _told_apart(self, batch: Any) -> Any:
+        """Commands have a kind of their own among the words of replicas."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        at = batch.schema.get_field_index("kind")
+        kinds = batch.column("kind").cast(pa.string())
+        kinds = pc.if_else(batch.column("body").is_valid(), COMMAND, kinds)
+        return batch.set_column(at, pa.field("kind", pa.string()), kinds)
 
     def _column(self, batch: Any) -> Any:
         import pyarrow as pa
@@ -98,7 +116,7 @@ class Reading:
     def _array(self, values: list[Any]) -> Any:
         import pyarrow as pa
 
-        if self._form == "json":
+        if self._form != "arrow":
             return pa.array(values, self._kind)
         ends, end = [0], 0
         for value in values:
@@ -128,6 +146,12 @@ class Reading:
             raise BadBody(str(error)) from None
         (found,) = table.to_struct_array().chunks or [pa.array([], self._kind.value_type)]
         return found.cast(self._kind.value_type)
+
+
+def command_row(body: bytes) -> dict[str, Any] | None:
+    """The command in a word of a replica; None if it is another word."""
+    found = submission(body)
+    return found and found._asdict()
 
 
 def python_type(kind: Any) -> Any:

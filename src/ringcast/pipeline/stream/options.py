@@ -28,6 +28,13 @@ SPARKS_OWN = {"mergeschema", "querytimeout"}
 EARLIEST, LATEST = "earliest", "latest"
 
 
+COMMANDS = (
+    "member BIGINT NOT NULL, boot BIGINT NOT NULL, number BIGINT NOT NULL, "
+    "client STRING, request BIGINT, command BINARY NOT NULL"
+)
+"""The columns of a command that was submitted to a replica."""
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a user may say, reading or writing."""
 
@@ -53,6 +60,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class ReadOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of the source."""
 
+    bodies: Literal["auto", "raw", "json", "arrow", "commands"] = "auto"  # type: ignore[assignment]
+    """Also ``commands``: what was submitted to the replica whose group it is."""
+
     path: str = ""
     """Instead of ``connect``: one or several journals of a group, with commas between them."""
     views: bool = True
@@ -72,6 +82,11 @@ class ReadOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True
     def folders(self) -> list[Path]:
         """The journals to read."""
         return [Path(part.strip()) for part in self.path.split(",") if part.strip()]
+
+    @property
+    def columns(self) -> str:
+        """Of bodies, in Spark's words; empty if they are bytes."""
+        return COMMANDS if self.bodies == "commands" else self.bodySchema
 
     @property
     def wanted(self) -> Selection:
@@ -104,6 +119,8 @@ def to_read(given: Mapping[str, str]) -> ReadOptions:
         _check_name("reader", options.reader)
     if bool(options.bodySchema) != (options.bodies in ("json", "arrow")):
         raise PipelineError("bodies = json or arrow and bodySchema = 'order BIGINT, …' go together")
+    if options.bodies == "commands" and not options.group:
+        raise PipelineError("bodies = commands needs group: the name of the replica's group")
     if options.startingPosition not in (EARLIEST, LATEST):
         _place(options.startingPosition)
     return options

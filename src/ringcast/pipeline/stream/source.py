@@ -85,8 +85,8 @@ class RingcastSource(DataSource):
         options = to_read(self._given)
         found = schema()
         columns = from_arrow_schema(found.remove(found.get_field_index(HIDDEN)))
-        if options.bodySchema:
-            columns = bodies.with_body(columns, options.bodies, body_columns(options.bodySchema))
+        if options.columns:
+            columns = bodies.with_body(columns, options.bodies, body_columns(options.columns))
         return columns
 
     def reader(self, schema: StructType) -> RingcastReader:
@@ -135,7 +135,7 @@ class RowRange:
             return
         options = self.options
         reading: bodies.Reading | None = None
-        if options.bodySchema:
+        if options.columns:
             forgiving = options.badBodies == "null"
             reading = bodies.Reading(options.bodies, self._schema, forgiving)
         found = origin_of(options).batches(partition.span, self.wanted)
