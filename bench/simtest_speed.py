@@ -38,7 +38,7 @@ class Seats(ringcast.StateMachine[str]):
 async def shop(node: ringcast.Node, host: Host) -> None:
     """Sells seats to who asks first."""
     seats = Seats()
-    async with ringcast.Replica(node.join("seats"), seats) as replica:
+    async with ringcast.Replica(node.join("seats"), seats, 3, host.folder / "seats") as replica:
 
         async def sell(request: Request) -> str:
             return await replica.submit(f"{request.body} {request.caller}".encode())
