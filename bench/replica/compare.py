@@ -26,7 +26,7 @@ from record import table, write
 from ringcast.members.process import LOOPBACK, free_ports
 
 MEMBERS, CLIENTS = 3, (1, 64)
-MEMBER = str(Path(__file__).parent / "members.py")
+MEMBER = str(Path(__file__).parent / "put_member.py")
 SYSTEMS = ("ours", "pysyncobj", "etcd")
 
 
@@ -133,4 +133,4 @@ def report(windows: dict[str, list[dict[str, float]]], rounds: int, seconds: flo
 
 
 if __name__ == "__main__":
-    main(*(kind(text) for kind, text in zip((int, float), sys.argv[1:], strict=False)))  # type: ignore[operator]
+    main(*(kind(text) for kind, text in zip((int, float), sys.argv[1:], strict=False)))

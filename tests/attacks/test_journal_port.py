@@ -14,7 +14,6 @@ from adversary import keyed
 from journals import bodies, caught_up, folder
 from loopback import eventually, joined, messages, run
 
-from ringcast.api.applied import Command, encode
 from ringcast.api.node import Node
 from ringcast.api.replica import Replica
 from ringcast.api.state_machine import StateMachine
@@ -33,6 +32,7 @@ from ringcast.journal.service import (
     token,
 )
 from ringcast.replica import words
+from ringcast.replica.contents import Command, encode
 from ringcast.wire import keys
 from ringcast.wire.address import Address, parse
 from ringcast.wire.envelope import MOST_BODIES

@@ -11,7 +11,7 @@ from typing import Any
 
 import ringcast
 from ringcast.api.objects import Lock, Queue, ReplicatedDict
-from ringcast.testing import DictModel, History, LockModel, Model, Operation, QueueModel
+from ringcast.testing import DictModel, LockModel, Model, Operation, OperationHistory, QueueModel
 
 ANSWER_S = 2.0
 
@@ -39,7 +39,7 @@ class Clients:
     """What they ask for next, and what they were told."""
 
     def __init__(self, clock: Any) -> None:
-        self.histories = {kind: History(clock) for kind in ("dict", "lock", "queue")}
+        self.histories = {kind: OperationHistory(clock) for kind in ("dict", "lock", "queue")}
 
     def ask(self, rng: Random, number: int) -> tuple[str, str, list[Any]]:
         """Something for the dict or the queue."""

@@ -14,20 +14,20 @@ from ringcast.testing import (
     IMPOSSIBLE,
     UNKNOWN,
     DictModel,
-    History,
     LockModel,
     Model,
     NotLinearizable,
     Operation,
+    OperationHistory,
     QueueModel,
     Undecided,
 )
 from ringcast.testing.linearizable import check
 
 
-def history(*lines: tuple[float, float, str, str, tuple[Any, ...], Any]) -> History:
+def history(*lines: tuple[float, float, str, str, tuple[Any, ...], Any]) -> OperationHistory:
     """From lines (called, returned, client, name, arguments, result)."""
-    found = History(lambda: 0.0)
+    found = OperationHistory(lambda: 0.0)
     for called, returned, client, name, args, result in lines:
         found.operations.append(Operation(client, name, args, called, returned, result))
     return found
@@ -167,7 +167,7 @@ def test_a_history_is_written_down_as_it_happens() -> None:
     import asyncio
 
     ticks = count()
-    found = History(lambda: float(next(ticks)))
+    found = OperationHistory(lambda: float(next(ticks)))
 
     async def answer(value: object) -> object:
         if value is None:

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     )
     from ringcast.testing.faults import BadDisk, Crash, Cut, Drift, Jump, Partition, Pause, Swarm
     from ringcast.testing.host import Host
-    from ringcast.testing.linearizable import IMPOSSIBLE, UNKNOWN, History, Model, Operation
+    from ringcast.testing.linearizable import (
+        IMPOSSIBLE,
+        UNKNOWN,
+        Model,
+        Operation,
+        OperationHistory,
+    )
     from ringcast.testing.models import DictModel, LockModel, QueueModel
     from ringcast.testing.run import Outcome
     from ringcast.testing.world import World
@@ -50,7 +56,7 @@ _HOMES = {
     ),
     "faults": ("BadDisk", "Crash", "Cut", "Drift", "Jump", "Partition", "Pause", "Swarm"),
     "host": ("Host",),
-    "linearizable": ("IMPOSSIBLE", "UNKNOWN", "History", "Model", "Operation"),
+    "linearizable": ("IMPOSSIBLE", "UNKNOWN", "OperationHistory", "Model", "Operation"),
     "models": ("DictModel", "LockModel", "QueueModel"),
     "run": ("Outcome",),
     "world": ("World",),
@@ -67,7 +73,6 @@ __all__ = [
     "DictModel",
     "Drift",
     "Escape",
-    "History",
     "Host",
     "HostFailed",
     "Jump",
@@ -78,6 +83,7 @@ __all__ = [
     "NotLinearizable",
     "NotReached",
     "Operation",
+    "OperationHistory",
     "Outcome",
     "Partition",
     "Pause",

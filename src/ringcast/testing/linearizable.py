@@ -67,7 +67,7 @@ class Model(Protocol):
         """Which part of the object an operation is about; parts do not touch each other."""
 
 
-class History:
+class OperationHistory:
     """Operations as clients see them. ``clock`` is one that all of them share."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -123,7 +123,7 @@ class _Entry:
 
 
 def check(operations: Iterable[Operation], model: Model, most: int = MOST) -> None:
-    """As ``History.check``, for the operations on one part."""
+    """As ``OperationHistory.check``, for the operations on one part."""
     operations = sorted(operations, key=lambda operation: operation.called)
     head, returns = _listed(operations)
     twins = _twins(operations)

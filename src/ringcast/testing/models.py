@@ -1,4 +1,4 @@
-"""Replicated objects when operations come one at a time: models for ``History.check``."""
+"""Replicated objects when operations come one at a time: models for ``OperationHistory.check``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One member of each system, as a process: ``members.py KIND ID PORTS FOLDER``.
+"""One member of each system, as a process: ``put_member.py KIND ID PORTS FOLDER``.
 
 It says ``ready`` when it may be asked. Member 0 (of PySyncObj the leader) then takes lines
 ``CLIENTS SECONDS`` and answers with a line of JSON: puts a second and the median of their times.
@@ -148,7 +148,7 @@ def _ticked(node: Any, clients: int, seconds: float) -> str:
 
 async def etcd_client(address: str) -> None:
     """Of an etcd that runs: unary calls of its KV service."""
-    import grpc
+    import grpc  # type: ignore[import-untyped]
 
     def field(number: int, data: bytes) -> bytes:
         return bytes((number << 3 | 2, len(data))) + data
