@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from histories import HISTORY, PLACES, SMALL, damage, entry, write, written
+from histories import HISTORY, PLACES, SMALL, damage, entry, history, write, written
 from typer.testing import CliRunner
 
 from ringcast.cli.app import app
@@ -99,6 +99,34 @@ def test_two_histories_at_one_position_are_found_whatever_their_configurations(
         write(tmp_path / name, [*HISTORY[:13], view_entry(view, members, True, end, 0)], [5])
     found = report(*(tmp_path / name for name in "abc"))
     assert [each["place"] for each in found["differences"]] == [str(end.end(2))]
+
+
+@pytest.mark.parametrize("cuts", [[], [1, 2, 3, 4, 5, 6, 7, 8], [4], [5]])
+@pytest.mark.parametrize("missing", [2, 4, 5, 8])
+def test_a_hole_in_the_middle_is_found_by_what_others_have(
+    tmp_path: Path, missing: int, cuts: list[int]
+) -> None:
+    """A member that lost an acknowledged message was called sound, whatever others had."""
+    whole = history()[:10]
+    lacking = [each for at, each in enumerate(whole) if at != missing]
+    write(tmp_path / "a", whole, [3, 7])
+    write(tmp_path / "b", lacking, cuts)
+    found = report(tmp_path / "a", tmp_path / "b")
+    assert [(each["place"], each["what"]) for each in found["differences"]] == [
+        (str(whole[missing].first), f"a record is missing that {tmp_path / 'a'} has")
+    ]
+    assert "is missing that" in call("check", tmp_path / "a", tmp_path / "b")[1]
+
+
+def test_what_a_member_did_not_live_through_is_no_hole(tmp_path: Path) -> None:
+    """The beginning and the end of a configuration, and configurations of others."""
+    whole = history()
+    other = [each for each in whole if each.view != ViewId(12, 2)]
+    write(tmp_path / "a", whole, [])
+    write(tmp_path / "b", other, [5])
+    write(tmp_path / "c", whole[:7], [2])
+    write(tmp_path / "d", whole[5:], [2])
+    assert report(*(tmp_path / name for name in "abcd"))["differences"] == []
 
 
 def test_a_torn_end_is_no_damage(folder: Path) -> None:

@@ -16,7 +16,7 @@ from rich.markup import escape
 from ringcast.console.options import OK, VIOLATED, fail
 from ringcast.console.output import as_json, say
 from ringcast.core.ids import START, Position
-from ringcast.journal.check import CheckReport, compare, examine, identical
+from ringcast.journal.check import CheckReport, compare, examine, holes, identical
 from ringcast.journal.export import export
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import GAP, MESSAGE, JournalError
@@ -199,8 +199,9 @@ def check(folders: Folders, json: Json = False) -> None:
                 for reports[-1] in examine(folder):
                     bar.show(bar.done + 1)
         sound = not any(report.findings for report in reports)
-        differences = list(compare(folders)) if sound and len(folders) > 1 else []
-        alike = identical(folders) if sound and len(folders) > 1 else None
+        several = sound and len(folders) > 1
+        differences = [*compare(folders), *holes(folders)] if several else []
+        alike = identical(folders) if several else None
     findings = [each for report in reports for each in report.findings] + differences
     if json:
         as_json({"sound": not findings, "identical": alike, "journals": reports,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
 
 import msgspec
 
-from ringcast.core.ids import GAP_BRANCH, START, Position
+from ringcast.core.ids import GAP_BRANCH, START, Position, ViewId
 from ringcast.journal.durable import torn, was_cut
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.frame_writer import link
@@ -107,6 +108,46 @@ def compare(folders: Sequence[Path]) -> Iterator[JournalFinding]:
                 what = f"the record differs from the one in {other.folder}"
                 yield JournalFinding(str(path), str(difference), what)
                 break
+
+
+def holes(folders: Sequence[Path]) -> Iterator[JournalFinding]:
+    """Where one journal lacks a record that another has, between two of its own of the same
+    configuration, the first of each pair: its node was there, and must have delivered it."""
+    for one, other in permutations([JournalReader(folder) for folder in folders], 2):
+        before: tuple[Position, ViewId] | None = None
+        for path, head in one.heads_after():
+            start = before[0] if before else head.first.before
+            mine = _places(one, Range(head.first.before, head.last))
+            lacks = _lacks(mine, before, _places(other, Range(start, head.last)))
+            if lacks is not None:
+                what = f"a record is missing that {other.folder} has"
+                yield JournalFinding(str(path), str(lacks), what)
+                break
+            before = mine[-1]
+
+
+Placed = tuple[Position, ViewId]
+"""An entry's position, and the configuration it was delivered in."""
+
+
+def _places(journal: JournalReader, span: Range) -> list[Placed]:
+    found: list[Placed] = []
+    for frame in journal.frames(span, check=False):
+        found.extend(zip(frame.firsts, frame.views(), strict=True))
+    return found
+
+
+def _lacks(mine: list[Placed], before: Placed | None, its: list[Placed]) -> Position | None:
+    """The first entry of ``its`` that is not among mine, though those around it are."""
+    known = {place for place, _ in mine}
+    for place, view in its:
+        if place in known or place.branch == GAP_BRANCH:
+            continue
+        at = bisect_left(mine, (place, view))
+        last, following = (mine[at - 1] if at else before), mine[at] if at < len(mine) else None
+        if last and following and last[0] < place and last[1] == view == following[1]:
+            return place
+    return None
 
 
 def _difference(one: JournalReader, other: JournalReader, span: Range) -> Position | None:
