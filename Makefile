@@ -6,7 +6,7 @@ JOBS ?= auto
 SEEDS ?= 0..1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim bench docs lock clean
+.PHONY: help setup demo test lint types pytest sim bench docs lock audit clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -42,8 +42,12 @@ bench: setup ## the simulator's speed, SimPy's beside it
 docs: setup ## write the generated pages and tables anew
 	@$(BIN)/python tools/pages.py
 
-lock: ## write requirements-dev.lock anew from pyproject.toml
+lock: ## write requirements-dev.lock and sbom.json anew from pyproject.toml
 	@tools/make_lock.sh "$(PYTHON)" requirements-dev.lock
+	@$(PYTHON) tools/sbom.py
+
+audit: ## known vulnerabilities of what is pinned; needs the network, so it is no part of the tests
+	@pipx run pip-audit --require-hashes --disable-pip -r requirements-dev.lock
 
 clean: ## remove .venv, caches and outputs
 	@rm -rf .venv out ringcast-demo dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
