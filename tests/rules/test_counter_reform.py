@@ -91,8 +91,8 @@ def test_cb_6_no_token_uses_up_hops_or_rotations() -> None:
     group = Group(5).up()
     group.receive(4, group.token(2, 3, 1, 2), 2)
     token = group.token(3, 4, 1, 3)
-    for ahead in ({"hop": LAST - 1}, {"hop": 3 + REACH_HOPS}, {"t": 2**34 - 1}):
-        group.receive(4, replace(token, **ahead), 3)
+    for other in ({"hop": LAST - 1}, {"hop": 3 + REACH_HOPS}, {"t": 2**34 - 1}, {"t": 0}):
+        group.receive(4, replace(token, **other), 3)
         assert group[4].held is None
     group.receive(4, token, 3)
     assert group[4].held is not None

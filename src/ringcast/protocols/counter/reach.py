@@ -57,4 +57,5 @@ def out_of_reach(p: Processor, frame: msgspec.Struct) -> bool:
     newest = p.newest
     if type(frame) is not Token or newest is None or epoch != newest.epoch:
         return False
-    return frame.hop > newest.hop + REACH_HOPS or frame.t > newest.t + REACH_HOPS
+    ahead = frame.hop > newest.hop + REACH_HOPS or frame.t > newest.t + REACH_HOPS
+    return ahead or (frame.hop > newest.hop and frame.t < newest.t)  # rotations do not go back
