@@ -57,6 +57,7 @@ PLANS: dict[str, dict[str, list[str]]] = {
     OUTSIDER: {
         sheet.name: [f"--outsider 0.15 {some}" for some in seeds(5000, each=100)]
         for sheet in protocols()
+        if not sheet.fixed or sheet.swarm.crashes(3)  # the others stop with their first member
     },
 }
 """By protocol and mode, the options of each call. Without ``--nodes`` a swarm draws the members."""
