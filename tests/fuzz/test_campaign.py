@@ -31,7 +31,7 @@ def test_no_frame_of_a_member_breaks_a_machine(name: str, seed: int) -> None:
     assert found["refused"] < 0.7 * campaign.ROUND, "most frames get to the machine"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", campaign.LIVE)
 def test_no_frame_over_sockets_breaks_a_node(name: str) -> None:
     """One of counter's ended a node: the number after the last cannot be sent."""
     assert over_sockets.round_of([name], 900_001, 1000)["done"] > 0
