@@ -10,6 +10,7 @@ import phases_page
 import property_table
 import reproduce_page
 import rules_page
+import security_tables
 import settings_page
 import simulator_tables
 import swarm_page
@@ -38,6 +39,7 @@ def generated() -> dict[Path, str]:
         simulator_tables,
         reproduce_page,
         swarm_page,
+        security_tables,
     ):
         texts |= maker.pages()
         for (path, name), block in maker.blocks().items():

@@ -1,0 +1,75 @@
+"""What docs/security.md says of campaigns, from the records in ``bench/results``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tags import ROOT
+
+RESULTS = ROOT / "bench" / "results"
+PAGE = ROOT / "docs" / "security.md"
+
+
+def record(name: str) -> dict[str, Any]:
+    """What was measured."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+def outsider() -> str:
+    """Swarms with an outsider on the path."""
+    told = record("outsider")
+    rows = [
+        f"`python bench/swarm.py outsider` at commit {told['commit']}, as far as it got of 5,000 "
+        "seeds a protocol:",
+        "",
+        "| protocol | groups | acts of the outsider | deliveries | violations |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
+    for name, each in sorted(told["modes"].items()):
+        broken = [f"{v['property']}, seed {v['seed']}" for v in each["violations"]]
+        counts = (each["runs"], each["faults"].get("outsider", 0), each["deliveries"])
+        shown = " | ".join(f"{count:,}" for count in counts)
+        rows.append(f"| {name} | {shown} | {'; '.join(broken) or 'none'} |")
+    return "\n".join(rows)
+
+
+def fuzzing() -> str:
+    """How far the fuzzer got."""
+    rows = [
+        "| what | done | not decoded | stops | longest step, ms | objects, bytes at most |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, each in sorted(record("fuzz").items()):
+        if name not in ("commit", "machine"):
+            longest = f"{each['longest_us'] / 1000:.1f}" if each["longest_us"] else ""
+            size = f"{each['objects']:,}, {each['bytes']:,}" if each["objects"] else ""
+            counts = " | ".join(f"{each[count]:,}" for count in ("done", "refused", "stops"))
+            rows.append(f"| {name} | {counts} | {longest} | {size} |")
+    return "\n".join(rows)
+
+
+def keys() -> str:
+    """What keys cost."""
+    told = record("keys")
+    ratio, load, trial = told["ratio"], told["load"], told["trial"]
+    return (
+        "Throughput with keys over without, three members on loopback, bodies of "
+        f"{trial['size']} B, `python bench/live/keys.py` at commit {told['commit']}: median "
+        f"{ratio['median']:.2f} of pairs in turn ({ratio['least']:.2f} to {ratio['most']:.2f}), "
+        f"{told['ratio_of_medians']:.2f} of the medians. The machine was busy: its load was "
+        f"{load['median']:.0f} on {told['machine']['cores']} cores."
+    )
+
+
+def pages() -> dict[Path, str]:
+    """None."""
+    return {}
+
+
+def blocks() -> dict[tuple[Path, str], str]:
+    """The marked blocks of docs/security.md."""
+    made = {"outsider": outsider, "fuzzing": fuzzing, "keys": keys}
+    return {(PAGE, name): make() for name, make in made.items()}
