@@ -29,7 +29,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024)
     asked = parser.parse_args()
     trial = Trial(nodes=3, size=asked.size, seconds=asked.seconds)
-    ratios, rates, load = [], {True: [], False: []}, []
+    ratios: list[float] = []
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    load: list[float] = []
     for number in range(asked.pairs):
         told: dict[bool, float] = {}
         load.append(os.getloadavg()[0])
