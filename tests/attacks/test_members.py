@@ -114,6 +114,20 @@ def test_members_that_do_not_fit_are_named_on_both_sides(
     run(story)
 
 
+def test_a_node_that_waits_says_for_whom(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringcast.runtime.port.PATIENT_LOOKS", 1)
+
+    async def story() -> None:
+        one, other = keyed(tmp_path, 2, protocol="token-fd")
+        async with Node.open(one):
+            said = f"node 1 has heard nothing of node 2 ({other['bind']}) since its start"
+            await eventually(lambda: any(line.startswith(said) for line in caplog.messages))
+
+    run(story)
+
+
 def test_a_node_that_the_others_do_not_list_is_told_so(tmp_path: Path) -> None:
     """Of a protocol whose members never change."""
 

@@ -260,6 +260,13 @@ def test_a_node_that_was_removed_for_good_is_forgotten(monkeypatch: pytest.Monke
     assert list(udp.peers) == [2, 3]
 
 
+def test_who_is_listed_and_was_never_heard() -> None:
+    meetings, _, mine, _ = acquainted()
+    assert meetings.unheard() == {3: ("127.0.0.1", 3)}
+    mine.misfit(3, "node 3 speaks total, this node totem")
+    assert meetings.unheard() == {}, "of that it is said why"
+
+
 def test_who_has_this_nodes_id_and_started_later() -> None:
     """Only the word of a node that was met counts, and one's own past is no news."""
     meetings, _, mine, its = acquainted()

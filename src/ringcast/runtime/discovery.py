@@ -111,6 +111,8 @@ class Meetings:
         self._seeds = [address.parse(text, "seeds") for text in config.seeds]
         self._greeted: Counter[tuple[NodeId, bool]] = Counter()
         """How often who was greeted, and answered, since the last look around."""
+        self.looks = 0
+        """How often it looked around, once a second."""
         self._silent: dict[NodeId, tuple[int, int]] = {}
         """The newest frame of who is not listed, and for how many looks around there was none."""
         self.twin = ""
@@ -121,8 +123,18 @@ class Meetings:
         known = self.book.known()
         return bool(known) and all(self._codec.knows(node) for node in known)
 
+    def unheard(self) -> dict[NodeId, Address]:
+        """Listed processors that were never met, and are not known not to fit."""
+        codec = self._codec
+        return {
+            node: at
+            for node, at in self._config.peer_addresses.items()
+            if not codec.knows(node) and node not in codec.misfits
+        }
+
     def look_around(self) -> None:
         """Once in a while: to seeds, to the multicast group, and to who was not met yet."""
+        self.looks += 1
         self._forget_silent()
         self._udp.connect(self.book.addresses())  # a name may have moved, a route appeared
         self._greeted.clear()

@@ -28,6 +28,9 @@ from ringcast.wire.seal import Channel, Realm
 
 LOG = logging.getLogger("ringcast")
 
+PATIENT_LOOKS = 10
+"""Looks around, one a second, until it is said who of the listed nodes was never heard."""
+
 WELCOME_S = 0.05
 """How long a node that starts waits for others to answer its first Hello."""
 
@@ -126,7 +129,15 @@ class Port:
 
     def _warn(self) -> None:
         """Say once of each processor that it does not fit. Whoever has no key and is not known
-        could name any number of them."""
+        could name any number of them. And say once who is missing: a node may wait for it in
+        silence."""
+        if self._meetings.looks == PATIENT_LOOKS and (missing := self._meetings.unheard()):
+            names = ", ".join(f"node {node} ({at})" for node, at in missing.items())
+            LOG.warning(
+                "node %s has heard nothing of %s since its start, %s s ago: it does not run, is "
+                "elsewhere, or cannot be reached",
+                *(self.id, names, PATIENT_LOOKS),
+            )
         for node in self._codec.misfits.keys() & self._meetings.book.known().keys():
             why = self._codec.misfits[node]
             if self._warned.get(node) != why:
