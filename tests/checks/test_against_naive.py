@@ -16,6 +16,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ringcast.protocols  # noqa: F401  (one-sequencer is a protocol's own)
 from ringcast.checks import PROPERTIES, Verdict, suite
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.trace import (

@@ -9,7 +9,15 @@ from ringcast.checks import PROPERTIES, Suite, Verdict, suite
 from ringcast.checks.content import REMEMBERED, Content
 from ringcast.checks.history import TRIM_EVERY
 from ringcast.core.ids import Level, ViewId
-from ringcast.core.trace import Crashed, Delivered, Ended, Faulted, Installed, Submit
+from ringcast.core.trace import (
+    Crashed,
+    Delivered,
+    Ended,
+    Faulted,
+    Installed,
+    Originated,
+    Submit,
+)
 from ringcast.traces.text import parse
 
 
@@ -224,3 +232,14 @@ def test_rings_and_configurations_that_are_over_are_forgotten() -> None:
     assert len(checks.history.rings) == 1
     assert len(checks.history.first_conf) <= 2048
     assert all(not node.waiting for node in checks.history.nodes.values())
+
+
+def test_whoever_is_only_named_as_a_sender_is_no_processor() -> None:
+    """Nobody has to deliver anything there."""
+    checks = suite(("agreement", "uniform-agreement", "causal"))
+    for event in parse("ring(8,1){1,2}\np1: o1 d1\np2: d1\nend"):
+        if isinstance(event, Originated | Delivered):
+            event = replace(event, sender=5)
+        checks.feed(event)
+    assert set(checks.verdicts().values()) == {Verdict.VALID}
+    assert 5 not in checks.history.nodes

@@ -9,17 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import edits
 import pytest
-from tampering import PROTOCOLS, TAMPERINGS, Nodes, Tampering, Trace, right
-from test_verify_condense import culprits, set_sizes
+from edits import Rights, by_checks, condensed_differs, edited, protocol_of, write
+from tampering import PROTOCOLS, TAMPERINGS, Nodes, Tampering, Trace
 
-from ringcast.checks import PROPERTIES, Suite, suite
-from ringcast.checks.property import Reads
+from ringcast.checks import PROPERTIES
 from ringcast.core.registry import protocol as sheet_of
 from ringcast.core.trace import TraceEvent
 from ringcast.pipeline.verify.crosscheck import CrossResult, cross_check, disagreements
-from ringcast.pipeline.verify.run_verifier import ToJudge, judge
-from ringcast.traces import Claims, TraceWriter, read_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +32,10 @@ CASES = [
 ]
 
 
+SEEDS = (27, 33, 40, 69, 102, 181, 245, 345, 650, *range(1000, 1023))
+"""Random edits; the first ones are those that engines have disagreed about."""
+
+
 class Case:
     """One tampered trace, and what is to be found in it."""
 
@@ -44,41 +46,30 @@ class Case:
 
 
 @pytest.fixture(scope="module")
-def rights() -> dict[str, tuple[list[TraceEvent], Claims]]:
-    return {protocol: right(protocol) for protocol in PROTOCOLS}
+def rights() -> Rights:
+    return edits.rights()
 
 
 @pytest.fixture(scope="module")
-def folder(
-    tmp_path_factory: pytest.TempPathFactory, rights: dict[str, tuple[list[TraceEvent], Claims]]
-) -> tuple[Path, list[Nodes]]:
-    """All tampered traces, a run each, and who is to be named."""
+def folder(tmp_path_factory: pytest.TempPathFactory, rights: Rights) -> tuple[Path, list[Nodes]]:
+    """All tampered traces, a run each, and who is to be named; then the random edits."""
     path = tmp_path_factory.mktemp("tampered")
     named = []
     for number, (kind, protocol) in enumerate(CASES):
         events, claims = rights[protocol]
         case = Case(kind, protocol, events)
         named.append(case.nodes)
-        with TraceWriter(path, number, claims) as writer:
-            for event in case.events:
-                writer(event)
+        write(path, number, case.events, claims)
+    for number, seed in enumerate(SEEDS, len(CASES)):
+        write(path, number, edited(seed, rights), rights[protocol_of(seed)][1])
     return path, named
-
-
-def by_checks(path: Path, number: int, claims: Claims) -> Suite:
-    checks = suite(claims.tags, claims.bound_us)
-    for event in read_trace(path, number):
-        checks.feed(event)
-    return checks
 
 
 @pytest.mark.parametrize(
     "number", range(len(CASES)), ids=lambda n: f"{CASES[n][0].name}-{CASES[n][1]}"
 )
 def test_checks_and_condensed(
-    number: int,
-    folder: tuple[Path, list[Nodes]],
-    rights: dict[str, tuple[list[TraceEvent], Claims]],
+    number: int, folder: tuple[Path, list[Nodes]], rights: Rights
 ) -> None:
     (path, named), (kind, protocol) = folder, CASES[number]
     _, claims = rights[protocol]
@@ -89,14 +80,7 @@ def test_checks_and_condensed(
     else:
         assert kind.breaks[protocol] in found
         assert named[number] in (None, found[kind.breaks[protocol]])
-    tags = tuple(tag for tag in claims.tags if PROPERTIES[tag].reads < Reads.EVERY_EVENT)
-    with pytest.MonkeyPatch.context() as patch:
-        set_sizes(patch, group=64, window=120, run=4)
-        condensed = judge(path, number, ToJudge(tags, Claims(())))
-    assert not condensed.error
-    verdicts = {tag: verdict for tag, verdict in checks.verdicts().items() if tag in tags}
-    assert condensed.verdicts == verdicts
-    assert culprits(condensed) == {each for each in culprits(checks) if each[0] in tags}
+    assert list(condensed_differs(path, number, checks, claims)) == []
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +89,7 @@ def answers(spark: SparkSession, folder: tuple[Path, list[Nodes]]) -> list[Cross
 
 
 def test_queries(
-    folder: tuple[Path, list[Nodes]],
-    answers: list[CrossResult],
-    rights: dict[str, tuple[list[TraceEvent], Claims]],
+    folder: tuple[Path, list[Nodes]], answers: list[CrossResult], rights: Rights
 ) -> None:
     lines = []
     for number, (kind, protocol) in enumerate(CASES):
@@ -115,6 +97,15 @@ def test_queries(
         found = disagreements(number, checks.verdicts(), checks.violations, answers)
         lines += [f"{kind.name} in {protocol}: {line}" for line in found]
     assert not lines, "\n".join(lines)
+
+
+def test_random_edits(
+    folder: tuple[Path, list[Nodes]], answers: list[CrossResult], rights: Rights
+) -> None:
+    """All three engines alike; ``edits.py`` looks at ten thousand."""
+    path, _ = folder
+    lines = edits.differences(path, SEEDS, rights, answers, first=len(CASES))
+    assert not (found := list(lines)), "\n".join(found)
 
 
 def test_what_cannot_be_seen_says_why() -> None:

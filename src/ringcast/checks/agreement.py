@@ -60,7 +60,7 @@ class Agreement(Property):
 
 def _missing(span: RingStay, other: RingStay | None) -> int | None:
     """The first index delivered in ``span`` and not in ``other``."""
-    for delivered in (span.regular, span.transitional):
+    for delivered in span.delivered:
         for start, end in delivered.intervals():
             index = start if other is None else other.lacks(start, end)
             if index is not None:

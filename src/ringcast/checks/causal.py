@@ -51,12 +51,13 @@ class Causal(Lamport):
     def _mark(self) -> None:
         """The frame depends on what its last message depends on.
 
-        A message may be numbered again, in another ring; its past has been let go by then.
+        A message may be numbered again, in another ring; its past has been let go by then. Of a
+        ring that is not known, or not any more, nobody can tell: D5 and integrity speak of it.
         """
         frame = self.history.frame
-        if self.tag in frame.marks:
+        if self.tag in frame.marks or not frame.ring.members:
             return
-        if frame.incarnation != self.history.known(frame.sender).incarnation:
+        if frame.incarnation != self.history.incarnation(frame.sender):
             return
         last = frame.first + len(frame.digests) - 1
         queue = self._waiting.get(frame.sender)

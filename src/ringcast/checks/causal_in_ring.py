@@ -27,7 +27,7 @@ class CausalInRing(Property):
             return
         span, frame = history.span, history.frame
         beyond: tuple[tuple[int, int], ...] = ()
-        if span.count > span.prefix:  # only after a hole, which D9 reports
+        if span.highest > span.prefix:  # only after a hole, which D9 reports
             beyond = tuple(each for each in span.regular.intervals() if each[0] > span.prefix)
         own: dict[int, int] = frame.ring.marks.setdefault(self.tag, {})
         frame.marks[self.tag] = (span.prefix, beyond, own.get(event.node, 0))

@@ -115,7 +115,12 @@ class History:
     def _sender(self, ring: Ring, sender: NodeId) -> int:
         """Which incarnation of ``sender`` is meant: the one that is or was in the ring."""
         span = ring.spans.get(sender)
-        return self.known(sender).incarnation if span is None else span.incarnation
+        return self.incarnation(sender) if span is None else span.incarnation
+
+    def incarnation(self, id: NodeId) -> int:
+        """Of a processor; one of which there is nothing but a name does not become one by that."""
+        node = self.nodes.get(id)
+        return 1 if node is None else node.incarnation
 
     def _originated(self, event: Originated) -> None:
         span = self.span = self._place(event.node, event.ring)
@@ -178,8 +183,7 @@ class History:
         self.earlier = self.first_conf.setdefault(event.view, event)
         if event.transitional:
             if node.span is not None:
-                node.span.then = event
-                node.span.count = 0
+                node.span.enter(event)
             return
         self._leave(node, State.LEFT)
         self._pass_by(node, event.view)
@@ -189,10 +193,13 @@ class History:
         elif ring.members != event.members or event.view not in node.waiting:
             # Another membership, or here for the second time: two rings share an id.
             self.ids_reused = self.ids_reused or self.storage_lost
-        span = ring.spans.get(node.id)
+        before = span = ring.spans.get(node.id)
         if span is None or span.state is not State.WAITING:
             span = ring.spans[node.id] = RingStay(ring, node, State.OPEN)
+            if before is not None and before.state is State.LEFT:
+                span.follow(before)
         span.state, span.conf = State.OPEN, event
+        span.enter(None)
         node.waiting.pop(event.view, None)
         node.span = span
         node.last_seq = max(node.last_seq, event.view.seq)

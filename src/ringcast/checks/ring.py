@@ -91,6 +91,7 @@ class RingStay:
     __slots__ = (
         "conf",
         "count",
+        "earlier",
         "highest",
         "incarnation",
         "node",
@@ -98,6 +99,7 @@ class RingStay:
         "regular",
         "ring",
         "state",
+        "stray",
         "then",
         "transitional",
     )
@@ -111,19 +113,55 @@ class RingStay:
         self.regular = SeqSet()  # indices delivered in the ring itself
         self.then: Installed | None = None  # the transitional configuration after it
         self.transitional = SeqSet()  # indices delivered there
+        # What a wrong trace may have besides: indices delivered before the processor went to the
+        # same ring, or to another transitional configuration; and those delivered elsewhere.
+        self.earlier = SeqSet()
+        self.stray = SeqSet()
         self.count = 0  # deliveries in the present configuration of the span
         self.prefix = 0  # every index up to here was delivered
         self.highest = 0  # and none above this one
 
     def holds(self, index: int) -> bool:
-        """Whether the frame with this index was delivered inside the span."""
+        """Whether the frame with this index was delivered."""
         if index <= self.prefix:
             return True
-        return index <= self.highest and (index in self.regular or index in self.transitional)
+        return index <= self.highest and any(index in each for each in self.delivered)
+
+    def keeps(self, index: int) -> bool:
+        """Whether it was delivered inside the span, and not before or after it."""
+        if not self.stray:
+            return self.holds(index)
+        return any(index in each for each in (self.regular, self.transitional, self.earlier))
+
+    @property
+    def delivered(self) -> tuple[SeqSet, ...]:
+        """All indices that were delivered."""
+        return self.regular, self.transitional, self.earlier, self.stray
+
+    def follow(self, before: RingStay) -> None:
+        """The processor was in the ring before, and left it for the same one."""
+        for each in before.delivered[:-1]:
+            self.earlier.add_all(each)
+        self.stray = before.stray
+        self.prefix, self.highest = before.prefix, before.highest
+
+    def enter(self, then: Installed | None) -> None:
+        """The processor is in another configuration of the span: in the ring itself, or in a
+        transitional one, of which a wrong trace may have several."""
+        if self.then is not None:
+            self.earlier.add_all(self.transitional)
+            self.transitional = SeqSet()  # who made the same step is compared with the former one
+        self.then = then
+        self.count = 0
 
     def add(self, index: int) -> None:
         """The frame with this index is delivered, in the present configuration."""
-        (self.regular if self.then is None else self.transitional).add(index)
+        if self.state is not State.OPEN:
+            self.stray.add(index)
+        elif self.then is None:
+            self.regular.add(index)
+        else:
+            self.transitional.add(index)
         self.count += 1
         if self.prefix == self.highest == index - 1:  # the usual case: the next one
             self.prefix = self.highest = index
@@ -144,7 +182,7 @@ class RingStay:
         """The lowest index of ``low .. high`` that was not delivered, if any."""
         index = max(low, self.prefix + 1)
         while index <= high:
-            end = max(s.all_up_to(index - 1) for s in (self.regular, self.transitional))
+            end = max(each.all_up_to(index - 1) for each in self.delivered)
             if end < index:
                 return index
             index = end + 1

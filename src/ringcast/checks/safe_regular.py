@@ -53,7 +53,7 @@ class SafeRegular(Property):
         promise.made[index] = event
         for member in promise.members:
             its = span.ring.spans.get(member)
-            if its is None or (its.state in GONE and not its.holds(index)):
+            if its is None or (its.state in GONE and not its.keeps(index)):
                 self._broken(event, span.ring, index, member, event.t_us)
 
     def on_installed(self, event: Installed) -> None:
@@ -73,7 +73,7 @@ class SafeRegular(Property):
         for promise in promises.values():
             if span.node in promise.members:
                 for index, made in promise.made.items():
-                    if not span.holds(index):
+                    if not span.keeps(index):
                         self._broken(made, span.ring, index, span.node, t_us)
                         return
 
@@ -97,7 +97,7 @@ class SafeRegular(Property):
                     if span is None or span.state > State.OPEN:
                         continue
                     for index, made in promise.made.items():
-                        if not span.holds(index):
+                        if not span.keeps(index):
                             name = ring.name(index)
                             self.owed(
                                 member in event.settled,

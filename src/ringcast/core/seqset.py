@@ -58,6 +58,11 @@ class SeqSet:
         starts[first:last] = [low]
         ends[first:last] = [high]
 
+    def add_all(self, other: SeqSet) -> None:
+        """Add every number of another set."""
+        for low, high in other.intervals():
+            self.add_range(low, high)
+
     def __contains__(self, number: int) -> bool:
         at = bisect_right(self._starts, number) - 1
         return at >= 0 and number <= self._ends[at]

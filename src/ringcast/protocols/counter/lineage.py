@@ -75,7 +75,7 @@ def _some(words: Iterator[int]) -> tuple[int, ...]:
 
 def told(token: Token, first: bool) -> tuple[int, ...]:
     """What ``Passed.of`` reads."""
-    words = [token.epoch, token.hop, token.t, token.n, first, len(token.list.seats)]
+    words = [token.epoch, token.hop, token.t, token.n, int(first), len(token.list.seats)]
     for seat in token.list.seats:
         words += (seat.node, seat.since)
     words.append(len(token.S))

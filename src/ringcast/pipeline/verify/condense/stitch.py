@@ -3,7 +3,8 @@
 Windows are looked at one by one and know nothing of each other. Here it is seen whether their
 stretches fit together; if not, a window is asked to show more, and looked at again:
 
-- a frame that occurs anywhere else, by its place or by its numbers, is shown;
+- a frame that occurs anywhere else, by its place or by its numbers, is shown, and so is one whose
+  sender reported its numbers as uncertain;
 - frames are shown that were begun before something odd in an earlier window was over, and in
   a closer look those delivered after something odd in a later window had begun;
 - a stretch stands behind all that is shown before it in its ring, and before all the rest.
@@ -21,7 +22,14 @@ import msgspec
 from ringcast.checks.property import Reads
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import LIMIT, NodeId, ViewId
-from ringcast.core.trace import Delivered, Ended, Faulted, Originated, TraceEvent
+from ringcast.core.trace import (
+    Delivered,
+    Ended,
+    Faulted,
+    Originated,
+    ReportedUncertain,
+    TraceEvent,
+)
 from ringcast.pipeline.verify.condense.columns import Rows, table_of
 from ringcast.pipeline.verify.condense.event_rows import (
     delivered,
@@ -76,6 +84,12 @@ class Course:
         self.stop_us: int | None = None
         """From here on nothing is shown any more: there is too much of it."""
         self._rounds = 0
+        self._reports: dict[NodeId, list[range]] = {}
+        """Numbers that their senders reported as uncertain: when those are delivered matters."""
+        for event in self.plan.control:
+            if isinstance(event, ReportedUncertain):
+                told = range(event.first, event.first + event.count)
+                self._reports.setdefault(event.node, []).append(told)
         self._asked: set[tuple[ViewId, int]] = set()
         self._outside: list[TraceEvent] | None = None
 
@@ -210,6 +224,8 @@ class Course:
             for share in each.piece.stretch.shares:
                 key = share.sender, lives[share.sender]
                 numbers.setdefault(key, []).append((share.first, share.last, each.window))
+            if self._reports:
+                self._reported(each, keeps)
         lows = {ring: [each.piece.low for each in own] for ring, own in by_ring.items()}
         for event in self._shown():
             place = (event.ring, event.seq)
@@ -223,6 +239,20 @@ class Course:
                 if next_first <= last:
                     shared = (sender, next_first, min(last, next_last))
                     self._ask(keeps, window, numbers=(shared,))
+
+    def _reported(self, placed: Placed, keeps: dict[int, Keep]) -> None:
+        """Show frames of a stretch, its heads among them, that were reported as uncertain."""
+        stretch = placed.piece.stretch
+        parts = [(share.sender, share.first, share.last) for share in stretch.shares]
+        for event in stretch.heads:
+            if isinstance(event, Delivered):
+                last = event.first + len(event.digests) - 1
+                parts.append((event.sender, event.first, last))
+        for sender, first, last in parts:
+            for report in self._reports.get(sender, ()):
+                low, high = max(first, report.start), min(last, report.stop - 1)
+                if low <= high:
+                    self._ask(keeps, placed.window, numbers=((sender, low, high),))
 
     def _shown(self) -> Iterator[Originated | Delivered]:
         for each in self._found():

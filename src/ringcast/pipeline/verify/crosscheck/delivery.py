@@ -134,26 +134,31 @@ CHECKS = {
     ),
     "one-sequencer": Check(
         broken=(
+            # Of a ring that is not known, or not any more, each number stands alone.
             """SELECT run, moment, array(node, sender) AS nodes, array(name) AS messages
             FROM (
                 SELECT *, max(sender <> node) OVER so_far AS sequenced,
                        max(fault) OVER so_far AS bad
                 FROM (
-                    SELECT o.run, o.moment, o.node, o.ring, IF(o.sender = 0, o.node, o.sender)
-                               AS sender,
-                           concat('(', o.ring.seq, ',', o.ring.rep, '):', o.seq, '.0') AS name,
-                           o.node <> o.ring.rep OR coalesce(o.seq <= max(o.seq) OVER (
-                               PARTITION BY o.run, o.ring ORDER BY o.moment
+                    SELECT *, node <> ring.rep OR coalesce(seq <= max(seq) OVER (
+                               PARTITION BY run, life ORDER BY moment
                                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS fault
                     FROM (
-                        SELECT *, struct(t_us, node, n) AS moment,
-                               struct(ring_seq AS seq, ring_rep AS rep) AS ring
-                        FROM {originate} WHERE `index` = 0) o
-                    LEFT SEMI JOIN (
-                        SELECT DISTINCT run, ring_seq, ring_rep FROM {originate}
-                        WHERE sender NOT IN (0, node)) r
-                    ON r.run = o.run AND r.ring_seq = o.ring_seq AND r.ring_rep = o.ring_rep)
-                WINDOW so_far AS (PARTITION BY run, ring ORDER BY moment))
+                        SELECT o.run, o.moment, o.node, o.ring, o.seq, o.sender, o.name,
+                               coalesce(r.rid, xxhash64(o.node, o.n)) AS life
+                        FROM (
+                            SELECT run, node, n, seq, struct(t_us, node, n) AS moment,
+                                   struct(ring_seq AS seq, ring_rep AS rep) AS ring,
+                                   IF(sender = 0, node, sender) AS sender,
+                                   concat('(', ring_seq, ',', ring_rep, '):', seq, '.0') AS name
+                            FROM {originate} WHERE `index` = 0) o
+                        LEFT SEMI JOIN (
+                            SELECT DISTINCT run, ring_seq, ring_rep FROM {originate}
+                            WHERE sender NOT IN (0, node)) s
+                        ON s.run = o.run AND s.ring_seq = o.ring.seq AND s.ring_rep = o.ring.rep
+                        LEFT JOIN {rings} r ON r.run = o.run AND r.ring = o.ring
+                            AND o.moment >= r.since AND o.moment < r.until))
+                WINDOW so_far AS (PARTITION BY run, life ORDER BY moment))
             WHERE sequenced AND bad""",
         ),
     ),
@@ -195,23 +200,28 @@ DEFINITIONS = {
         WHERE c.previous IS NOT NULL""",
     # The k-th delivery in a configuration, with the first who got so far.
     "tracks": """
-        SELECT *, first(struct(node, seq, name)) OVER (
+        SELECT *, first(struct(node, seq, name, moment)) OVER (
                    PARTITION BY run, rid, conf.view, k ORDER BY moment) AS one
         FROM (
             SELECT *, row_number() OVER (PARTITION BY run, node, conf.n ORDER BY n) AS k
             FROM {told} WHERE home)""",
     "leads": """
         SELECT *, lag(seq) OVER (PARTITION BY run, rid, conf.view ORDER BY k) AS last_seq
-        FROM {tracks} WHERE one.node = node""",
-    # Members whom a safe delivery spoke for and who did not deliver the message.
+        FROM {tracks} WHERE one.moment = moment""",
+    # Members whom a safe delivery spoke for and who did not deliver the message. Who they are says
+    # the first one in its configuration to deliver a safe message there.
     "debts": f"""
         SELECT p.*, s.state, s.ended
         FROM (
             SELECT run, rid, seq, name, transitional, made, member
             FROM (
                 SELECT run, rid, seq, name, conf.transitional, min(struct(moment, node)) AS made,
-                       min_by(conf.members, moment) AS members
-                FROM {{told}} WHERE home AND level = {SAFE}
+                       any_value(spoken_for) AS members
+                FROM (
+                    SELECT *, first_value(conf.members) OVER (
+                               PARTITION BY run, rid, conf.view, conf.transitional ORDER BY moment)
+                               AS spoken_for
+                    FROM {{told}} WHERE home AND level = {SAFE})
                 GROUP BY run, rid, seq, name, conf.view, conf.transitional)
             LATERAL VIEW explode(members) AS member) p
         LEFT ANTI JOIN {{told}} t ON t.run = p.run AND t.rid = p.rid AND t.seq = p.seq

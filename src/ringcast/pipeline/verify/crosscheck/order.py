@@ -216,23 +216,25 @@ DEFINITIONS = {
         SELECT t.run, t.sender FROM {told} t WHERE again OR NOT sound OR NOT alike
         UNION
         SELECT t.run, t.sender FROM {told} t LEFT SEMI JOIN {descents} d ON d.run = t.run""",
-    # All frames of such a sender at everybody.
+    # All frames of such a sender at everybody. That one is told again shows only while its ring is
+    # known.
     "heard": """
-        SELECT d.*, coalesce(v.incarnation, b.incarnation, 1) AS incarnation,
+        SELECT d.* EXCEPT (rid), coalesce(v.incarnation, b.incarnation, 1) AS incarnation,
                concat('(', d.ring_seq, ',', d.ring_rep, '):', d.seq, '.0') AS name,
-               row_number() OVER (PARTITION BY d.run, d.node, d.ring_seq, d.ring_rep, d.seq
-                   ORDER BY d.n) > 1 AS again
+               d.rid IS NOT NULL AND row_number() OVER (
+                   PARTITION BY d.run, d.node, d.rid, d.seq ORDER BY d.n) > 1 AS again
         FROM (
-            SELECT d.run, d.node, d.n, d.ring_seq, d.ring_rep, d.seq, d.sender,
-                   struct(d.t_us, d.node, d.n) AS moment, min(d.sequence) AS number,
-                   max(d.sequence) AS upto
-            FROM {deliver} d LEFT SEMI JOIN {suspects} s ON s.run = d.run AND s.sender = d.sender
-            GROUP BY d.run, d.node, d.n, d.t_us, d.ring_seq, d.ring_rep, d.seq, d.sender) d
-        LEFT JOIN (
-            SELECT run, node, ring, min_by(incarnation, n) AS incarnation
-            FROM {stays} GROUP BY run, node, ring) v
-        ON v.run = d.run AND v.node = d.sender AND v.ring.seq = d.ring_seq
-            AND v.ring.rep = d.ring_rep
+            SELECT d.*, r.rid
+            FROM (
+                SELECT d.run, d.node, d.n, d.ring_seq, d.ring_rep, d.seq, d.sender,
+                       struct(d.t_us, d.node, d.n) AS moment, min(d.sequence) AS number,
+                       max(d.sequence) AS upto
+                FROM {deliver} d
+                LEFT SEMI JOIN {suspects} s ON s.run = d.run AND s.sender = d.sender
+                GROUP BY d.run, d.node, d.n, d.t_us, d.ring_seq, d.ring_rep, d.seq, d.sender) d
+            LEFT JOIN {rings} r ON r.run = d.run AND r.ring.seq = d.ring_seq
+                AND r.ring.rep = d.ring_rep AND d.moment >= r.since AND d.moment < r.until) d
+        LEFT JOIN {spans} v ON v.run = d.run AND v.rid = d.rid AND v.node = d.sender
         LEFT JOIN {starts} b ON b.run = d.run AND b.node = d.sender AND b.since <= d.moment
             AND (b.until IS NULL OR d.moment < b.until)""",
     # Who has not delivered exactly what it submitted since it last went down.

@@ -184,6 +184,10 @@ DEFINITIONS = {
             SELECT r.run, r.ring.seq, r.ring.rep, 0L
             FROM {rings} r JOIN {spans} s ON s.run = r.run AND s.rid = r.rid WHERE s.place IS NULL
             UNION ALL
+            SELECT r.run, r.ring.seq, r.ring.rep, 0L
+            FROM {rings} r JOIN {stays} s ON s.run = r.run AND s.rid = r.rid
+            WHERE s.members <> r.members
+            UNION ALL
             SELECT run, ring_seq, ring_rep, since FROM {uneven}
             UNION ALL
             SELECT r.run, r.ring.seq, r.ring.rep, 0L
