@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from cb import Group, Timer, said, tokens
 
+from ringcast.core.ids import Level
 from ringcast.protocols.counter.config import Config, Counting, Order
 from ringcast.protocols.counter.entries import (
     complete,
@@ -165,6 +166,25 @@ def test_cb_43_others_neither_ask_nor_count_and_a_sender_may_be_none_of_them() -
     assert not effects or not group[4].holding.want
     list_ = group.list()
     assert expected(entry, list_) == {2, 3}
+
+
+def test_cb_43_overlapping_destinations() -> None:
+    """CB-T29: a1 is for 2 and 3, b1 for 3 and 4, and 4 lacks b1. 2 does not wait for it; 3 delivers
+    both together, once 4 has it; 1 and 2 do not deliver what is for others."""
+    group = Group(4).up()
+    group.cut = {(2, 4)}
+    for node, to, body in ((1, (2, 3), b"a1"), (2, (3, 4), b"b1")):
+        group[node].sending.queue.put((body,), (Level.AGREED, to))
+    group.pass_on(12)
+    assert group.told(2) == [b"a1"]
+    assert group.told(3) == [] and group[4].holding.want
+    group.cut.clear()
+    group.now_us += 1_000_000
+    group.fire(4, Timer.REQUEST)
+    group.pass_on(8)
+    assert group.told(3) == [b"a1", b"b1"]
+    assert group.told(4) == [b"b1"]
+    assert group.told(1) == [] and group.told(2) == [b"a1"]
 
 
 def test_cb_44_entries_for_others_do_not_hold_up_a_commit() -> None:
