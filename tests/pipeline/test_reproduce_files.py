@@ -38,6 +38,9 @@ def test_experiments_come_in_their_order() -> None:
         "totem-outages",
         "network-design",
         "detector-or-membership",
+        "counter-control",
+        "counter-comparison",
+        "counter-levels",
     ]
 
 

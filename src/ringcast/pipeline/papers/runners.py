@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from ringcast.pipeline.papers.availability import service
+from ringcast.pipeline.papers.comparison import compare
 from ringcast.pipeline.papers.experiments import Source
 from ringcast.pipeline.papers.graphs import failures
 from ringcast.pipeline.papers.outages import outage, silence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PROBES: Mapping[str, Callable[..., Any]] = {
+    "compare": compare,
     "failures": failures,
     "outage": outage,
     "poll": poll,

@@ -47,6 +47,9 @@ class Centralised(Member):
         self.have = dict.fromkeys(self.ids, 0)
         """At the site: how far each has delivered."""
         self.armed = False
+        self.before = (0, 0)
+        """Own messages and places known when the timer last fired: what is newer may be on its
+        way."""
 
     def begin(self, env: Env) -> None:
         """Nothing: frames begin it."""
@@ -161,7 +164,9 @@ class Centralised(Member):
     def on_repair(self, env: Env, event: TimerFired) -> None:
         """Repeat what got no place, ask for what is missing; the site asks who lags."""
         self.armed = False
-        for key in sorted(key for key in self.data if key[0] == self.me):
+        mine, known = self.before
+        self.before = (self.last_k, self.highest)
+        for key in sorted(key for key in self.data if key[0] == self.me and key[1] <= mine):
             if self.me != self.site and key not in self.order.values():
                 data = self.data[key]
                 if self.config.relay:
@@ -170,12 +175,12 @@ class Centralised(Member):
                     env.broadcast(data)
         missing = [
             seq
-            for seq in range(self.delivered + 1, self.highest + 1)
+            for seq in range(self.delivered + 1, known + 1)
             if self.order.get(seq) not in self.data
         ]
         if missing and self.me != self.site:
             env.send(self.site, Nack(self.group, tuple(missing[:MOST_ASKED])))
-        if self.me == self.site and self.order:
+        if self.me == self.site and self.order and known == self.highest:
             last = max(self.order)
             env.broadcast(Ack(self.group, last, *self.order[last], asks=True))
         self.go_on(env)

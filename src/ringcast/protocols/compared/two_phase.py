@@ -62,6 +62,9 @@ class TwoPhase(Member):
         self.ended = dict.fromkeys(self.ids, 0)
         """The same of theirs, here."""
         self.armed = False
+        self.before: dict[NodeId, int] = dict.fromkeys(self.ids, 0)
+        """The last message of each that was known when the timer last fired: what is newer may be
+        on its way."""
 
     def begin(self, env: Env) -> None:
         """Nothing: frames begin it."""
@@ -166,15 +169,18 @@ class TwoPhase(Member):
     def on_repair(self, env: Env, event: TimerFired) -> None:
         """Repeat what got no answer; ask for what is not final, or does not come."""
         self.armed = False
+        before, self.before = self.before, dict.fromkeys(self.ids, 0)
+        for sender, k in self.data:
+            self.before[sender] = max(self.before[sender], k)
+        self.before[self.me] = self.last_k
         for k, sent in list(self.sent.items())[:MOST_ASKED]:
-            if not sent.final:
+            if not sent.final and k <= before[self.me]:
                 env.broadcast(self.data[self.me, k])
-            elif k == max(self.sent):
+            elif sent.final and k == self.last_k == before[self.me]:
                 env.broadcast(Final(self.group, k, sent.final, asks=True))
         for sender in self.ids:
             if sender != self.me:
-                gaps = {k for node, k in self.data if node == sender}
-                last = max(gaps, default=0)
+                last = before[sender]
                 lacks = [k for k in range(self.done[sender] + 1, last + 1) if self.lacks(sender, k)]
                 if lacks:
                     env.send(sender, Ask(self.group, tuple(lacks[:MOST_ASKED])))

@@ -143,6 +143,11 @@ class Req(msgspec.Struct, frozen=True, array_like=True, tag=72, gc=False):
     sender: NodeId
     wanted: Annotated[tuple[Seq, ...], msgspec.Meta(max_length=3 * MOST_WINDOW)]
 
+    @property
+    def requests(self) -> int:
+        """How many messages it asks for: the source sends a frame for each."""
+        return len(self.wanted) // 3
+
 
 class Join(msgspec.Struct, frozen=True, array_like=True, tag=73, gc=False):
     """CB-31: a processor that is no member asks to become one, in its life ``life``. ``epoch`` is
