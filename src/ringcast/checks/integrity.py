@@ -13,7 +13,7 @@ from ringcast.core.ids import NodeId
 from ringcast.core.seqset import SeqSet
 from ringcast.core.trace import Delivered, Submit
 
-KEPT = 3
+KEPT = 16
 """Incarnations of a sender whose deliveries are remembered."""
 
 NONE = SeqSet()
