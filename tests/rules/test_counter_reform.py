@@ -18,6 +18,7 @@ from ringcast.protocols.counter.messages import (
     Ask,
     Ballot,
     Held,
+    Msg,
     Nack,
     Newl,
     PassingList,
@@ -25,6 +26,7 @@ from ringcast.protocols.counter.messages import (
     Prom,
     Req,
     Seat,
+    Told,
 )
 from ringcast.protocols.counter.reach import LAST_EPOCH, REACH, REACH_HOPS
 from ringcast.protocols.counter.state import Phase
@@ -213,3 +215,23 @@ def test_one_that_missed_the_news_asks_for_them() -> None:
     effects = group.receive(3, group.token(1, 2, 1, 9, epoch=1), 1)
     assert [ask.epoch for ask in sent(effects, Ask)] == [1]
     assert not tokens(effects) and not only(effects, Persist)
+
+
+def test_what_few_runs_meet_while_the_list_is_reformed() -> None:
+    """CB-15: a holder still answers for a sender that is gone. CB-42, CB-41: news of the past is an
+    answer to nothing, and a question for members is not for one that is none."""
+    group = Group(4).up()
+    group.receive(2, group.msg(4, 0, 1), 4)
+    group.receive(2, Req(group.config.group, 4, (0, 1, 1)), 3)
+    group.receive(2, Prep(group.config.group, Ballot(1, 3)), 3)
+    assert group[2].phase is Phase.FROZEN
+    group.now_us += 1_000_000
+    (msg,) = sent(group.fire(2, Timer.ANSWER), Msg)
+    assert msg.key == (4, 0, 1)
+    group.receive(2, Told(group.config.group, 1, 0, True, None, ()), 3)
+    assert group.envs[2].dropped == {"an answer to nothing": 1}
+    group.stable[1] = {"counter_epoch": 1}
+    group.start(1)
+    assert group[1].phase is Phase.OUT
+    group.receive(1, Ask(group.config.group, 1), 3)
+    assert group.envs[1].dropped == {"a question for members": 1}

@@ -24,7 +24,7 @@ ELSEWHERE = {"Member/leave", "Frozen/leave"} & CELLS.keys()
 """A swarm draws no time to leave in; tests/rules/test_counter_membership.py does."""
 
 RARE = {"Frozen/Told", "Frozen/answer", "Out/Ask"}
-"""What three hundred seeds do not reach."""
+"""What three hundred seeds do not reach, and tests/rules/test_counter_reform.py does."""
 
 FORMER = (
     35,
