@@ -63,7 +63,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """Whether members delivered in one order, each as far as it came."""
 
 
-class Frames:
+class FrameLedger:
     """Who sent what when, and who holds it."""
 
     def __init__(self, ids: tuple[NodeId, ...], turn: tuple[type, ...]) -> None:
@@ -173,7 +173,7 @@ def compare(spec: RunSpec) -> Comparison:
     anything by then.
     """
     setup = prepare(spec)
-    frames = Frames(spec.ids, setup.sheet.turn)
+    frames = FrameLedger(spec.ids, setup.sheet.turn)
     sheet = frames.over(setup.sheet)
     cluster = Cluster(sheet, setup.config, spec.ids, setup.model, spec.seed, [frames])
     schedule(spec.faults, cluster)
