@@ -86,3 +86,9 @@ class ListedSettings(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fi
     def faults(self) -> int:
         """How many of them may be missing while the rest go on."""
         raise NotImplementedError(f"{type(self)} does not say how many faults it bears")
+
+    @property
+    def steadfast(self) -> int:
+        """How many of those that go on must never have crashed, for them to be sure to go on: what
+        a protocol delivers may be remembered by so many alone."""
+        return 0

@@ -302,6 +302,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
         for each in loads:
             each.stop()
         settled = draw_fixed_core(spec, setup, cluster) if sheet.fixed else draw_core(spec)
+        settled = settled if remembers(settled, setup, cluster, watch) else ()
         if settled:
             found.extend(settle(cluster, setup, watch, settled, spec))
     if not cluster.scheduler.halted and not found:
@@ -351,6 +352,14 @@ def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
     rng = Random(f"{spec.seed}/core")
     size = spec.nodes if rng.random() < 0.4 else rng.randint(least, spec.nodes)
     return tuple(sorted(rng.sample(spec.ids, size)))
+
+
+def remembers(core: tuple[NodeId, ...], setup: Setup, cluster: Cluster, watch: Watch) -> bool:
+    """Whether enough of the core never crashed since they took part, for a protocol that relies on
+    what they know."""
+    whole = [n for n in core if cluster.nodes[n].incarnation == 1 and n in watch.views]
+    least = setup.config.steadfast if setup.sheet.listed else 0
+    return len(whole) >= least
 
 
 def draw_fixed_core(spec: RunSpec, setup: Setup, cluster: Cluster) -> tuple[NodeId, ...]:
