@@ -34,10 +34,16 @@ class SafeRegular(Property):
     title = "safe in a regular configuration"
     reads = Reads.ORIGINS
     transitional: ClassVar[bool] = False
+    kind: ClassVar[str] = "safe"
+    """What the messages are called that promise so."""
+
+    def promises(self, event: Delivered) -> bool:
+        """Whether a delivery says that all members deliver it."""
+        return event.level is Level.SAFE
 
     def on_delivered(self, event: Delivered) -> None:
         """A promise is made: have some already failed to keep it?"""
-        if event.level is not Level.SAFE:
+        if not self.promises(event):
             return
         history = self.history
         conf, span = history.node.current, history.span
@@ -83,7 +89,8 @@ class SafeRegular(Property):
 
     def _text(self, made: Delivered, message: str, member: NodeId) -> str:
         return (
-            f"Processor {made.node} delivered safe {message} in {made.view} at {made.t_us} us, "
+            f"Processor {made.node} delivered {self.kind} {message} in {made.view} at "
+            f"{made.t_us} us, "
             f"but processor {member} did not deliver it while it was in {made.ring} or right after."
         )
 

@@ -103,13 +103,15 @@ class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             case Resiliency.UNSAFE:
                 return 1
 
+    def awaited(self, ring: int) -> int:
+        """F8, K3: of the members of the last list, how many must take part in a change: with fewer,
+        an entry that was delivered could have all its holders among the others."""
+        return ring - self.holders(ring) + 1 if self.uniform else 1
+
     @property
     def voters(self) -> int:
-        """F7, F8: sites that remember and must take part in a change: a majority, and enough that
-        one of them holds whatever was delivered (K3)."""
-        if self.resiliency is Resiliency.NUMBER:
-            return max(self.majority, self.n - self.tolerated)
-        return self.majority
+        """F7, F8: sites of a whole group that must take part in a change."""
+        return max(self.majority, self.awaited(self.n))
 
     @property
     def uniform(self) -> bool:
@@ -120,6 +122,11 @@ class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def faults(self) -> int:
         """How many members may be missing while the rest go on."""
         return self.n - self.voters
+
+    @property
+    def steadfast(self) -> int:
+        """F8: logs are in memory, so that many must never have crashed (A5)."""
+        return self.voters
 
     @property
     def patience_us(self) -> int:
@@ -140,10 +147,13 @@ class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 LAN = Config()
 
-MAJORITY = Config(resiliency=Resiliency.MAJORITY)
-
-PAPER = Config(batch=1)
-"""The source's own protocol, repaired: one message for each ACK."""
+PROFILES = {
+    "lan": LAN,
+    "majority": Config(resiliency=Resiliency.MAJORITY),
+    "paper": Config(batch=1),
+    "unsafe": Config(resiliency=Resiliency.UNSAFE),
+}
+"""``paper`` is the source's own protocol, repaired: one message for each ACK."""
 
 
 def progress_bound_us(config: Config, n: int) -> int:

@@ -110,7 +110,7 @@ Key: TypeAlias = tuple[ViewId, NodeId, int]
 """The id of a body: the view, the source, and its counter there."""
 
 
-class Data(msgspec.Struct, frozen=True, array_like=True, tag=100, gc=False):
+class Data(msgspec.Struct, frozen=True, array_like=True, tag=140, gc=False):
     """DATA: body ``counter`` of ``source`` in ``view`` (R1). Counters begin at 1 in each view: the
     id of a body is (view, source, counter), and what a view leaves unordered is submitted to the
     next one anew (G43, G44)."""
@@ -140,7 +140,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tag: Epoch
     ids: Annotated[tuple[Ids, ...], msgspec.Meta(max_length=MAX_MEMBERS)]
 
-    def keys(self) -> Iterator[Key]:
+    def names(self) -> Iterator[Key]:
         """The ids of its bodies, in order."""
         view = self.tag.view
         for each in self.ids:
@@ -244,6 +244,11 @@ class Chooser(ABC):
     @abstractmethod
     def installed(self, env: Env) -> None:
         """The core has begun ``current``."""
+
+    def turn(self, env: Env) -> bool:
+        """We hold the token and could issue a number. True if a change was begun instead, which has
+        frozen the core: here is the one place where nobody else begins the same."""
+        return False
 
     @abstractmethod
     def leaving(self, env: Env) -> None:

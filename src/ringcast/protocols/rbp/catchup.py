@@ -1,0 +1,131 @@
+"""Catching up: what became of a view that went on without us, or further than we heard (F10, F15,
+GONE).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringcast.core.env import Env
+from ringcast.core.ids import LIMIT, NodeId, ViewId
+from ringcast.core.inputs import Received
+from ringcast.protocols.rbp import delivery, install
+from ringcast.protocols.rbp.epochs import Entry, EpochConfig
+from ringcast.protocols.rbp.messages import MOST_ENTRIES, Fetch, Gone, Past
+from ringcast.protocols.rbp.state import Processor
+
+if TYPE_CHECKING:
+    from ringcast.protocols.rbp.reformation import Reformation
+
+GAP = "gap: what this member missed is not kept any more; start it again (rbp F15)"
+
+
+def fetch(p: Processor, env: Env, view: ViewId, whom: NodeId | None) -> None:
+    """F10, F15: ask a member that is further on, or all, what follows in a view."""
+    wanted = Fetch(p.group, view, p.log.held)
+    if whom is not None:
+        env.send(whom, wanted)
+    else:
+        env.broadcast(wanted)
+
+
+def on_fetch(p: Processor, env: Env, event: Received) -> None:
+    """F10, F15: tell entries of a view, and what followed it if that is all; GONE if we do not keep
+    them, or never knew."""
+    wanted = event.message
+    assert isinstance(wanted, Fetch)
+    view, after = wanted.view, wanted.after
+    child = p.children.get(view)
+    end = child.start if child else LIMIT
+    entries: tuple[Entry, ...] | None = ()
+    if child is not None or (p.current is not None and view == p.current.epoch.view):
+        entries = p.log.read(after, end, MOST_ENTRIES) if after < end else ()
+    elif p.current is None or view > p.current.epoch.view:
+        env.drop("rbp F15", "a question about a view that we do not know")
+        return
+    else:
+        entries = None
+    if entries is None:
+        members = p.current.members if p.current else ()
+        env.send(event.src, Gone(p.group, view, after, members))
+        return
+    entries = tuple(entry for entry in entries if entry.tag.view == view)
+    last = entries[-1].number if entries else after
+    whole = child if child is not None and last >= end else None
+    if entries or whole is not None:
+        env.send(event.src, Past(p.group, view, after, entries, whole))
+
+
+class CatchUp:
+    """A member that has heard of a later list than its own finds out what became of its view."""
+
+    def __init__(self, site: Reformation) -> None:
+        self.site = site
+        self.child: EpochConfig | None = None
+        """F15: the list that followed ours."""
+        self.helper: NodeId | None = None
+        """Who told us of it."""
+        self.gone: set[NodeId] = set()
+        """GONE: members that do not keep what we lack."""
+
+    def done(self) -> None:
+        """We are in the next list, or in none."""
+        self.child = self.helper = None
+        self.gone.clear()
+
+    def begin(self, env: Env, src: NodeId) -> None:
+        """F15: somebody is in a later list: ask what became of ours."""
+        p = self.site.p
+        last_us = p.told_us.get(src)
+        if last_us is not None and env.now_us - last_us < p.config.nack_us:
+            return
+        p.told_us[src] = env.now_us
+        self.helper = p.asking.helper = src
+        self.follow(env)
+
+    def follow(self, env: Env) -> None:
+        """F15: deliver the rest of our view; then we are in what followed, or out."""
+        p, child = self.site.p, self.child
+        assert p.current is not None
+        view = p.current.epoch.view
+        if child is None or p.log.held < child.start:
+            if p.asking.to <= p.log.held:
+                fetch(p, env, view, self.helper)
+            return
+        if p.delivered > child.start:
+            env.stop(f"diverged: entry {p.delivered} was delivered here and is void (rbp G23)")
+        elif child.lives.get(p.me) == p.life:
+            helper = self.helper
+            self.site.enforce(env, child)
+            if self.site.joined > child.epoch.view:
+                self.helper = helper
+                fetch(p, env, child.epoch.view, helper)
+        else:
+            delivery.deliver_to(p, env, child.start)
+            self.site.out(env, f"list {child.epoch.view} is without us")
+
+    def on_past(self, env: Env, event: Received) -> None:
+        """F10, F15: entries that we lack, and perhaps what followed them."""
+        p, past = self.site.p, event.message
+        assert isinstance(past, Past)
+        if p.current is None or past.view != p.current.epoch.view:
+            env.drop("rbp F15", "an answer to nothing")
+            return
+        if past.child is not None:
+            self.child = past.child
+            self.site.announced = None
+            self.helper = self.helper or event.src
+        install.keep(p, env, past.entries)
+
+    def on_gone(self, env: Env, event: Received) -> None:
+        """GONE, I21: when all of the newest list say so, we cannot go on from where we are."""
+        p, gone = self.site.p, event.message
+        assert isinstance(gone, Gone)
+        if p.current is None or gone.view != p.current.epoch.view or gone.after != p.log.held:
+            env.drop("rbp F15", "an answer to nothing")
+            return
+        self.gone.add(event.src)
+        if self.gone >= set(gone.members) - {p.me}:
+            env.stop(GAP)
+        else:
+            fetch(p, env, gone.view, None)

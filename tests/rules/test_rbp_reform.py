@@ -1,0 +1,395 @@
+"""RBP: reformation (F1 to F15)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from driver import drops, only, sent, stops
+from msgspec.structs import replace
+from rbp import FIRST, Group, Phase, ReformTimer, Timer, acks, views
+
+from ringcast.core.effects import InstallView, Persist, Reason
+from ringcast.core.ids import ViewId
+from ringcast.core.inputs import Leaving
+from ringcast.protocols.rbp import Config
+from ringcast.protocols.rbp.config import Resiliency
+from ringcast.protocols.rbp.epochs import NEVER, Epoch, EpochConfig, Seat
+from ringcast.protocols.rbp.lists import next_list
+from ringcast.protocols.rbp.messages import (
+    Abort,
+    Announce,
+    Commit,
+    Fetch,
+    Gone,
+    Invite,
+    Join,
+    Leave,
+    News,
+    Past,
+    Refuse,
+    Vote,
+)
+
+OLD, LATER, NEWEST = ViewId(1, 1), ViewId(2, 2), ViewId(9, 1)
+
+
+def vote(number: int, installed: ViewId | None = OLD, **more: Any) -> Vote:
+    """A vote of a site in a list of three; its life is its number."""
+    fields: dict[str, Any] = {
+        "life": 7,
+        "faithful": installed is not None,
+        "ring": 3 if installed else 0,
+        "start": 0 if installed else -1,
+        "tail": Epoch(installed) if installed and number else NEVER,
+        "pending": (),
+    }
+    return Vote(group=0, version=NEWEST, installed=installed, number=number, **(fields | more))
+
+
+def config(n: int = 3, **settings: Any) -> Config:
+    return Config(members=tuple(range(1, n + 1)), **settings)
+
+
+def pending(view: ViewId, start: int, *members: int, parent: ViewId | None = OLD) -> EpochConfig:
+    """A list that was committed."""
+    seats = tuple(Seat(node, 7) for node in members)
+    return EpochConfig(Epoch(view), seats, members, start, Epoch(OLD), start, parent)
+
+
+# --- what votes make ----------------------------------------------------------------------------
+
+
+def test_f7_a_majority_of_the_group_must_vote() -> None:
+    """F7: of the whole group, not of the list."""
+    assert isinstance(next_list(NEWEST, {1: vote(5)}, config()), str)
+    found = next_list(NEWEST, {1: vote(5), 3: vote(4)}, config())
+    assert isinstance(found, EpochConfig) and found.members == (1, 3)
+
+
+def test_f7_whoever_forgot_what_it_held_is_no_voter() -> None:
+    """F7, G47: it may have held what was delivered."""
+    blank = vote(0, None)
+    assert isinstance(next_list(NEWEST, {1: vote(5), 2: blank}, config()), str)
+    found = next_list(NEWEST, {1: vote(5), 2: blank, 3: vote(5)}, config())
+    assert isinstance(found, EpochConfig) and found.members == (1, 2, 3)
+
+
+def test_f7_a_majority_that_remembers_nothing_begins_anew() -> None:
+    """F7 ext: nobody can ever prove any more what was delivered."""
+    found = next_list(NEWEST, {1: vote(5), 2: vote(0, None), 3: vote(0, None)}, config())
+    assert isinstance(found, EpochConfig)
+    assert (found.members, found.start, found.parent) == ((2, 3), 0, None)
+
+
+def test_f8_so_many_vote_that_one_holds_whatever_was_delivered() -> None:
+    """F8, G29, T30: with f = 1 four of five must take part, though three are a majority."""
+    five = config(5, resiliency=Resiliency.NUMBER, tolerated=1)
+    votes = {node: vote(5, ring=5) for node in (1, 2, 3)}
+    assert isinstance(next_list(NEWEST, votes, five), str)
+    assert isinstance(next_list(NEWEST, votes | {4: vote(5, ring=5)}, five), EpochConfig)
+    assert isinstance(next_list(NEWEST, votes, config(5)), EpochConfig), "all of the ring hold it"
+
+
+def test_f9_the_list_begins_at_the_best_log_of_the_newest_list() -> None:
+    """F9, G36: a longer log of an older list is void."""
+    votes = {1: vote(9), 2: vote(5, LATER, start=3), 3: vote(6, LATER, start=3)}
+    found = next_list(NEWEST, votes, config())
+    assert isinstance(found, EpochConfig)
+    assert (found.core, found.start, found.base) == ((3, 2), 6, Epoch(LATER))
+    assert (found.parent, found.decided) == (LATER, 6)
+
+
+def test_f9_a_list_that_may_be_in_force_tells_where_the_next_one_begins() -> None:
+    """F9 ext: whoever saw it in force closed the view before at its start."""
+    later = pending(LATER, 4, 1, 2)
+    votes = {1: vote(6, pending=(later,)), 3: vote(6)}
+    found = next_list(NEWEST, votes, config())
+    assert isinstance(found, EpochConfig)
+    assert (found.start, found.parent) == (4, OLD)
+    refuted = votes | {2: vote(6)}  # 2 is in it, and never committed it
+    found = next_list(NEWEST, refuted, config())
+    assert isinstance(found, EpochConfig) and found.start == 6
+
+
+# --- voting -------------------------------------------------------------------------------------
+
+
+def test_f1_ordering_stops_with_the_first_invitation() -> None:
+    """F1: any site that detects a failure may be the originator."""
+    group = Group().up().token_at(2)
+    (invite,) = sent(group.reform(1), Invite)
+    group.receive(3, invite, 1)
+    assert [group[n].phase for n in (1, 3)] == [Phase.FROZEN] * 2
+    assert not acks(group.submit(1, b"a")) and not acks(group.submit(3, b"b"))
+
+
+def test_f2_a_version_is_above_all_seen_and_bears_its_originator() -> None:
+    """F2, G26: two originators never share one, also over a restart."""
+    group = Group().up()
+    (first,) = sent(group.reform(1), Invite)
+    group.lose()
+    (second,) = sent(group.reform(2), Invite)
+    assert first.version == ViewId(2, 1) and second.version == ViewId(2, 2)
+    group.lose()
+    group.crash(1)
+    group.start(1)
+    assert group[1].chooser.joined == first.version
+
+
+def test_f3_every_site_of_the_group_is_invited() -> None:
+    """F3: also those that are in no list."""
+    group = Group().up(1, 2)
+    group.start(3)
+    group.reform(1)
+    assert {node for node, frame in group.broadcasts if isinstance(frame.message, Invite)} == {2, 3}
+
+
+def test_f4_yes_to_a_higher_version_only() -> None:
+    """F4: a higher version overrides an unfinished one; of a lower one nobody is reminded."""
+    group = Group().up()
+    version = ViewId(5, 1)
+    (yes,) = sent(group.receive(3, Invite(group.config.group, version), 1), Vote)
+    assert yes.version == version
+    (no,) = sent(group.receive(3, Invite(group.config.group, ViewId(4, 2)), 2), Refuse)
+    assert no.joined == version
+    (yes,) = sent(group.receive(3, Invite(group.config.group, ViewId(5, 2)), 2), Vote)
+    assert yes.version == ViewId(5, 2)
+    assert drops(group.receive(3, Invite(group.config.group, ViewId(8, 1)), 2))
+
+
+def test_f5_a_yes_freezes_for_good_and_tells_how_far_the_log_reaches() -> None:
+    """F5, G28, G31: after an abort, too; and the vote is on disk before it is told."""
+    group = Group().up().token_at(3)
+    number = group[3].log.held
+    effects = group.receive(3, Invite(group.config.group, ViewId(5, 1)), 1)
+    (yes,) = sent(effects, Vote)
+    assert (yes.number, yes.installed, yes.tail) == (number, FIRST.view, FIRST)
+    kinds = [type(effect).__name__ for effect in effects]
+    assert only(effects, Persist) and kinds.index("Persist") < kinds.index("Send")
+    group.receive(3, Abort(group.config.group, ViewId(5, 1)), 1)
+    assert not acks(group.submit(3, b"a"))
+    assert "an ACK while the epoch is frozen" in drops(group.receive(3, group.ack(99, 2), 2))
+    assert group[3].ring.seen == number
+
+
+def test_f6_sites_that_are_suspected_are_not_waited_for() -> None:
+    """F6, G30: a detector shortens waits, and lowers no count."""
+    group = Group(retries=1).up().token_at(2)
+    group.crash(3)
+    group.submit(2, b"a")
+    group.fire(2, Timer.TOKEN)
+    group.fire(2, Timer.TOKEN)
+    group.settle()
+    assert not group.log[2][-1:] or group[2].current is not None
+    effects = group.fire(2, ReformTimer.VOTE)
+    assert sent(effects, Announce), "with the first tick, not the last"
+
+
+def test_f6_a_no_ends_the_attempt() -> None:
+    group = Group().up()
+    (invite,) = sent(group.reform(1), Invite)
+    group.lose()
+    effects = group.receive(1, Refuse(group.config.group, invite.version, ViewId(7, 2)), 2)
+    assert sent(effects, Abort)
+    assert ReformTimer.WAIT in group.timers[1]
+    (again,) = sent(group.fire(1, ReformTimer.WAIT), Invite)
+    assert again.version == ViewId(8, 1)
+
+
+# --- recovering, committing, in force -------------------------------------------------------------
+
+
+def behind() -> Group:
+    """Member 3 has missed the last number, which 1 and 2 hold; 1 is the originator."""
+    group = Group().up().token_at(2)
+    group.cut = {(1, 3), (2, 3)}
+    group.submit(2, b"a")
+    group.quiet()
+    group.lose()
+    group.cut = set()
+    return group
+
+
+def test_f10_a_member_recovers_before_it_commits() -> None:
+    """F10, T26: the second yes comes when its log reaches the start."""
+    group = behind()
+    group.reform(1)
+    group.run(until=lambda: len(sent(group.log[1], Announce)) == 2)
+    _, announce = sent(group.log[1], Announce)
+    group.lose()
+    effects = group.receive(3, announce, 1)
+    assert sent(effects, Fetch) and not sent(effects, Commit)
+    group.votes_in(1)
+    assert sent(group.log[3], Commit)
+    assert group.list(3).start == announce.config.start
+    assert [group.told(node) for node in group.ids] == [[b"a"]] * 3
+
+
+def test_f10_whoever_has_left_says_no() -> None:
+    group = Group().up()
+    listed = replace(group.list(1), epoch=Epoch(ViewId(4, 1)))
+    group.receive(3, Invite(group.config.group, ViewId(6, 2)), 2)
+    (no,) = sent(group.receive(3, Announce(group.config.group, listed), 1), Refuse)
+    assert no.joined == ViewId(6, 2)
+
+
+def test_f11_in_force_with_all_second_votes_and_for_a_member_with_its_first_ack() -> None:
+    """F11 ext, G27: or with the originator's word."""
+    group = Group().up().token_at(2)
+    group.reform(1)
+    while len(sent(group.log[3], Commit)) < 2:  # one for the first list
+        group.step()
+    version = group[3].chooser.joined
+    assert group[3].current is not None and group[3].current.epoch == FIRST
+    group.run(until=lambda: group.list(1).epoch.view == version)
+    group.broadcasts = [item for item in group.broadcasts if item[0] != 3]
+    ack = group[1].ring.acks.get(group.list(1).start + 1) or group.ack(
+        group.list(1).start + 1, group.list(1).core[0], epoch=Epoch(version)
+    )
+    group.receive(3, ack, ack.issuer)
+    assert group.list(3).epoch.view == version
+    assert group[3].ring.seen >= ack.number
+
+
+def test_f12_an_abort_is_told_to_all_and_a_higher_version_is_accepted() -> None:
+    """F12, T28: one second yes is missing; no ACK ever bears that version."""
+    group = Group().up().token_at(2)
+    group.reform(1)
+    group.run(until=lambda: len(sent(group.log[1], Announce)) == 2)
+    group.cut = {(3, 1)}
+    for _ in range(20):
+        group.settle()
+        if ReformTimer.VOTE in group.timers[1]:
+            group.fire(1, ReformTimer.VOTE)
+    (abort,) = sent(group.log[1], Abort)
+    assert not [a for n in group.ids for a in acks(group.log[n]) if a.epoch.view == abort.version]
+    group.cut = set()
+    group.fire(1, ReformTimer.WAIT)
+    group.votes_in(1)
+    assert {group.list(node).epoch.view for node in group.ids} == {ViewId(abort.version.seq + 1, 1)}
+
+
+def test_f13_nothing_comes_of_a_version_so_a_member_tries_itself() -> None:
+    """F13: leaving is for ever for that version, and the pauses grow."""
+    group = Group().up()
+    group.receive(3, Invite(group.config.group, ViewId(5, 1)), 1)
+    (own,) = sent(group.fire(3, ReformTimer.WAIT), Invite)
+    assert own.version == ViewId(6, 3)
+    site = group[3].chooser
+    site.tries = 0
+    first = max(site.pause_us(group.envs[3]) for _ in range(50))
+    site.tries = 4
+    assert min(site.pause_us(group.envs[3]) for _ in range(50)) > first
+
+
+def test_f14_nothing_that_the_old_list_delivered_is_lost() -> None:
+    """F14: what one member delivered before it was cut off, all deliver in the same view."""
+    group = Group().up().token_at(2)
+    group.submit(2, b"a")
+    group.run(until=lambda: group.told(1) == [b"a"])
+    group.lose()
+    group.cut = {(1, 2), (1, 3), (2, 1), (3, 1)}
+    group.reform(2)
+    group.votes_in(2)
+    assert group.told(2) == group.told(3) == [b"a"]
+    assert views(group.log[2]) == [(1, 2, 3), (2, 3)]
+    assert group[1].phase is Phase.MEMBER and group.list(1).epoch == FIRST
+
+
+def excluded() -> Group:
+    """Member 1 was cut off while 2 and 3 delivered the rest of the view and formed a list."""
+    group = Group().up().token_at(2)
+    group.cut = {(1, 2), (1, 3), (2, 1), (3, 1)}
+    group.submit(2, b"a")
+    group.settle()
+    group.reform(2)
+    group.votes_in(2)
+    group.submit(3, b"b")
+    group.settle()
+    group.pass_on(2)
+    group.cut = set()
+    group.now_us += group.config.nack_us
+    return group
+
+
+def test_f15_an_excluded_member_delivers_its_view_and_comes_back_as_somebody_new() -> None:
+    """F15 ext: it lacks what the others delivered without it, and says so by its view."""
+    group = excluded()
+    assert (group.told(2), group.told(1)) == ([b"a", b"b"], [])
+    group.submit(1, b"mine")
+    life = group[1].life
+    group.pass_on()
+    for _ in range(6):
+        group.now_us += group.config.nack_us
+        group.settle()
+        for timer in (Timer.NACK, ReformTimer.JOIN):
+            if timer in group.timers[1]:
+                group.fire(1, timer)
+    group.votes_in(group.list(2).epoch.view.rep)
+    while group[1].phase is not Phase.MEMBER:
+        group.pass_on()
+        group.votes_in(group.list(2).epoch.view.rep)
+    group.pass_on(3)
+    assert views(group.log[1]) == [(1, 2, 3), (1, 2, 3)]
+    assert group[1].life > life
+    assert group.told(1) == [b"a", b"mine"]
+    assert group.told(2) == [b"a", b"b", b"mine"]
+    back = only(group.log[1], InstallView)[-1]
+    assert {each.member: each.reason for each in back.departures} == {
+        2: Reason.MOVED,
+        3: Reason.MOVED,
+    }
+
+
+def test_f15_gone_means_stop_and_says_what_to_do() -> None:
+    """GONE, I21, G42: only when every member of the newest list has said so."""
+    group = excluded()
+    held, view = group[1].log.held, FIRST.view
+    gone = Gone(group.config.group, view, held, (2, 3))
+    effects = group.receive(1, gone, 2)
+    assert not stops(effects) and sent(effects, Fetch)
+    (reason,) = stops(group.receive(1, gone, 3))
+    assert reason.startswith("gap: ") and "start it again" in reason
+    group[2].log.floor = held + 1
+    assert sent(group.receive(2, Fetch(group.config.group, view, held), 1), Gone)
+    group[3].children.clear()
+    assert sent(group.receive(3, Fetch(group.config.group, view, held), 1), Gone)
+
+
+def test_f15_an_invitation_of_one_that_is_excluded_does_not_stop_the_ring() -> None:
+    """It hears of the list instead, and learns what became of its own."""
+    group = excluded()
+    (invite,) = sent(group.reform(1), Invite)
+    group.lose()
+    effects = group.receive(2, invite, 1)
+    (news,) = sent(effects, News)
+    assert not sent(effects, Vote) and group[2].phase is Phase.MEMBER
+    (fetch,) = sent(group.receive(1, news, 2), Fetch)
+    (past,) = sent(group.receive(2, fetch, 1), Past)
+    assert past.child is not None and past.child.members == (2, 3)
+
+
+def test_f15_a_leaver_says_so_and_the_one_behind_it_calls_for_a_list() -> None:
+    """F15, I18."""
+    group = Group().up().token_at(2)
+    effects = group.handle(1, Leaving())
+    assert sent(effects, Leave) and stops(effects) == ["left"]
+    group.crash(1)
+    group.settle()
+    group.votes_in(2)
+    last = only(group.log[3], InstallView)[-1]
+    assert last.members == (2, 3)
+    assert [(d.member, d.reason) for d in last.departures] == [(1, Reason.LEFT)]
+
+
+def test_f1_the_holder_of_the_token_takes_in_whoever_asks() -> None:
+    """F1, G47: one originator; a restarted member is replaced, since it has forgotten its part."""
+    group = Group().up(1, 2).token_at(2)
+    group.start(3)
+    (join,) = sent(group.fire(3, ReformTimer.JOIN), Join)
+    group.lose()
+    assert not sent(group.receive(1, join, 3), Invite)
+    assert sent(group.receive(2, join, 3), Invite)
+    group.votes_in(2)
+    assert group.list(3).members == (1, 2, 3)
+    assert group[3].delivered >= group.list(3).start, "a joiner owes nothing before its first view"
