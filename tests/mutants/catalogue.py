@@ -16,12 +16,14 @@ import broken_content
 import broken_counter
 import broken_membership
 import broken_order
+import broken_rbp
 import broken_recovery
 import broken_token_fd
 import broken_total
 import msgspec
 from abandoned import abandoned
 from broken_off import broken_off
+from forgotten_rbp import bare, forgotten
 from harsh import harsh
 from late_total import late, remerged
 from lost_counter import lost, newcomer
@@ -39,6 +41,7 @@ __all__ = [
     "broken_counter",
     "broken_membership",
     "broken_order",
+    "broken_rbp",
     "broken_recovery",
     "broken_token_fd",
     "broken_total",
@@ -70,6 +73,9 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
         name: (partial(draw, name=name), tuple(range(60)))
         for name in ("centralised", "two-phase", "optimistic", "fast-message")
     },
+    "rbp": (partial(draw, name="rbp"), tuple(range(150))),
+    "rbp bare": (bare, tuple(range(40))),
+    "rbp forgotten": (forgotten, tuple(range(40))),
     "total agreed": (lambda seed: draw(seed, "total", profile="agreed"), tuple(range(100))),
     "total uniform": (lambda seed: draw(seed, "total", profile="uniform"), tuple(range(100))),
     "total prefix": (lambda seed: draw(seed, "total", profile="prefix"), tuple(range(100))),
@@ -82,10 +88,12 @@ HEAD = """# Mutants
 
 Protocols, broken on purpose in one rule at a time, and the run in which a check notices. The same
 run of the protocol as it is breaks nothing. `tests/mutants/` has the patches and the families of
-runs: `counter`, `token-fd` and `total` with a mode draw anything for those protocols; `total late`
-and `total remerged` aim at the end of a view and at a merge, `counter lost` at messages that go
-down with their sender, `counter newcomer` at the same while somebody is taken in, `counter former`
-are seeds that once showed a bug; `centralised`, `two-phase`, `optimistic` and `fast-message` are
+runs: `counter`, `rbp`, `token-fd` and `total` with a mode draw anything for those protocols;
+`total late` and `total remerged` aim at the end of a view and at a merge, `counter lost` at
+messages that go down with their sender, `counter newcomer` at the same while somebody is taken in,
+`counter former` are seeds that once showed a bug; `rbp bare` delivers what one member holds, and
+`rbp forgotten` restarts a member that alone held a message with another; `centralised`,
+`two-phase`, `optimistic` and `fast-message` are
 machines that are there to be compared; the others are Totem's. `swarm` draws anything,
 `harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
 the second stage less time than a token loss takes, `regression` is a saved run that once showed a
@@ -137,7 +145,8 @@ class Killer(msgspec.Struct, frozen=True):
 
 def suits(family: str, mutant: Mutant) -> bool:
     """Whether runs of the family are of the mutant's protocol, which its rules tell."""
-    others = {"CB-": "counter", "TF-": "token-fd", "TL-": "total", "FL-": "total", "G-": "total"}
+    others = {"CB-": "counter", "rbp ": "rbp", "TF-": "token-fd"}
+    others |= {"TL-": "total", "FL-": "total", "G-": "total"}
     others |= {name: name for name in ("centralised", "two-phase", "optimistic", "fast-message")}
     for kind, protocol in others.items():
         if mutant.rules.startswith(kind):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringcast.core.effects import Batch
+from ringcast.core.effects import PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.ids import Level
 from ringcast.protocols.rbp import sending
@@ -70,7 +70,7 @@ def hand_up(p: Processor, env: Env, entry: Entry) -> None:
                 mine.popleft()
         if bodies is not None:
             seq = entry.number * MOST_BATCH + at
-            batch = Batch(view, seq, body.source, body.level, body.contents.first, bodies)
+            batch = PackedMessages(view, seq, body.source, body.level, body.contents.first, bodies)
             if body.source == p.me:
                 env.originate(batch)
             env.deliver(view, batch)
