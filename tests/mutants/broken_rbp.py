@@ -14,7 +14,7 @@ from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.rbp import delivery, install, lists, losses, ordering
 from ringcast.protocols.rbp.catchup import CatchUp
 from ringcast.protocols.rbp.config import Config
-from ringcast.protocols.rbp.epochs import EpochConfig, Extent, Ids
+from ringcast.protocols.rbp.epochs import Extent, Ids
 from ringcast.protocols.rbp.log import Log
 from ringcast.protocols.rbp.machine import Rbp
 from ringcast.protocols.rbp.messages import Ack, Join
@@ -114,7 +114,7 @@ def a_majority_of_the_last_list_is_enough(patch: MonkeyPatch) -> None:
     def enough(votes: lists.Votes, config: Config, view: ViewId, ring: int) -> bool:
         return sum(lists.committed(vote, view) for vote in votes.values()) > ring // 2
 
-    def made(version: ViewId, votes: lists.Votes, config: Config, *rest: Any) -> EpochConfig | None:
+    def made(version: ViewId, votes: lists.Votes, config: Config, *rest: Any) -> Any:
         return whole(version, votes, replace(config, members=()), *rest)
 
     whole: Any = lists.made

@@ -1,4 +1,4 @@
-"""Swarms of RBP: nothing breaks, every cell is reached, and the unsafe level is what it is called."""
+"""Swarms of RBP: nothing breaks, every cell is reached, and unsafe is what it says."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ def enough(votes: Votes, config: Config, view: ViewId, ring: int) -> bool:
 
 def continued(version: ViewId, votes: Votes, config: Config, parent: ViewId) -> EpochConfig | None:
     """F9: the list that follows one in force: its members, and those who are in none. The token
-    goes to the longest log. Members of an older list first find out what became of it (F15)."""
+    goes to the longest log: a number that one of them heard survives, any other is void (R23).
+    Members of an older list first find out what became of it (F15)."""
     inside = {node: vote for node, vote in votes.items() if vote.installed == parent}
     best = min(inside, key=lambda node: (-inside[node].number, node))
     vote = inside[best]

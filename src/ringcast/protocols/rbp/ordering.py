@@ -155,7 +155,8 @@ def expect_answer(p: Processor, env: Env) -> None:
 
 
 def on_token_timer(p: Processor, env: Env, event: TimerFired) -> None:
-    """R8: repeat the identical frame; R19: or suspect the next one, who never answers."""
+    """R8: repeat the identical frame; R19: or suspect the next one, who never answers. R21: nobody
+    else is watched."""
     ring = p.ring
     if ring.seen != ring.issued:
         return
