@@ -10,10 +10,13 @@ from msgspec.structs import replace
 
 from ringcast.core.machine import Impossible, name
 from ringcast.core.registry import register
+from ringcast.core.trace import Ended, TraceEvent
 from ringcast.protocols.rbp import ALWAYS, SHEET, UNIFORM
 from ringcast.protocols.rbp.machine import Rbp
-from ringcast.sim.run import RunResult, run
+from ringcast.sim.faults import NodeCrash, Restart
+from ringcast.sim.run import RunResult, RunSpec, run
 from ringcast.sim.swarm import draw
+from ringcast.sim.workload import Poisson
 
 SEEDS = range(30)
 CHUNKS = tuple(SEEDS[i : i + 10] for i in range(0, len(SEEDS), 10))
@@ -93,3 +96,19 @@ def test_the_unsafe_level_keeps_what_it_claims() -> None:
 
 def test_a_seed_gives_the_same_run_again() -> None:
     assert run(draw(3, "rbp")).digest == run(draw(3, "rbp")).digest
+
+
+def test_nothing_is_promised_where_too_many_forgot() -> None:
+    """Logs are in memory: with two of three restarted at once no progress is demanded, though the
+    group begins anew; with one of them it is."""
+    spec = RunSpec(protocol="rbp", nodes=3, duration_us=3_000_000, workload=(Poisson(rate=50),))
+    for crashed, promised in (((2,), True), ((2, 3), False)):
+        seen: list[TraceEvent] = []
+        faults = tuple(
+            fault
+            for node in crashed
+            for fault in (NodeCrash(900_000, node), Restart(950_000, node))
+        )
+        assert not run(replace(spec, faults=faults, core=(1, 2, 3)), [seen.append]).violations
+        assert isinstance(seen[-1], Ended)
+        assert bool(seen[-1].settled) is promised
