@@ -14,7 +14,7 @@ from ringcast.blocks.packing import Contents
 from ringcast.checks import suite
 from ringcast.core.effects import Deliver, Originate, Persist, Send
 from ringcast.core.env import Env
-from ringcast.core.ids import NodeId, ViewId
+from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.registry import protocol
 from ringcast.core.trace import Installed, Submit, TraceEvent
 from ringcast.protocols.totem_single import Config, TotemSingle
@@ -41,6 +41,7 @@ class Clock:
     def __init__(self, node: NodeId = 0) -> None:
         self.node = node
         self.now = 0
+        self.level: Level | None = None
         self.called: Counter[str] = Counter()
         self.stamps: list[tuple[RingId, int]] = []
         self.shown: list[tuple[RingId, int, tuple[NodeId, ...]]] = []  # by the second rotation
@@ -52,6 +53,10 @@ class Clock:
     def malformed(self, frame: Token | CommitToken | Join) -> str | None:
         self.called["malformed"] += 1
         return BAD if frame.ride is None or len(frame.ride) % 8 else None
+
+    def service(self, level: Level) -> Level:
+        self.called["service"] += 1
+        return self.level or level
 
     def message_transmitted(self, env: Env, ring_id: RingId, contents: Contents) -> Contents:
         self.called["message"] += 1
@@ -124,6 +129,15 @@ def test_mr_5_a_message_is_stamped_when_it_is_transmitted() -> None:
     assert [e.batch.bodies for e in only(log, Originate)] == [(body,)]
     for node in bench.ids:
         assert [e.batch.bodies for e in only(bench.log[node], Deliver)] == [(body,)]
+
+
+def test_g_15_a_message_travels_at_the_level_that_the_rider_says() -> None:
+    bench = Ridden().to_ring()
+    bench.clocks[2].level = Level.SAFE
+    bench.submit(2, EMPTY)
+    bench.rotate()
+    (numbered,) = sent(bench.log[2], Regular)
+    assert numbered.service is Level.SAFE
 
 
 def test_mr_5_a_large_message_is_originated_as_it_was_stamped() -> None:

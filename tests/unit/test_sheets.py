@@ -14,6 +14,7 @@ from ringcast.core.settings import GroupSettings, ListedSettings
 from ringcast.protocols import DEFAULT
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import schedule
+from ringcast.sim.rings import attached
 from ringcast.sim.run import prepare
 from ringcast.sim.scenario.log import tapped
 from ringcast.sim.swarm import draw, draw_plan
@@ -51,7 +52,8 @@ def test_unicast_messages_are_those_that_only_one_gets(sheet: Sheet) -> None:
         spec = draw(seed, sheet.name)
         setup = prepare(spec)
         shown = replace(setup.sheet, make=tapped(sheet.make, ways))
-        cluster = Cluster(shown, setup.config, spec.ids, setup.model, seed)
+        places = attached(spec.rings) or None
+        cluster = Cluster(shown, setup.config, spec.ids, setup.model, seed, (), places)
         schedule(spec.faults, cluster)
         cluster.start()
         start(spec.workload, cluster, seed)

@@ -62,6 +62,7 @@ class Directory:
         """Who went, and of which groups it was a member, until views say so."""
         self._sets: tuple[tuple[str, tuple[NodeId, ...]], ...] = ()
         self._ring = ViewId(0, me)
+        self._begins = Position.at(self._ring, 0)
         self._members: tuple[NodeId, ...] = ()
         self._open = False
         self._known: dict[NodeId, tuple[Known, ...]] = {}
@@ -116,6 +117,7 @@ class Directory:
             self._tell_all(change.position, True, change.view)
         else:
             self._ring, self._members = change.view, change.members
+            self._begins = change.position
             self._spoken, self._known = {}, {}
             self._open = self._static
 
@@ -159,7 +161,7 @@ class Directory:
             return
         self._open = True
         self._opened()
-        self._tell_all(Position.at(self._ring, 0), False, self._ring)
+        self._tell_all(self._begins, False, self._ring)
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         for item in waiting:
             self._act(*item)

@@ -240,7 +240,7 @@ class Node:
     def on_deliver(self, view: ViewId, batch: PackedMessages) -> None:
         """Messages of the ring: each is decoded, freed of rows that came before, told to who waits
         for it, recorded, and given to its group. Senders go first, for readers may take a while."""
-        ring_seq, ring_rep = batch.ring.seq, batch.ring.rep
+        start = batch.position
         mine = batch.sender == self.config.id
         index = 0
         for number, data in enumerate(batch.bodies, batch.first):
@@ -248,7 +248,7 @@ class Node:
                 came = word = envelope.decode(data)
             except UNREADABLE:
                 continue  # another program's message on this ring
-            position = Position(0, ring_seq, ring_rep, batch.seq, index)
+            position = start._replace(index=index)
             source: Source | None = None
             if type(came) is NumberedRows:
                 word, source = self._deduplicated(came, batch.ring)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from itertools import chain, count
 from pathlib import Path
+from random import Random
 from shlex import quote
 from time import perf_counter
 from typing import Annotated, Any
@@ -36,7 +37,9 @@ from ringcast.console.output import (
     progress,
     say,
 )
+from ringcast.core.explain import known
 from ringcast.core.registry import Sheet
+from ringcast.core.rings import SHAPES, Rings, shaped
 from ringcast.protocols import DEFAULT
 from ringcast.sim import runfile
 from ringcast.sim.batch import CHUNK, Job, Summary, run_batch
@@ -116,7 +119,9 @@ def plan_of_swarm(given: dict[str, Any], seeds: str) -> SimPlan:
 
 def plan_of_options(given: dict[str, Any], seeds: str) -> SimPlan:
     """The same group, network, load and faults for every seed."""
-    nodes = given["--nodes"] or 5
+    nodes, rings = given["--nodes"] or 5, rings_of(given)
+    if rings:
+        nodes = max(node for ring in rings for node in ring)
     faults = () if given["--faults"] == "none" else read_faults(Path(given["--faults"]), nodes)
     seconds = given["--seconds"]
     if seconds is None:
@@ -126,6 +131,7 @@ def plan_of_options(given: dict[str, Any], seeds: str) -> SimPlan:
     spec = RunSpec(
         protocol=given["--protocol"] or DEFAULT,
         nodes=nodes,
+        rings=rings,
         network=given["--network"] or "lan",
         profile=given["--profile"] or "",
         config=settings_of(given),
@@ -137,6 +143,18 @@ def plan_of_options(given: dict[str, Any], seeds: str) -> SimPlan:
     again = " ".join(["ringcast sim", *as_typed(given), "--seeds"])
     chosen = seed_range(seeds)
     return SimPlan(chosen, lambda n: Job(n, spec=spec), sheet_of(spec), lambda n: f"{again} {n}")
+
+
+def rings_of(given: dict[str, Any]) -> Rings:
+    """The network of rings that is asked for; none, if none is."""
+    count, shape = given["--rings"], given["--topology"]
+    if count is None:
+        if shape is not None:
+            fail("--topology says how rings are joined: add --rings COUNT")
+        return ()
+    if shape is not None and shape not in SHAPES:
+        fail(f"--topology {shape!r}: {known(shape, sorted(SHAPES))}")
+    return shaped(shape or "chain", count, given["--nodes"] or 2, Random(0))
 
 
 def as_typed(given: dict[str, Any]) -> Generator[str, None, None]:
@@ -238,6 +256,17 @@ def command(
         int | None,
         typer.Option(min=1, max=255, help="Members [default: 3 to 9 in a swarm, else 5]."),
     ] = None,
+    rings: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=16,
+            help="Rings that gateways join, each of --nodes members [default: 2] and gateways.",
+        ),
+    ] = None,
+    topology: Annotated[
+        str | None, typer.Option(help=f"How: {', '.join(SHAPES)} [default: chain].")
+    ] = None,
     seeds: Annotated[
         str | None, typer.Option(help="A seed, or a range such as 0..200 [default: 0..100].")
     ] = None,
@@ -303,6 +332,8 @@ def command(
     """Run simulated groups under faults and check every property the protocol claims."""
     began_s = perf_counter()
     drawn: dict[str, Any] = {
+        "--rings": rings,
+        "--topology": topology,
         "--network": network,
         "--load": load,
         "--size": size,

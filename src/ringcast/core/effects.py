@@ -64,6 +64,15 @@ class PackedMessages(msgspec.Struct, frozen=True, gc=False):
     level: Level
     first: int
     bodies: tuple[bytes, ...]
+    timestamp: int = 0
+    """Where rings are joined by gateways, and ``seq`` orders nothing: the place in that order."""
+
+    @property
+    def position(self) -> Position:
+        """The place of its first message."""
+        if self.timestamp:
+            return Position.stamped(self.timestamp, self.ring)
+        return Position.at(self.ring, self.seq)
 
 
 class Originate(msgspec.Struct, frozen=True, gc=False):
@@ -133,10 +142,14 @@ class InstallView(msgspec.Struct, frozen=True, gc=False):
     conf_id: ViewId | None
     departures: tuple[Departure, ...] = ()
     sets: tuple[tuple[str, tuple[NodeId, ...]], ...] = ()
+    at: Position | None = None
+    """Its place, where that does not follow from the rest."""
 
     @property
     def position(self) -> Position:
         """Where it stands in the order, the same at all members."""
+        if self.at is not None:
+            return self.at
         if self.transitional:
             return Position.at(self.ring, self.seq).end(self.view.rep)
         return Position.at(self.view, 0)

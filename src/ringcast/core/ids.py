@@ -21,6 +21,10 @@ Seq = Annotated[int, msgspec.Meta(ge=0, le=LIMIT)]
 LAST_INDEX = 2**31 - 1
 """The index of a transitional configuration: behind all messages of the number it follows."""
 
+MESSAGE_TYPE = 1
+"""The type of a message in an order by timestamps: just behind 0, which is above all else that
+has its timestamp and ring, and before every change of them."""
+
 GAP_BRANCH = -1
 """The branch of a gap in a journal: just before the first record behind the gap."""
 
@@ -64,6 +68,11 @@ class Position(NamedTuple):
     def at(cls, ring: ViewId, seq: int, index: int = 0, branch: int = 0) -> Position:
         """A place on a ring."""
         return cls(0, ring.seq, ring.rep, seq, index, branch)
+
+    @classmethod
+    def stamped(cls, timestamp: int, ring: ViewId, index: int = 0) -> Position:
+        """The place of a message in the order of rings that gateways join."""
+        return cls(timestamp, ring.seq, ring.rep, MESSAGE_TYPE, index)
 
     @classmethod
     def parse(cls, text: str) -> Position:

@@ -73,6 +73,8 @@ class Sheet(msgspec.Struct, frozen=True):
     progress together."""
     most_members: int = 255
     """Members that its messages have room for."""
+    most_ports: int = 1
+    """Broadcast domains that one processor may be in."""
     membership: Membership = Membership.EVS
     live: bool = True
     """Whether a node may run it; a protocol that is there to be compared runs in simulations."""

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from ringcast.core.rings import Rings
+
 Stream: TypeAlias = Callable[[str], Random]
 """The random stream of a topic."""
 
@@ -48,3 +50,5 @@ class SwarmDraw(msgspec.Struct, frozen=True):
     """Kinds of faults that the protocol does not claim to bear, by the simulator's names."""
     crashes: Callable[[int], int] = lambda n: 0
     """Of n fixed members, how many may crash for good."""
+    rings: Callable[[Stream, int | None], Rings] = lambda stream, n: ()
+    """The processors of each broadcast domain, n in all if n is given; empty: there is one."""

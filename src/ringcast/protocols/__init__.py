@@ -6,7 +6,7 @@ when a protocol or a property is asked for that is not among ours.
 """
 
 from ringcast.core.registry import add_source
-from ringcast.protocols import compared, counter, rbp, token_fd, total, totem_single
+from ringcast.protocols import compared, counter, rbp, token_fd, total, totem_multi, totem_single
 
 DEFAULT = totem_single.SHEET.name
 """The protocol of someone who names none."""
@@ -28,4 +28,13 @@ def load_installed() -> None:
 
 add_source(load_installed)
 
-__all__ = ["DEFAULT", "compared", "counter", "rbp", "token_fd", "total", "totem_single"]
+__all__ = [
+    "DEFAULT",
+    "compared",
+    "counter",
+    "rbp",
+    "token_fd",
+    "total",
+    "totem_multi",
+    "totem_single",
+]

@@ -238,17 +238,18 @@ class Cluster:
         self.networks[domain].mend(src, dst)
         return self._tell(True, "mend", 0, f"{_in(domain)}{src} -> {dst}")
 
-    def tamper(self, rule: Tamper) -> bool:
+    def tamper(self, rule: Tamper, domain: int = 0) -> bool:
         """Drop, delay or copy particular frames."""
-        self.network.tamper(rule)
+        self.networks[domain].tamper(rule)
         what = "copy" if rule.copy else "delay" if rule.delay_us else "drop"
         frames = f"{rule.count or 'all'} {rule.message or 'frames'}"
-        return self._tell(True, what, 0, f"{frames} {rule.src or '*'} -> {rule.dst or '*'}")
+        link = f"{rule.src or '*'} -> {rule.dst or '*'}"
+        return self._tell(True, what, 0, f"{_in(domain)}{frames} {link}")
 
-    def override_link(self, src: NodeId, dst: NodeId, link: LinkModel) -> bool:
+    def override_link(self, src: NodeId, dst: NodeId, link: LinkModel, domain: int = 0) -> bool:
         """Let one directed link behave differently."""
-        self.network.override(src, dst, link)
-        return self._tell(True, "link", 0, f"{src} -> {dst}")
+        self.networks[domain].override(src, dst, link)
+        return self._tell(True, "link", 0, f"{_in(domain)}{src} -> {dst}")
 
     def set_loss(self, loss: float, unicast_loss: float) -> bool:
         """Let every link that has no model of its own lose these shares of its frames."""

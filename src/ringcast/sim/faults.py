@@ -24,9 +24,14 @@ class _Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
 
 
 class NetworkPartition(_Fault, frozen=True, tag="partition"):
-    """The network falls apart into groups; a processor not listed is isolated."""
+    """The network falls apart into groups; a processor not listed is isolated.
+
+    Here and below, ``domain`` is the broadcast domain that suffers it, and ids are as they are
+    there.
+    """
 
     groups: tuple[tuple[NodeId, ...], ...]
+    domain: Micros = 0
 
 
 class Heal(_Fault, frozen=True, tag="heal"):
@@ -38,6 +43,7 @@ class LinkCut(_Fault, frozen=True, tag="cut"):
 
     src: NodeId
     dst: NodeId
+    domain: Micros = 0
 
 
 class Mend(_Fault, frozen=True, tag="mend"):
@@ -45,6 +51,7 @@ class Mend(_Fault, frozen=True, tag="mend"):
 
     src: NodeId
     dst: NodeId
+    domain: Micros = 0
 
 
 class NodeCrash(_Fault, frozen=True, tag="crash"):
@@ -123,6 +130,7 @@ class Link(_Fault, frozen=True, tag="link"):
     src: NodeId
     dst: NodeId
     link: LinkModel
+    domain: Micros = 0
 
 
 class Loss(_Fault, frozen=True, tag="loss"):
@@ -147,6 +155,7 @@ class Drop(_Fault, frozen=True, tag="drop"):
     count: Annotated[int, msgspec.Meta(ge=0)] = 1
     delay_us: Micros = 0
     copy: bool = False
+    domain: Micros = 0
 
 
 Fault: TypeAlias = (
@@ -184,13 +193,13 @@ def inflict(fault: Fault, cluster: Cluster) -> None:
     """Let a fault happen now."""
     match fault:
         case NetworkPartition(groups=groups):
-            cluster.partition(groups)
+            cluster.partition(groups, fault.domain)
         case Heal():
             cluster.heal()
         case LinkCut(src=src, dst=dst):
-            cluster.cut(src, dst)
+            cluster.cut(src, dst, fault.domain)
         case Mend(src=src, dst=dst):
-            cluster.mend(src, dst)
+            cluster.mend(src, dst, fault.domain)
         case NodeCrash(node=node):
             cluster.crash(node)
         case Torn(node=node, within=within):
@@ -212,15 +221,16 @@ def inflict(fault: Fault, cluster: Cluster) -> None:
         case ClockDrift(node=node, ppm=ppm):
             cluster.drift(node, ppm)
         case Link(src=src, dst=dst, link=link):
-            cluster.override_link(src, dst, link)
+            cluster.override_link(src, dst, link, fault.domain)
         case Loss():
             cluster.set_loss(fault.loss, fault.unicast_loss)
         case Burst(tail=tail):
             cluster.set_burst_tail(tail)
         case Drop():
-            cluster.tamper(
-                Tamper(fault.src, fault.dst, fault.message, fault.count, fault.delay_us, fault.copy)
+            rule = Tamper(
+                fault.src, fault.dst, fault.message, fault.count, fault.delay_us, fault.copy
             )
+            cluster.tamper(rule, fault.domain)
 
 
 def named(fault: Fault) -> set[NodeId]:

@@ -23,6 +23,7 @@ from ringcast.checks import Violation, suite
 from ringcast.core.explain import known
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.registry import Membership, Sheet, protocol
+from ringcast.core.rings import Rings
 from ringcast.core.trace import (
     Crashed,
     Delivered,
@@ -40,6 +41,7 @@ from ringcast.sim.meter import Measures, Meter, Turns
 from ringcast.sim.model import Micros, NetworkModel, Share
 from ringcast.sim.presets import preset
 from ringcast.sim.record import Observer
+from ringcast.sim.rings import attached, connected, in_domain
 from ringcast.sim.scenario.log import tapped
 from ringcast.sim.storm import StormWatch
 from ringcast.sim.workload import Workload
@@ -54,6 +56,9 @@ class RunSpec(
     protocol: str = DEFAULT
     nodes: Annotated[int, msgspec.Meta(ge=1, le=255)] = 5
     """The processors are 1 .. nodes."""
+    rings: Rings = ()
+    """The processors of each broadcast domain; one in several is a gateway (``sim.rings``). Empty:
+    all are in one."""
     seed: int = 0
     duration_us: Micros = 1_000_000
     """Length of the first stage."""
@@ -153,8 +158,17 @@ def prepare(spec: RunSpec) -> Setup:
         raise ValueError(
             f"measure_from_us {spec.measure_from_us} is after the end ({spec.duration_us} us)"
         )
+    if spec.rings and sorted({n for ring in spec.rings for n in ring}) != list(spec.ids):
+        raise ValueError(f"rings: they must hold the processors 1 .. {spec.nodes}, each somewhere")
+    widest = max((len(ports) for ports in attached(spec.rings).values()), default=1)
+    if widest > sheet.most_ports:
+        raise ValueError(
+            f"rings: one processor is in {widest} of them; {spec.protocol} bears {sheet.most_ports}"
+        )
+    known = set(spec.ids)
+    known |= {pid for ports in attached(spec.rings).values() for _, pid in ports}
     for i, fault in enumerate(spec.faults):
-        if strangers := sorted(named(fault) - set(spec.ids)):
+        if strangers := sorted(named(fault) - known):
             raise ValueError(f"faults[{i}]: no such processors: {strangers}")
         if fault.at_us > spec.duration_us:
             raise ValueError(
@@ -284,6 +298,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
         setup.model,
         spec.seed,
         watching,
+        attached(spec.rings) or None,
         outsider=spec.outsider,
     )
     storms = StormWatch(cluster)
@@ -351,7 +366,8 @@ def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
         return spec.ids
     rng = Random(f"{spec.seed}/core")
     size = spec.nodes if rng.random() < 0.4 else rng.randint(least, spec.nodes)
-    return tuple(sorted(rng.sample(spec.ids, size)))
+    core = tuple(sorted(rng.sample(spec.ids, size)))
+    return core if not spec.rings or connected(spec.rings, core) else spec.ids
 
 
 def remembers(core: tuple[NodeId, ...], setup: Setup, cluster: Cluster, watch: Watch) -> bool:
@@ -386,7 +402,7 @@ def settle(
     """The second stage; returns what the core failed to do in time."""
     bound_us = spec.progress_us or setup.sheet.progress_bound_us(setup.config, len(core))
     pulse_us = max(1, bound_us // 500)
-    heal_core(cluster, core, deaf=Random(f"{spec.seed}/outsiders").random() < 0.7)
+    heal_core(cluster, core, Random(f"{spec.seed}/outsiders").random() < 0.7, spec.rings)
     deadline_us = cluster.now_us + bound_us
     watch.core = core
     view: ViewId | None = None
@@ -411,16 +427,20 @@ def settle(
     return []
 
 
-def heal_core(cluster: Cluster, core: tuple[NodeId, ...], deaf: bool) -> None:
+def heal_core(cluster: Cluster, core: tuple[NodeId, ...], deaf: bool, rings: Rings = ()) -> None:
     """Make ``core`` whole. The others cannot reach it; unless ``deaf``, they hear it."""
     cluster.calm()
-    outsiders = [node for node in cluster.ids if node not in core]
-    if outsiders and deaf:
-        cluster.partition([core, outsiders])
-    else:
-        for src in outsiders:
-            for dst in core:
-                cluster.cut(src, dst)
+    others = tuple(node for node in cluster.ids if node not in core)
+    for domain in range(len(cluster.networks)):
+        inside, outsiders = core, others
+        if rings:
+            inside, outsiders = (in_domain(rings, domain, some) for some in (core, others))
+        if outsiders and deaf:
+            cluster.partition([inside, outsiders], domain)
+        else:
+            for src in outsiders:
+                for dst in inside:
+                    cluster.cut(src, dst, domain)
     for node in core:
         cluster.nodes[node].disarm()
         cluster.restart(node)

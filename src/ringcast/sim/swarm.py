@@ -18,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ringcast.core.registry import Sheet, protocol
+from ringcast.core.rings import Rings
 from ringcast.core.swarm import Drawn, Stream
 from ringcast.protocols import DEFAULT
 from ringcast.sim.faults import Expire, FaultPlan
@@ -64,7 +65,10 @@ def draw(
         return Random(f"{seed}/swarm/{topic}")
 
     sheet = protocol(name)
+    rings = sheet.swarm.rings(stream, nodes)
     n = nodes or stream("nodes").choice(sheet.swarm.nodes)
+    if rings:
+        n = max(node for ring in rings for node in ring)
     hop_us = stream("hop").choice((200, 400, 800))
     unit_us = (8 + 4 * n) * hop_us
     """A handful of token rotations: the measure for timeouts and for how long faults last."""
@@ -77,19 +81,26 @@ def draw(
         protocol=name,
         profile=profile,
         nodes=n,
+        rings=rings,
         seed=seed,
         duration_us=duration_us,
         network=model,
         config={**drawn.settings, **config},
         workload=draw_workload(stream("workload"), n, unit_us) + large,
-        faults=draw_plan(sheet, stream, n, model, duration_us, unit_us),
+        faults=draw_plan(sheet, stream, n, model, duration_us, unit_us, rings),
         stagger_us=stream("stagger").choice((0, 0, hop_us, 3 * unit_us)),
         swarm=not config,
     )
 
 
 def draw_plan(
-    sheet: Sheet, stream: Stream, n: int, model: NetworkModel, duration_us: int, unit_us: int
+    sheet: Sheet,
+    stream: Stream,
+    n: int,
+    model: NetworkModel,
+    duration_us: int,
+    unit_us: int,
+    rings: Rings = (),
 ) -> FaultPlan:
     """The faults that suit a protocol, and the mistakes it asks for.
 
@@ -100,7 +111,7 @@ def draw_plan(
         raise ValueError(f"{sheet.name}: no kind of fault {strange}; known: {', '.join(KINDS)}")
     fixed = sheet.fixed
     kinds = [kind for kind in (PASSING if fixed else KINDS) if kind not in own.without]
-    episodes = draw_faults(stream("faults"), n, model, duration_us, unit_us, kinds)
+    episodes = draw_faults(stream("faults"), n, model, duration_us, unit_us, kinds, rings)
     if fixed:
         gone = draw_crashes(stream("crashes"), n, own.crashes(n), duration_us)
     else:

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from random import Random
 
+from msgspec.structs import replace
+
 from ringcast.core.ids import NodeId
+from ringcast.core.rings import Rings
 from ringcast.sim.faults import (
     Burst,
     ClockDrift,
@@ -27,6 +30,7 @@ from ringcast.sim.faults import (
     Torn,
 )
 from ringcast.sim.model import BurstTail, Exponential, LinkModel, NetworkModel, Uniform
+from ringcast.sim.rings import in_domain
 
 
 def draw_faults(
@@ -36,6 +40,7 @@ def draw_faults(
     duration_us: int,
     unit_us: int,
     kinds: Iterable[str],
+    rings: Rings = (),
 ) -> tuple[Fault, ...]:
     """Episodes of the kinds this seed has, out of ``kinds``."""
     enabled = [kind for kind in kinds if rng.random() < 0.35]
@@ -48,9 +53,34 @@ def draw_faults(
         begin_us = rng.randrange(duration_us)
         lasts_us = int(rng.expovariate(1.0 / (2 * unit_us))) + 1
         end_us = begin_us + lasts_us
-        episode = EPISODES[kind](rng, n, model, begin_us, end_us)
+        if rings and kind in IN_A_DOMAIN:
+            episode = in_a_domain(rng, rings, kind, model, begin_us, end_us)
+        else:
+            episode = EPISODES[kind](rng, n, model, begin_us, end_us)
         plan += [fault for fault in episode if fault.at_us < duration_us]
     return in_order(plan)
+
+
+def in_a_domain(
+    rng: Random, rings: Rings, kind: str, model: NetworkModel, begin: int, end: int
+) -> list[Fault]:
+    """An episode that befalls one broadcast domain of several, drawn with two processors or more:
+    drawn for processors 1, 2, ..., which then stand for those of the domain."""
+    domain = rng.choice([at for at, ring in enumerate(rings) if len(ring) > 1])
+    pids = in_domain(rings, domain, rings[domain])
+    episode = EPISODES[kind](rng, len(pids), model, begin, end)
+    return [_placed(fault, domain, (0, *pids)) for fault in episode]
+
+
+def _placed(fault: Fault, domain: int, pids: tuple[int, ...]) -> Fault:
+    match fault:
+        case NetworkPartition(groups=groups):
+            there = tuple(tuple(pids[each] for each in group) for group in groups)
+            return replace(fault, groups=there, domain=domain)
+        case LinkCut() | Mend() | Link() | Drop():
+            return replace(fault, src=pids[fault.src], dst=pids[fault.dst], domain=domain)
+        case _:
+            return fault
 
 
 def draw_leaves(rng: Random, n: int, duration_us: int, unit_us: int) -> list[Fault]:
@@ -175,6 +205,9 @@ EPISODES: Mapping[str, Callable[[Random, int, NetworkModel, int, int], list[Faul
     "burst tail": _burst,
     "drop": _drop,
 }
+
+IN_A_DOMAIN = ("partition", "cut", "link", "mtu", "drop")
+"""Kinds that speak of links."""
 
 KINDS = tuple(EPISODES)
 """The kinds of faults a seed may enable."""

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from ringcast.blocks.packing import Contents
 from ringcast.core.env import Env
+from ringcast.core.ids import Level
 from ringcast.protocols.totem_single.messages import CommitToken, Join, RingId, Token
 
 
@@ -25,6 +26,9 @@ class Rider(Protocol):
 
         The ring drops and counts such a frame before it looks at anything else in it.
         """
+
+    def service(self, level: Level) -> Level:
+        """The level at which a message travels on this ring (G-15)."""
 
     def message_transmitted(self, env: Env, ring_id: RingId, contents: Contents) -> Contents:
         """A new message gets its number (MR-5, MR-9): the contents to send in its place.

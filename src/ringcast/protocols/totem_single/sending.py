@@ -39,6 +39,7 @@ def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
         sent += 1
         if rider is not None:
             size = contents.wire_bytes()
+            level = rider.service(level)
             contents = rider.message_transmitted(env, ring.ring_id, contents)
             assert contents.wire_bytes() <= size, "a rider made a frame larger than it was"
             whole = p.stamped.add(p.me, contents) or ()

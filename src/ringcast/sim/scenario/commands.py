@@ -1,8 +1,6 @@
 """Scene: the commands of a scenario, carried out on a simulated group.
 
-``COMMANDS`` lists them, and each one's docstring shows how it is written. A command that makes no
-sense raises ``ValueError`` with a sentence for the author of the file.
-"""
+``COMMANDS`` lists them; docstrings show how. ``ValueError`` has a sentence for the author."""
 
 from __future__ import annotations
 
@@ -21,6 +19,7 @@ from ringcast.sim import workload as load
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.model import BurstTail, LinkModel
 from ringcast.sim.network import Tamper
+from ringcast.sim.rings import attached
 from ringcast.sim.run import RunSpec, prepare
 from ringcast.sim.scenario.log import KINDS, Tap, plain, plain_set, tapped
 from ringcast.sim.scenario.syntax import (
@@ -87,26 +86,26 @@ class Scene:
     # The group.
 
     def ring(self, words: list[str]) -> None:
-        """``ring PROTOCOL n=3 [profile= network= seed= start=1,2|none] [setting=value ...]``"""
+        """``ring PROTOCOL n=3 [profile= network= seed= rings= start=1,2|none] [setting=value]``"""
         if self._cluster is not None:
             raise ValueError("a scenario has one ring")
         if not words:
             raise ValueError(f"which protocol? for example: ring {DEFAULT} n=3")
         options = settings(words[1:])
         started = options.pop("start", "all")
-        nodes = {new: options.pop(old) for old, new in (("n", "nodes"),) if old in options}
-        names = ("profile", "network", "seed")
-        known = {name: options.pop(name) for name in names if name in options}
+        names = {"n": "nodes"} | {name: name for name in ("profile", "network", "seed", "rings")}
+        known = {new: options.pop(old) for old, new in names.items() if old in options}
         defaults = {"protocol": words[0], "network": "ideal"}
-        spec = msgspec.convert(defaults | nodes | known | {"config": options}, RunSpec)
+        spec = msgspec.convert(defaults | known | {"config": options}, RunSpec)
         setup = prepare(spec)
         sheet, self._config, self._spec = setup.sheet, setup.config, spec
         self._chance = Random(f"{spec.seed}/submit")
-        bound_us = sheet.progress_bound_us(setup.config, spec.nodes)
-        self._suite = checks = suite(sheet.claims(setup.config) or PROPERTIES, bound_us)
+        bound = sheet.progress_bound_us(setup.config, spec.nodes)
+        self._suite = checks = suite(sheet.claims(setup.config) or PROPERTIES, bound)
         shown = msgspec.structs.replace(sheet, make=tapped(sheet.make, self.tap))
         parts = (shown, setup.config, spec.ids, setup.model, spec.seed)
-        self._cluster = cluster = Cluster(*parts, [checks.feed, self.tap.observe])
+        watching, places = [checks.feed, self.tap.observe], attached(spec.rings) or None
+        self._cluster = cluster = Cluster(*parts, watching, places)
         self.tap.watch(lambda: cluster.now_us, sheet.turn)
         if started != "none":
             some = [] if started == "all" else [f"p{node}" for node in str(started).split(",")]
@@ -221,8 +220,9 @@ class Scene:
     # The network.
 
     def partition(self, words: list[str]) -> None:
-        """``partition {1,2} {3}``"""
-        self.cluster.partition([members(word) for word in words])
+        """``partition [in=DOMAIN] {1,2} {3}``"""
+        domain = int(words.pop(0)[3:]) if words and words[0].startswith("in=") else 0
+        self.cluster.partition([members(word) for word in words], domain)
 
     def heal(self, words: list[str]) -> None:
         """``heal``: partitions, cuts and tampering end."""

@@ -1,0 +1,93 @@
+"""Totem multiple-ring: one order over many rings, with gateways that may fail.
+
+Source    D. A. Agarwal, *Totem: A Reliable Ordered Delivery Protocol for Interconnected
+          Local-Area Networks*, PhD dissertation, UC Santa Barbara, 1994, chapter 5.
+Model     Broadcast domains, each with a Totem ring; gateways are processors in several. Crash and
+          restart with stable storage, omission, partition and remerge of any domain; no malice.
+Idea      Lamport timestamps, given when a ring transmits a message, order all messages and all
+          changes of rings. A message is delivered when no ring can bring an older one. Gateways
+          pass everything on and speak for silent rings; what a change leads to is a function of
+          the order, so all that stay connected decide alike.
+Rules     MR-1 to MR-45, A1 to A12 and the resolutions G-1 to G-46: docs/rules-totem-multi.md
+          lists rule, handler and test. Where a resolution contradicts a rule, it holds.
+Files     order.py is the core, which knows no frame; network.py the graph of rings, receipts.py
+          safe delivery, clock.py timestamps and the rider on each ring, flow.py congestion,
+          machine.py ports, parts and forwarding. p1_notice.py to p16_clocks.py are its checks.
+Levels    Agreed: a prefix of one sequence in each topology. Safe: every member of the topology
+          delivers it, by its own word, or crashes.
+Views     A topology: the rings that are connected, with their members, which are also the view's
+          sets. There are no transitional views; a change of one ring is two topologies.
+Promise   P-1 to P-16 of the dossier but P-5, on trees, on parallel gateways and, as far as swarms
+          have shown, on cycles of three rings. P-17 concerns frames, which a trace does not have.
+Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
+          A4  a member says also what it has refused, or others would wait for ever
+          A5  a ring without survivors is part of a topology's name
+"""
+
+from ringcast.core.registry import Membership, RuleBook, Sheet, register
+from ringcast.protocols.totem_multi.config import LAN, Config, progress_bound_us
+from ringcast.protocols.totem_multi.machine import TotemMulti
+from ringcast.protocols.totem_multi.p1_notice import TopologyNotice
+from ringcast.protocols.totem_multi.p2_unique import TopologyUnique
+from ringcast.protocols.totem_multi.p3_termination import TopologyTermination
+from ringcast.protocols.totem_multi.p4_consistent import ChangeConsistent
+from ringcast.protocols.totem_multi.p6_identifiers import UniquePlaces
+from ringcast.protocols.totem_multi.p7_order import KeyOrder
+from ringcast.protocols.totem_multi.p8_integrity import DeliveredWasOriginated
+from ringcast.protocols.totem_multi.p9_self_delivery import OwnDelivered
+from ringcast.protocols.totem_multi.p10_completeness import AllOfTheLast
+from ringcast.protocols.totem_multi.p11_virtual_synchrony import SameBetween
+from ringcast.protocols.totem_multi.p12_causality import CausesFirst
+from ringcast.protocols.totem_multi.p13_agreed import PrefixInTopology
+from ringcast.protocols.totem_multi.p14_safe import SafeForAll
+from ringcast.protocols.totem_multi.p15_one_order import OneOrder
+from ringcast.protocols.totem_multi.p16_clocks import ClockRises
+from ringcast.protocols.totem_multi.swarm import SWARM
+from ringcast.protocols.totem_single.machine import MESSAGES
+from ringcast.protocols.totem_single.messages import MAX_MEMBERS, CommitToken, Token
+
+CHECKS = (
+    TopologyNotice,
+    TopologyUnique,
+    TopologyTermination,
+    ChangeConsistent,
+    UniquePlaces,
+    KeyOrder,
+    DeliveredWasOriginated,
+    OwnDelivered,
+    AllOfTheLast,
+    SameBetween,
+    CausesFirst,
+    PrefixInTopology,
+    SafeForAll,
+    OneOrder,
+    ClockRises,
+)
+
+CLAIMS = tuple(check.tag for check in CHECKS)
+
+SHEET = register(
+    Sheet(
+        name="totem-multi",
+        source="Agarwal 1994, chapter 5",
+        config=Config,
+        make=TotemMulti,
+        claims=lambda config: CLAIMS,
+        profiles={"lan": LAN},
+        messages=MESSAGES,
+        most_members=MAX_MEMBERS,
+        most_ports=16,
+        progress_bound_us=progress_bound_us,
+        membership=Membership.EVS,
+        agreed=("max_message", "mutual", "acyclic"),
+        turn=(Token,),
+        unicast=(Token, CommitToken),
+        checks=CHECKS,
+        swarm=SWARM,
+        rules=RuleBook("Totem multiple-ring", (("MR-", 45), ("A", 12)), ("G-", 46)),
+        patient=lambda us: {"token_loss_us": us, "consensus_us": us * 6 // 5},
+        fast=lambda frames, n: {"each_time": frames, "window_size": frames * n},
+    )
+)
+
+__all__ = ["CLAIMS", "SHEET", "Config", "TotemMulti"]

@@ -1,0 +1,215 @@
+"""A change of a ring is next in the order (dossier 4.5, steps 7 and 8).
+
+Gateways of the new ring tell each other what they can reach; then all that stay connected derive
+the same topology, near the ring from what was told on it, and far from it from what a gateway of
+it passes on.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+from ringcast.core.env import Env
+from ringcast.core.ids import NodeId
+from ringcast.protocols.totem_multi.messages import (
+    Change,
+    Key,
+    Member,
+    NetworkGraph,
+    NetworkTopology,
+    Rank,
+    RingEntry,
+    TopologyChange,
+)
+from ringcast.protocols.totem_multi.state import ChangeId, OrderState, Streamed, StreamEntry
+from ringcast.protocols.totem_single.messages import RingId
+
+
+class RingChanges(OrderState):
+    """Steps 7 and 8."""
+
+    @abstractmethod
+    def accept(self, env: Env, came: NodeId | None, said: Streamed, again: bool = False) -> None:
+        """Step 2."""
+
+    def _ready(self, change: Change) -> bool:
+        """Step 7, MR-26, MR-33: whether all is known that the change leads to."""
+        _, gateways = self.live()
+        listed = [member for member in change.members if member.gateway]
+        id = (change.ring, change.conf)
+        if change.transitional:
+            followed = any(conf == change.ring for _, conf in self.pending)
+            asked = any(m.node in gateways for m in listed) or id in self.mine
+            return followed or not asked
+        strangers = [m for m in listed if m.node not in self.network.gateways]
+        if (own := self._own_change(change)) is not None:
+            return self._exchanged(own, strangers)
+        if not strangers or id in self.told:
+            return True
+        ends = {
+            (pid, ring): node
+            for node, each in self.network.gateways.items()
+            for pid, ring in each.items()
+        }
+        before = {change.conf, *(h.conf for h in self.late.values() if h.ring == change.conf)}
+        tellers = [ends.get((m.pid, ring)) for m in listed for ring in before]
+        return not any(node in gateways for node in tellers if node is not None)
+
+    def _own_change(self, change: Change) -> Change | None:
+        """The pending change of a ring of mine to the same new ring, if there is one.
+
+        Rings that merge have a change each, at places that follow one another. Whoever is on the
+        new ring takes part in its one exchange at the first of them: gateways that are joined on
+        other sides as well would wait for each other in turn if each began at its own.
+        """
+        for id in self.mine:
+            if id[0] == change.ring and id in self.pending:
+                return self.pending[id]
+        return None
+
+    def _exchanged(self, change: Change, strangers: list[Member]) -> bool:
+        """MR-24, MR-25: say what I can reach; wait for strangers that were here all the time."""
+        (pid,) = {member.pid for member in change.members} & self.pids
+        if change.ring not in self.exchanged and len(self.pids) > 1:
+            self.exchanged.add(change.ring)
+            came = {m.pid for m in self.network.members[change.conf]}
+            if not {m.pid for m in change.members} <= came:
+                graph = self._graph(change.ring)
+                said = NetworkTopology(change.timestamp, change.ring, self.me, graph)
+                self.out.exchange(pid, said)
+        here = self.neighbours[pid]
+        heard = self.heard_from.get(change.ring, {})
+        return all(m.pid in heard for m in strangers if m.pid in here and here[m.pid] <= change.key)
+
+    def hear_topology(self, env: Env, came: NodeId, sender: NodeId, said: NetworkTopology) -> None:
+        """G-19: an NT counts from a gateway that was here ever since that change."""
+        begun = self.neighbours[came].get(sender)
+        current = [c for c in self.pending.values() if c.ring == said.ring]
+        if begun is None or not any(begun <= change.key for change in current):
+            env.drop("multi G-19", "a Network Topology that nobody waits for")
+            return
+        self.heard_from.setdefault(said.ring, {})[sender] = said
+
+    def _graph(self, ring: RingId | None = None) -> NetworkGraph:
+        """G-19: the delivered graph, with all interfaces on ``ring`` that are known to go there."""
+        moves: dict[tuple[NodeId, RingId], RingId] = {}
+        for change in self.pending.values():
+            if change.ring == ring:
+                before = {
+                    change.conf,
+                    *(h.conf for h in self.late.values() if h.ring == change.conf),
+                }
+                moves |= {(m.pid, conf): ring for m in change.members for conf in before}
+        gateways = tuple(
+            (node, tuple((pid, moves.get((pid, at), at)) for pid, at in sorted(ends.items())))
+            for node, ends in sorted(self.network.gateways.items())
+        )
+        rings = tuple(
+            RingEntry(
+                ring,
+                self.network.members[ring],
+                tuple(sorted(self.shrunk[ring])) if ring in self.shrunk else None,
+            )
+            for ring in sorted(self.topology)
+        )
+        late = tuple(self.late[id] for id in sorted(self.late))
+        return NetworkGraph(rings, gateways, late)
+
+    def _apply(self, env: Env, change: Change) -> None:
+        """Step 8: the graph, and with it the topology, is what the change makes of it."""
+        id, key = (change.ring, change.conf), change.key
+        mine = id in self.mine
+        near = self._own_change(change) is not None
+        for before in [h for h in self.late.values() if h.ring == change.conf]:
+            self._move(before, self.late)
+        self._move(change, self.pending)
+        told: Iterable[NetworkTopology | TopologyChange] = ()
+        if near:
+            heard = self.heard_from.get(change.ring, {})
+            told = [heard[pid] for pid in sorted(heard)]
+        elif id in self.told:
+            told = [self.told[id]]
+        old = set(self.topology)
+        for word in told:
+            self._learn(word.graph, old)
+        self.topology = self.network.reachable()
+        self.last = key
+        for ring in sorted(self.topology):
+            unheard = Key(change.timestamp, change.ring, Rank.UNHEARD, ring)
+            if ring not in self.entries:
+                self.entries[ring] = StreamEntry(key, unheard)
+            elif ring not in old:
+                entry = self.entries[ring]
+                entry.late = False
+                if entry.last <= key or entry.last.rank != Rank.REGULAR:
+                    entry.last, entry.placeholder = max(entry.last, key), unheard
+            elif ring == change.conf:
+                entry = self.entries[ring]
+                entry.placeholder = max(entry.placeholder, unheard)
+        self._prune()
+        if mine:
+            self.out.release(env, change)  # A8: before the TC
+            graph = self._graph()
+            said = TopologyChange(change.timestamp, change.ring, change.conf, graph)
+            self.told[id] = said
+            self.out.forward(said, next(iter({m.pid for m in change.members} & self.pids)))
+        waiting, self.unplaced = self.unplaced, []
+        for came, each in waiting:  # A7
+            self.accept(env, came, each, again=True)
+        self._changed(env, key)
+
+    def _move(self, change: Change, out_of: dict[ChangeId, Change]) -> None:
+        id = (change.ring, change.conf)
+        self.network.move(change, id in self.mine)
+        self.done[id] = out_of.pop(id)
+        self._stale()
+
+    def _learn(self, graph: NetworkGraph, old: set[RingId]) -> None:
+        """G-19, A11: what a gateway of the ring, or beyond it, can reach."""
+        self.network.merge(graph)
+        for entry in graph.rings:
+            if entry.survivors is not None and entry.ring not in old:
+                self.shrunk[entry.ring] = frozenset(entry.survivors)
+        for change in graph.late:
+            id = (change.ring, change.conf)
+            if id not in self.late and id not in self.done and id not in self.pending:
+                self.late[id] = change
+                self._enter(change)
+                self.entries[change.ring].late = True
+
+    def _prune(self) -> None:
+        """Forget what does not matter any more, so that nothing grows."""
+        topology = self.topology
+        self.network.prune(topology)
+        for ring in [r for r, e in self.entries.items() if not e.items and not self.knows(r)]:
+            del self.entries[ring]
+        kept: set[RingId] = set(topology)
+        while True:  # A3: changes by which members of the topology's rings went on
+            more = {c.ring for c in self.done.values() if c.conf in kept} - kept
+            if not more:
+                break
+            kept |= more
+        self.done = {id: c for id, c in self.done.items() if c.conf in kept}
+        changing = {ring for id in (*self.pending, *self.late, *self.done) for ring in id}
+        kept |= changing | self.entries.keys()
+        members = self.network.members
+        self.network.members = {ring: m for ring, m in members.items() if ring in kept}
+        self.shrunk = {
+            ring: s for ring, s in self.shrunk.items() if ring in topology - self._denied
+        }
+        self._denied.clear()
+        self.told = {id: t for id, t in self.told.items() if id in self.done or t.key > self.last}
+        self.mine &= {*self.pending, *self.late, *self.done}
+        self.exchanged &= changing
+        self.heard_from = {r: h for r, h in self.heard_from.items() if r in changing}
+        self.acknowledged.forget(self.last, kept)
+
+    def _enter(self, said: Change) -> None:
+        """The new ring has an entry, and members; the old one's receipts are complete."""
+        key = said.key
+        if said.ring not in self.entries:
+            self.entries[said.ring] = StreamEntry(key, Key(*key[:3], said.ring))
+        self.network.members.setdefault(said.ring, said.members)
+        self.acknowledged.hear_bound(said.conf, said.receipts)
+        self._stale()

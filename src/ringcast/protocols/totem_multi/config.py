@@ -1,0 +1,64 @@
+"""Settings of Totem multiple-ring: those of each ring, and a few for what is between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ringcast.core.settings import Relation
+from ringcast.protocols.totem_single.config import MS
+from ringcast.protocols.totem_single.config import Config as RingConfig
+from ringcast.protocols.totem_single.config import progress_bound_us as ring_bound_us
+
+MIB = 2**20
+
+DATA_BYTES = 40
+"""What a stamp and the fields of Data take in a frame, at most."""
+
+OUR_BYTES = 4096
+"""What this layer adds to the largest message, generously."""
+
+UNBOUNDED = 2**62
+
+
+class Config(RingConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of every ring (``protocols/totem_single/config.py``), and these."""
+
+    timestamp_interval: int = 1_000_000
+    """MR-6: the clock is written to stable storage once in so many ticks."""
+    gv_min_us: int = 5 * MS
+    """G-33: a gateway speaks for a silent ring at most this often."""
+    acyclic: bool = False
+    """G-15: there is one way between any two rings, so messages are handed on before all members
+    of their ring have them; else, on a ring with several gateways, after that."""
+
+    def relations(self) -> Iterator[Relation]:
+        """What must hold between these."""
+        yield "timestamp_interval", self.timestamp_interval >= 2, "must be at least 2"
+        yield "gv_min_us", self.gv_min_us > 0, "must be above 0"
+        yield from super().relations()
+
+    @property
+    def frame_budget(self) -> int:
+        """Room for an application's messages in one frame of a ring."""
+        return super().frame_budget - DATA_BYTES
+
+    def for_ring(self, gateway: bool) -> RingConfig:
+        """The settings of one ring. Its queue takes all: what is bounded is what goes in (MR-41),
+        for a gateway may refuse nothing that it has to forward (G-40). MR-45: a gateway, which
+        sends for others, may send twice as much in a visit."""
+        own = {name: getattr(self, name) for name in RingConfig.__struct_fields__}
+        own |= {"max_queue": UNBOUNDED, "max_queue_bytes": UNBOUNDED}
+        own["max_message"] = max(self.max_message + OUR_BYTES, MIB)
+        own["each_time"] *= 2 if gateway else 1
+        return msgspec.convert(own, RingConfig)
+
+
+def progress_bound_us(config: Config, n: int) -> int:
+    """Time from the last fault until n live processors share a topology: each ring forms, then the
+    gateways tell each other of what is beyond; a change may have to travel over all rings."""
+    return 2 * ring_bound_us(config, n) + 4 * n * config.gv_min_us
+
+
+LAN = Config()

@@ -1,0 +1,441 @@
+"""The machine: rings at its ports, one clock, one order (dossier 1.1, 2.3).
+
+A processor has one port, a gateway several. At each port there is a Totem ring as a part, whose
+rider stamps what it transmits. What a ring hands up goes to the core (order.py), and what the core
+passes on goes to the other rings.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum
+from functools import partial
+from typing import ClassVar
+
+from ringcast.blocks.packing import item_bytes
+from ringcast.core.effects import Batch, Deliver, Departure, InstallView, Originate, Reason, Stop
+from ringcast.core.env import Env
+from ringcast.core.ids import Level, NodeId, Position, ViewId
+from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, TimerFired
+from ringcast.core.machine import Machine, Table
+from ringcast.core.owned import Heard, Owned, Parts
+from ringcast.protocols.totem_multi.clock import CLOCK, ClockRider, LamportClock
+from ringcast.protocols.totem_multi.config import Config
+from ringcast.protocols.totem_multi.flow import Brakes
+from ringcast.protocols.totem_multi.messages import (
+    Ack,
+    Bound,
+    Change,
+    Data,
+    Forwarded,
+    Key,
+    Member,
+    NetworkTopology,
+    Rank,
+    SafeKey,
+    Said,
+    TopologyChange,
+    digest,
+    read,
+    written,
+)
+from ringcast.protocols.totem_multi.order import NetworkOrder
+from ringcast.protocols.totem_multi.ring_port import RingPort
+from ringcast.protocols.totem_multi.state import ChangeId, Reported, Streamed
+from ringcast.protocols.totem_single.machine import TotemSingle
+from ringcast.protocols.totem_single.messages import RingId
+
+KEY_BYTES = 32
+"""What the name of a safe message takes in a frame, at most."""
+
+
+class Phase(StrEnum):
+    """There is one: the phases are those of the rings."""
+
+    UP = "Up"
+
+
+class Timer(StrEnum):
+    """Every timer of this layer."""
+
+    BOUND = "bound"
+
+
+class TotemMulti(Machine):
+    """A processor of a network of rings."""
+
+    table: ClassVar[Table]
+
+    def __init__(self, me: NodeId, config: Config) -> None:
+        super().__init__()
+        self.me, self.config = me, config
+        self.phase: Phase = Phase.UP
+        self.parts: Parts = Parts()
+        self.clock = LamportClock(config.timestamp_interval)
+        self.brakes = Brakes(me)
+        self.ports: dict[NodeId, RingPort] = {}
+        self.order: NetworkOrder
+        self.view = ViewId(0, me)
+        self.nodes: tuple[NodeId, ...] = ()
+        self._numbered = 0  # my messages that were submitted
+        self._budget = config.for_ring(False).frame_budget
+        self._to_say: deque[tuple[NodeId, Said]] = deque()
+        self._to_ack: list[SafeKey] = []
+        self._to_refuse: list[SafeKey] = []
+        self._buffers: dict[ChangeId, list[tuple[NodeId, NodeId, Streamed]]] = {}
+        self._full = False
+        self._timed = False
+        self._leaving: list[str] | None = None
+
+    # --- inputs ------------------------------------------------------------------------------
+
+    def start(self, env: Env, event: Started) -> None:
+        """MR-1, MR-2: a ring of one at each port, and a topology of these."""
+        self.boot = event.boot
+        ids = event.ports or (self.me,)
+        if ids[0] != self.me or len(set(ids)) < len(ids):
+            env.stop(f"ports {ids}: the first has the processor's own id {self.me}, each its own")
+            return
+        stable = [v for k, v in event.stable.items() if k.rpartition("/")[2] == CLOCK]
+        self.clock.start(env, max(stable, default=0))
+        for port, pid in enumerate(ids):
+            mine = Member(pid, self.me, len(ids) > 1)
+            rider = ClockRider(self.clock, mine, self.brakes)
+            machine = TotemSingle(pid, self.config.for_ring(len(ids) > 1), rider)
+            part = Owned(machine, partial(self.hear, pid), f"ring-{port}", port, pid)
+            self.parts.add(part)
+            self.ports[pid] = RingPort(part, rider, mine)
+        for each in self.ports.values():
+            each.part.handle(env, event)
+        now = self.clock.my_timestamp
+        rings = {pid: each.ring for pid, each in self.ports.items()}
+        members = {each.ring: each.mine for each in self.ports.values()}
+        self.order = NetworkOrder(self.me, rings, members, self, now)
+        self.install(env, Key(now, min(members), Rank.CHANGE), self.order.reported)
+
+    def handle(self, env: Env, event: Input) -> None:
+        """One input; then whatever has become possible."""
+        super().handle(env, event)
+        if self.ports:
+            self._settle(env)
+
+    def admit(self, env: Env, event: Received) -> bool:
+        """The rings look at frames themselves."""
+        return True
+
+    @property
+    def ready(self) -> bool:
+        """MR-41."""
+        return not self._full and not self.brakes.blocked
+
+    def on_submitted(self, env: Env, event: Submitted) -> None:
+        """G-4: an application's messages originate at the first port, packed or cut up."""
+        sizes = [len(body) for body in event.bodies]
+        if not self.ready or max(sizes, default=0) > self.config.max_message:
+            env.drop("multi MR-41", "a submission over the bounds")
+            return
+        some: list[bytes] = []
+        room = self.config.frame_budget
+        for body in event.bodies:
+            size = item_bytes(body)
+            if some and (size > room or not self.config.packing):
+                self._originate(env, event.level, some)
+                some, room = [], self.config.frame_budget
+            some.append(body)
+            room -= size
+        if some:
+            self._originate(env, event.level, some)
+
+    def _originate(self, env: Env, level: Level, bodies: list[bytes]) -> None:
+        """Messages that take one place in the order together."""
+        self._say(env, self.me, Data(self.me, level, self._numbered + 1, tuple(bodies)))
+        self._numbered += len(bodies)
+
+    def on_leaving(self, env: Env, event: Leaving) -> None:
+        """Every ring is left; then there is nothing more to do."""
+        self._leaving = []
+        for each in self.ports.values():
+            each.part.handle(env, event)
+        if self._leaving:
+            env.stop(self._leaving[0])
+        self._leaving = None
+
+    def _say(self, env: Env, pid: NodeId, said: Said) -> None:
+        """MR-10: into the one queue of an interface."""
+        self.ports[pid].part.handle(env, Submitted((written(said, self._budget),)))
+
+    # --- what the rings hand up --------------------------------------------------------------
+
+    def hear(self, pid: NodeId, env: Env, heard: Heard) -> None:
+        """A word of the ring at one interface."""
+        match heard:
+            case Deliver(view, batch):
+                for body in batch.bodies:
+                    self._hand_up(env, self.ports[pid], view, batch, body)
+            case InstallView():
+                self._ring_changed(env, self.ports[pid], heard)
+            case Originate(batch):
+                self._originated(env, batch)
+            case Stop(reason):
+                if self._leaving is not None:
+                    self._leaving.append(reason)
+                else:
+                    env.stop(f"interface {pid}: {reason}")
+
+    def _originated(self, env: Env, batch: Batch) -> None:
+        """MR-9: messages of mine have got their place."""
+        for body in batch.bodies:
+            found = read(body)
+            if found is not None and isinstance(said := found[1], Data):
+                env.originate(batch_of(Key(found[0], batch.ring), said))
+
+    def _hand_up(self, env: Env, at: RingPort, view: RingId, batch: Batch, body: bytes) -> None:
+        """Step 1: originated on this ring, or forwarded to it."""
+        found = read(body)
+        if found is None:
+            env.drop("multi MR-12", "a message that cannot be read")
+            return
+        stamp, said = found
+        pid, ring = at.mine.pid, batch.ring
+        match said:
+            case NetworkTopology():
+                self._see(said.timestamp, said.ring)
+                if batch.sender != pid:
+                    self.order.hear_topology(env, pid, batch.sender, said)
+            case Forwarded() | Change() | TopologyChange():
+                self._see(said.timestamp, said.ring)
+                self._hand_up_forwarded(env, pid, batch.sender, said)
+            case _:
+                self._see(stamp, ring)
+                if view == ring:
+                    at.highest = stamp
+                if isinstance(said, Ack):
+                    self._hear_ack(batch.sender, view, Key(stamp, ring), said)
+                    return
+                if batch.sender == pid and isinstance(said, Bound):
+                    at.asked = False
+                via = None if view == ring else view  # G-9
+                self.order.accept(env, pid, Forwarded(stamp, ring, via, said))
+
+    def _see(self, timestamp: int, ring: RingId) -> None:
+        """MR-4, MR-7."""
+        self.clock.see(timestamp)
+        self.clock.see_ring(ring)
+
+    def _hear_ack(self, sender: NodeId, stream: RingId, key: Key, said: Ack) -> None:
+        """A3; to a gateway falls the duty of telling others (4.7)."""
+        self.order.raise_bound(stream, key)
+        known = self.order.acknowledged
+        hear = known.hear_own if len(self.ports) > 1 else known.heard
+        hear(sender, stream, said.keys, said.refused)
+
+    def _hand_up_forwarded(self, env: Env, pid: NodeId, sender: NodeId, said: Streamed) -> None:
+        """Step 1, MR-31, MR-32: what a gateway new on the ring passes on waits for the change that
+        introduced it; G-6: what is older than that change never crosses."""
+        if sender == pid:
+            return  # MR-13: my own copy
+        begun = self.order.neighbours[pid].get(sender)
+        if begun is None:
+            env.drop("multi MR-31", "forwarded by one that is no gateway here")
+        elif (waits := (begun.ring, begun.conf)) in self.order.pending:
+            if key_of(said) < begun:
+                env.drop("multi MR-31", "older than the change that joins its gateway")
+            else:
+                self._buffers.setdefault(waits, []).append((pid, sender, said))
+        else:
+            self.order.accept(env, pid, said)
+
+    def _ring_changed(self, env: Env, at: RingPort, change: InstallView) -> None:
+        """MR-18, G-9: the ring at an interface changed; a transitional ring is a ring."""
+        pid, ring = at.mine.pid, change.view
+        if change.conf_id is None:  # the ring of one that every life begins with
+            at.ring, at.highest = ring, self.clock.my_timestamp
+            return
+        close = self.order.acknowledged.close
+        if change.transitional:
+            at.together = frozenset(change.members)
+            members = tuple(m for m in at.members if m.pid in at.together)
+            said = Change(at.highest, ring, at.ring, members, True, close(at.ring))
+        else:
+            begins = at.rider.begins[ring]
+            at.ring, at.members, at.highest = ring, begins.members, begins.timestamp
+            conf = change.conf_id
+            said = Change(begins.timestamp, ring, conf, begins.members, False, close(conf))
+            old = self.order.neighbours[pid]
+            self.order.neighbours[pid] = {  # MR-19; G-20: "left" is decided here
+                q: old[q] if q in old and q in at.together else said.key
+                for q in at.gateways
+                if q != pid
+            }
+            at.rider.held_back = not self.config.acyclic and len(at.gateways) > 1
+        self.order.mine.add((said.ring, said.conf))
+        self._see(said.timestamp, ring)
+        self.order.accept(env, pid, said)
+
+    # --- what the core asks for --------------------------------------------------------------
+
+    def forward(self, said: Streamed, came: NodeId | None) -> None:
+        """MR-13: on every interface but that one."""
+        for pid in self.ports:
+            if pid != came:
+                self._to_say.append((pid, said))
+
+    def exchange(self, pid: NodeId, said: NetworkTopology) -> None:
+        """MR-24."""
+        self._to_say.append((pid, said))
+
+    def stored_safe(self, key: Key) -> None:
+        """A1."""
+        self._to_ack.append((key.timestamp, key.ring))
+
+    def refused_safe(self, key: Key) -> None:
+        """A4 ext."""
+        self._to_refuse.append((key.timestamp, key.ring))
+
+    def release(self, env: Env, change: Change) -> None:
+        """Step 8, G-20: gateways whose word never came are not admitted."""
+        for pid, sender, said in self._buffers.pop((change.ring, change.conf), ()):
+            node = next((m.node for m in change.members if m.pid == sender), None)
+            if node in self.order.network.gateways:
+                self.order.accept(env, pid, said)
+            else:
+                self.order.refuse(env, pid, said, "from a gateway that was not admitted")
+
+    def deliver(self, env: Env, key: Key, data: Data) -> None:
+        """MR-14."""
+        env.deliver(self.view, batch_of(key, data))
+
+    def install(self, env: Env, key: Key, reported: Reported) -> None:
+        """MR-29, G-8: a topology is named by the place of its change and by what is in it."""
+        name = digest(((key.ring, ()), *reported))
+        self.view = ViewId(key.timestamp, name)
+        nodes = self.order.nodes()
+        gone = tuple(
+            Departure(q, Reason.UNKNOWN, "its ring is gone") for q in self.nodes if q not in nodes
+        )
+        self.nodes = nodes
+        self.brakes.keep(nodes)
+        members = self.order.network.members
+        sets = tuple(
+            (f"ring {ring}", tuple(sorted({m.node for m in members[ring] if m.pid in set(pids)})))
+            for ring, pids in reported
+            if pids
+        )
+        place = (key.timestamp, key.ring.seq, key.ring.rep, int(key.rank))
+        more = (key.conf.seq, key.conf.rep, key.digest)
+        rings = tuple(n for ring, _ in reported for n in (ring.seq, ring.rep))
+        data = (*place, *more, *rings)
+        env.note("multi MR-29", "topology", view=self.view, members=nodes, data=data)
+        at = position(key)
+        env.install_view(
+            InstallView(self.view, nodes, False, key.ring, key.timestamp, None, gone, sets, at)
+        )
+
+    # --- after each input --------------------------------------------------------------------
+
+    def _settle(self, env: Env) -> None:
+        """Say, order, acknowledge, until there is nothing left of it."""
+        order = self.order
+        while True:
+            while self._to_say:
+                pid, said = self._to_say.popleft()
+                self._say(env, pid, said)
+            order.advance(env)
+            if self._to_ack or self._to_refuse:
+                self._acknowledge()
+            elif not self._to_say:
+                break
+        queued = [len(each.part.machine.new_message_queue) for each in self.ports.values()]
+        config = self.config
+        self._full = max(queued) > (config.min_queue if self._full else config.max_queue)
+        self.brakes.congested(self._full)
+        if len(self.ports) > 1 and not self._timed and any(map(self._needed, self.ports.values())):
+            self._timed = True
+            env.set_timer(Timer.BOUND, self._patience_us())
+
+    def _acknowledge(self) -> None:
+        """A1: on every interface, what was stored and what was refused."""
+        words = [(key, True) for key in self._to_ack] + [(key, False) for key in self._to_refuse]
+        self._to_ack, self._to_refuse = [], []
+        most = max(1, self.config.frame_budget // KEY_BYTES)
+        for at in range(0, len(words), most):
+            some = words[at : at + most]
+            has, lacks = (tuple(k for k, yes in some if yes is each) for each in (True, False))
+            for pid in self.ports:
+                self._to_say.append((pid, Ack(has, lacks)))
+
+    def _patience_us(self) -> int:
+        """G-33: the lowest gateway of a ring speaks for it, others if it does not."""
+        first = all(at.gateways[0] == pid for pid, at in self.ports.items() if self._needed(at))
+        return self.config.gv_min_us * (1 if first else 3)
+
+    def _needed(self, at: RingPort) -> bool:
+        """G-33: whether something waits for a word of the ring."""
+        if at.asked or len(self.order.entries) < 2:
+            return False
+        if self.order.acknowledged.unreported.get(at.ring):
+            return True
+        entry = self.order.entries.get(at.ring)
+        return entry is not None and any(
+            each.items and each.items[-1][0] > entry.placeholder
+            for each in self.order.entries.values()
+        )
+
+    def on_bound(self, env: Env, event: TimerFired) -> None:
+        """MR-16, G-33: speak for the silent rings."""
+        self._timed = False
+        most = max(1, self.config.frame_budget // KEY_BYTES - 4)
+        for pid, at in self.ports.items():
+            if self._needed(at):
+                at.asked = True
+                receipts = self.order.acknowledged.report(at.ring, most)
+                self._to_say.append((pid, Bound(at.ring, receipts)))
+
+    def snapshot(self) -> dict[str, object]:
+        """What a person would ask for."""
+        order = self.order
+        return {
+            "view": str(self.view),
+            "topology": [str(ring) for ring, _ in order.reported],
+            "timestamp": self.clock.my_timestamp,
+            "last": str(order.last),
+            "waiting": sum(len(each.items) for each in order.entries.values()),
+            "pending": [f"{conf} -> {ring}" for ring, conf in sorted(order.pending)],
+            "blocked": self.brakes.blocked,
+            "rings": {name: self.parts[name].machine.snapshot() for name in self.parts},
+        }
+
+
+def batch_of(key: Key, data: Data) -> Batch:
+    """Messages as the application and the trace see them."""
+    stamp = key.timestamp
+    return Batch(key.ring, stamp, data.sender, data.level, data.first, data.bodies, stamp)
+
+
+def key_of(said: Streamed) -> Key:
+    """The place of what a gateway passes on."""
+    match said:
+        case Forwarded(timestamp, ring):
+            return Key(timestamp, ring)
+        case _:
+            return said.key
+
+
+def position(key: Key) -> Position:
+    """The place of a topology change, comparable with those of messages (dossier 1.4)."""
+    timestamp, ring, rank, conf, mark = key
+    return Position(timestamp, ring.seq, ring.rep, rank, conf.seq % 2**31, (conf.rep << 31) | mark)
+
+
+TotemMulti.table = Table(
+    Phase,
+    (),
+    Timer,
+    {
+        (Phase.UP, Submitted): TotemMulti.on_submitted,
+        (Phase.UP, Leaving): TotemMulti.on_leaving,
+        (Phase.UP, Timer.BOUND): TotemMulti.on_bound,
+    },
+)
+
+__all__ = ["TotemMulti"]

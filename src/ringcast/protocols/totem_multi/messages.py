@@ -1,0 +1,238 @@
+"""What the multiple-ring layer says to its like, inside messages of single rings (dossier 2.1).
+
+Each is one message of a ring: the Struct as MessagePack, then eight bytes for the stamp. What the
+ring stamps when it transmits it (MR-9) has ``UNSTAMPED`` there until then; the rest has none.
+The stamp comes last because a large message is cut into frames: it has its place in the order when
+the last of them has. Whatever a peer sent is read by ``read``, which answers None for what it
+cannot understand.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Annotated, NamedTuple, TypeAlias
+
+import msgspec
+
+from ringcast.core.ids import Level, NodeId, Seq
+from ringcast.protocols.totem_single.messages import RingId
+
+STAMP_BYTES = 8
+UNSTAMPED = b"\xff" * STAMP_BYTES
+NO_STAMP = bytes(STAMP_BYTES)
+TRAILER_BYTES = 1 + STAMP_BYTES
+"""Behind the Struct: how many bytes of padding there are, and the stamp."""
+
+NO_RING = RingId(0, 1)
+"""The conf_id of what changes no configuration."""
+
+MOST_RINGS = 4096
+"""Rings, gateways or changes that one message may list; a network of this size would not work."""
+
+
+class Rank(IntEnum):
+    """The type of an ordered message, as it counts in the order (dossier 1.4).
+
+    A Configuration Change and its Topology Change have one place, that of the latter (A9): nothing
+    is delivered between them.
+    """
+
+    SHRINK = 0  # a Transitional Topology Change, just before the safe message
+    REGULAR = 1
+    CHANGE = 3
+    UNHEARD = 4  # deletes a ring from which nothing was heard
+
+
+class Key(NamedTuple):
+    """A place in the order of the whole network: the dossier's four fields, and A9's digest."""
+
+    timestamp: Seq
+    ring: RingId
+    rank: int = Rank.REGULAR
+    conf: RingId = NO_RING
+    digest: Seq = 0
+
+    def __str__(self) -> str:
+        name = Rank(self.rank).name.lower()
+        return f"{self.timestamp}@{self.ring}" + ("" if name == "regular" else f" {name}")
+
+
+SafeKey: TypeAlias = tuple[Seq, RingId]
+"""Names a safe message, or any other: timestamp and ring are enough."""
+
+Keys = Annotated[tuple[SafeKey, ...], msgspec.Meta(max_length=MOST_RINGS)]
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One interface on a ring: its id there, the processor it belongs to, and whether that has
+    further interfaces, which makes it a gateway."""
+
+    pid: NodeId
+    node: NodeId
+    gateway: bool
+
+
+Members = Annotated[tuple[Member, ...], msgspec.Meta(max_length=MOST_RINGS)]
+
+Receipts = Annotated[tuple[tuple[NodeId, Keys, Keys], ...], msgspec.Meta(max_length=MOST_RINGS)]
+"""Which safe messages the members of a ring acknowledged, and refused, in its stream."""
+
+
+class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """Messages of an application, numbers ``first`` .. of their sender's life."""
+
+    sender: NodeId
+    level: Level
+    first: Seq
+    bodies: tuple[bytes, ...]
+
+
+class Ack(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """A1: the sender has stored these safe messages. It is not forwarded.
+
+    A4 ext: and it has refused those, for they came from rings that it has not joined.
+    """
+
+    keys: Keys
+    refused: Keys = ()
+
+
+class Bound(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+    """The Guarantee Vector, MR-16: nothing older will come from the ring that stamps it.
+
+    Instead of a vector it has what was acknowledged in the stream of ``speaks_for`` (4.7).
+    """
+
+    speaks_for: RingId
+    receipts: Receipts
+
+
+class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+    """MR-12: what a gateway passes on, with the stamp and the ring it was given at its origin.
+
+    ``via`` is the transitional ring in which it was handed up there, if it was in one (G-9).
+    """
+
+    timestamp: Seq
+    ring: RingId
+    via: RingId | None
+    message: Data | Bound
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+    """The Configuration Change: members of ``conf`` are on ``ring`` from ``timestamp`` on."""
+
+    timestamp: Seq
+    ring: RingId
+    conf: RingId
+    members: Members
+    transitional: bool
+    receipts: Receipts = ()  # acknowledged in the stream of conf, and in no Bound of it
+
+    @property
+    def key(self) -> Key:
+        """Its place, but for the digest of what it leads to."""
+        return Key(self.timestamp, self.ring, Rank.CHANGE, self.conf)
+
+    def lists(self, pid: NodeId) -> bool:
+        """Whether an interface is on the new ring."""
+        return any(member.pid == pid for member in self.members)
+
+
+class RingEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A ring of a topology, its members, and those of them left by a shrinking (A5)."""
+
+    ring: RingId
+    members: Members
+    survivors: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MOST_RINGS)] | None = None
+
+
+Ends = Annotated[tuple[tuple[NodeId, RingId], ...], msgspec.Meta(max_length=MOST_RINGS)]
+
+
+class NetworkGraph(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Rings, and gateways with the ring at each of their interfaces."""
+
+    rings: Annotated[tuple[RingEntry, ...], msgspec.Meta(max_length=MOST_RINGS)]
+    gateways: Annotated[tuple[tuple[NodeId, Ends], ...], msgspec.Meta(max_length=MOST_RINGS)]
+    late: Annotated[tuple[Change, ...], msgspec.Meta(max_length=MOST_RINGS)] = ()
+
+
+class NetworkTopology(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+    """MR-24: what a gateway of the new ring ``ring`` can reach, for the others on that ring."""
+
+    timestamp: Seq
+    ring: RingId
+    gateway: NodeId
+    graph: NetworkGraph
+
+
+class TopologyChange(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
+    """MR-25: what the change of ``conf`` to ``ring`` leads to, for those far from that ring."""
+
+    timestamp: Seq
+    ring: RingId
+    conf: RingId
+    graph: NetworkGraph
+
+    @property
+    def key(self) -> Key:
+        """Its place, but for the digest."""
+        return Key(self.timestamp, self.ring, Rank.CHANGE, self.conf)
+
+    @property
+    def change(self) -> tuple[RingId, RingId]:
+        """Which Configuration Change it belongs to."""
+        return self.ring, self.conf
+
+
+Said: TypeAlias = Data | Ack | Bound | Forwarded | Change | NetworkTopology | TopologyChange
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Said).decode
+
+
+def written(message: Said, budget: int) -> bytes:
+    """A message for a ring whose frames have room for ``budget`` bytes; the ring will stamp what
+    it originates.
+
+    If it has to be cut up, the last piece must hold the whole trailer: then it is padded.
+    """
+    body = _encode(message)
+    size = len(body) + TRAILER_BYTES
+    pad = 0
+    if budget < size + 5 and 0 < size % (budget - 5) < TRAILER_BYTES:
+        pad = TRAILER_BYTES
+    fresh = type(message) in (Data, Ack, Bound)
+    return body + bytes(pad) + bytes((pad,)) + (UNSTAMPED if fresh else NO_STAMP)
+
+
+def stamped(body: bytes, timestamp: int) -> bytes:
+    """MR-5: a message, or its last piece, with its timestamp."""
+    return body[:-STAMP_BYTES] + timestamp.to_bytes(STAMP_BYTES)
+
+
+def wants_stamp(body: bytes) -> bool:
+    """Whether it is one that gets a stamp."""
+    return body[-STAMP_BYTES:] == UNSTAMPED
+
+
+def read(body: bytes) -> tuple[int, Said] | None:
+    """The stamp (0: none) and what is said; None if malformed."""
+    if len(body) <= TRAILER_BYTES:
+        return None
+    end = len(body) - TRAILER_BYTES - body[-TRAILER_BYTES]
+    try:
+        said = _decode(memoryview(body)[: max(0, end)])
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    stamp = int.from_bytes(body[-STAMP_BYTES:])
+    fresh = type(said) in (Data, Ack, Bound)
+    return (stamp, said) if fresh == (0 < stamp < 2**63) else None
+
+
+def digest(reported: tuple[tuple[RingId, tuple[NodeId, ...]], ...]) -> int:
+    """A9: 31 bits that tell one list of rings and members from another, never 0."""
+    text = ";".join(f"{ring}:{members}" for ring, members in reported)
+    return int.from_bytes(blake2b(text.encode(), digest_size=4).digest()) >> 1 or 1

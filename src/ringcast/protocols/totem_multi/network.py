@@ -1,0 +1,120 @@
+"""The network of rings as one processor has delivered it, and what is left of it (4.5, steps 3-4).
+
+``gateways`` is the delivered graph G: for each gateway the ring at each interface. Changes that
+were received and not delivered yet *move* interfaces from ring to ring (G-12, G-13). What can be
+reached through the moved graph is live; the rest is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ringcast.core.ids import NodeId
+from ringcast.protocols.totem_multi.messages import Change, Member, NetworkGraph
+from ringcast.protocols.totem_single.messages import RingId
+
+Path = tuple[RingId, ...]
+
+
+class RingNetwork:
+    """G, and the members of every ring that counts."""
+
+    def __init__(self, me: NodeId, own: Mapping[NodeId, RingId]) -> None:
+        self.me = me
+        self.own = dict(own)
+        """The ring at each of my interfaces, as delivered."""
+        self.gateways: dict[NodeId, dict[NodeId, RingId]] = {}
+        if len(own) > 1:
+            self.gateways[me] = dict(own)
+        self.members: dict[RingId, tuple[Member, ...]] = {}
+
+    def reachable(self) -> set[RingId]:
+        """Step 8: the rings that lead to mine in the delivered graph."""
+        found = set(self.own.values())
+        left = list(self.gateways.values())
+        while True:
+            met = [ends for ends in left if not found.isdisjoint(ends.values())]
+            if not met:
+                return found
+            for ends in met:
+                found.update(ends.values())
+            left = [ends for ends in left if ends not in met]
+
+    def move(self, change: Change, mine: bool) -> None:
+        """MR-20, G-13: interfaces at ``conf`` that the change lists go to its ring; mine by my own
+        word alone (A10, G-25)."""
+        pids = {member.pid for member in change.members}
+        for node, ends in self.gateways.items():
+            if node != self.me:
+                for pid, ring in ends.items():
+                    if ring == change.conf and pid in pids:
+                        ends[pid] = change.ring
+        if mine:
+            for pid, ring in self.own.items():
+                if ring == change.conf and pid in pids:
+                    self.own[pid] = change.ring
+            if self.me in self.gateways:
+                self.gateways[self.me] = dict(self.own)
+
+    def merge(self, graph: NetworkGraph) -> None:
+        """G-19: gateways that somebody else knows; of two words on an interface the later ring."""
+        for node, ends in graph.gateways:
+            if node == self.me:
+                continue
+            known = self.gateways.setdefault(node, {})
+            for pid, ring in ends:
+                if pid not in known or known[pid] < ring:
+                    known[pid] = ring
+        for entry in graph.rings:
+            self.members.setdefault(entry.ring, entry.members)
+
+    def cut_off(self, ring: RingId) -> None:
+        """Step 6: ``ring`` is deleted, so its edges go."""
+        for ends in self.gateways.values():
+            for pid in [pid for pid, at in ends.items() if at == ring]:
+                del ends[pid]
+
+    def prune(self, topology: set[RingId]) -> None:
+        """What does not lead to the topology is of no use any more."""
+        kept = {
+            node: {pid: ring for pid, ring in ends.items() if ring in topology}
+            for node, ends in self.gateways.items()
+        }
+        self.gateways = {node: ends for node, ends in kept.items() if ends}
+
+    def live(
+        self, changes: Sequence[Change], mine: Sequence[Change]
+    ) -> tuple[set[RingId], set[NodeId]]:
+        """Steps 3 and 4: the rings that still are as delivered and can be reached, and the
+        gateways that can.
+
+        ``changes`` are those that count, in key order, ``mine`` those of my own rings. Two
+        interfaces meet only if they were on one ring in the delivered graph and moved together
+        since (G-14), so a vertex is the whole path of rings (A10).
+        """
+        start = {path(pid, ring, mine) for pid, ring in self.own.items()}
+        ends = {
+            node: {path(pid, ring, changes) for pid, ring in each.items()}
+            for node, each in self.gateways.items()
+            if node != self.me
+        }
+        reached, gateways = set(start), {self.me}
+        waiting = sorted(ends)
+        while True:
+            met = [node for node in waiting if not reached.isdisjoint(ends[node])]
+            if not met:
+                break
+            for node in met:
+                reached |= ends[node]
+                gateways.add(node)
+            waiting = [node for node in waiting if node not in gateways]
+        return {way[0] for way in reached if len(way) == 1}, gateways
+
+
+def path(pid: NodeId, ring: RingId, changes: Iterable[Change]) -> Path:
+    """The rings that an interface was on, from the delivered one to the last heard of."""
+    way = [ring]
+    for change in changes:
+        if change.conf == way[-1] and change.lists(pid):
+            way.append(change.ring)
+    return tuple(way)

@@ -1,0 +1,250 @@
+"""The resolved core of the multiple-ring protocol (dossier 4.5, with 4.7 in place of vectors).
+
+One object that knows neither rings' tokens nor frames: streams of rings go in, in the order in
+which the rings hand them up; messages and topologies come out, in the order of their keys. Each
+known ring has an entry: what was received of it and is not delivered, and a placeholder, below
+which nothing more will come from it. The least of all decides what happens next, or that nothing
+can happen yet.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from ringcast.core.env import Env
+from ringcast.core.ids import Level, NodeId
+from ringcast.protocols.totem_multi.changes import RingChanges
+from ringcast.protocols.totem_multi.messages import (
+    Bound,
+    Change,
+    Data,
+    Forwarded,
+    Key,
+    Rank,
+    TopologyChange,
+)
+from ringcast.protocols.totem_multi.receipts import Survey
+from ringcast.protocols.totem_multi.state import Streamed, StreamEntry
+from ringcast.protocols.totem_single.messages import RingId
+
+WAIT, DELETE = "wait", "delete"
+
+MOST_REFUSED = 4096
+"""Refused messages that are remembered, so that none goes round in a cycle."""
+
+
+class NetworkOrder(RingChanges):
+    """Steps 2 to 6."""
+
+    def accept(self, env: Env, came: NodeId | None, said: Streamed, again: bool = False) -> None:
+        """Step 2: something of a stream, handed up at interface ``came`` or made here.
+
+        ``again``: it was forwarded when it came first.
+        """
+        match said:
+            case Forwarded():
+                self._accept_stream(env, came, said, again)
+            case Change():
+                self._accept_change(env, came, said, again)
+            case TopologyChange():  # MR-28
+                if said.change not in self.told and (
+                    said.change in self.done or said.key > self.last
+                ):
+                    self.told[said.change] = said
+                    self.out.forward(said, came)
+
+    def _accept_stream(self, env: Env, came: NodeId | None, said: Forwarded, again: bool) -> None:
+        ring = said.via or said.ring
+        if not self.knows(ring):
+            self._put_aside(env, came, said, again)
+            return
+        key = Key(said.timestamp, said.ring)
+        if not self.raise_bound(ring, key):
+            if again and key not in self.seen:
+                self._deny(came, said)  # of before its ring came
+            return  # MR-12, G-18: a copy
+        if not again:
+            self.out.forward(said, came)
+        message = said.message
+        if type(message) is Bound:
+            if message.speaks_for == ring or message.speaks_for == said.ring:
+                self.acknowledged.hear_bound(ring, message.receipts)
+        elif key not in self.seen:
+            assert isinstance(message, Data)
+            self.seen.add(key)
+            self.entries[ring].items.append((key, message))
+            if message.level is Level.SAFE:
+                self.out.stored_safe(key)
+
+    def _accept_change(self, env: Env, came: NodeId | None, said: Change, again: bool) -> None:
+        """MR-18: a ring has changed, mine (``came`` is None) or another."""
+        change = (said.ring, said.conf)
+        if change in self.pending or change in self.late or change in self.done:
+            return
+        if not self.knows(said.conf):
+            self._put_aside(env, came, said, again)
+            return
+        if said.key <= self.last:
+            self._accept_late(env, came, said, again)
+            return
+        if not again:
+            self.out.forward(said, came)
+        self.pending[change] = said
+        self._enter(said)
+        insort(self.entries[said.ring].items, (said.key, said), key=lambda item: item[0])
+
+    def _accept_late(self, env: Env, came: NodeId | None, said: Change, again: bool) -> None:
+        """G-16: keep a late transitional change, its stream and its move; A12: of any other the
+        gateways that it takes along are lost."""
+        if not said.transitional:
+            pids = {member.pid for member in said.members}
+            for node, ends in self.network.gateways.items():
+                for pid in [p for p, ring in ends.items() if p in pids and ring == said.conf]:
+                    if node != self.me:
+                        del ends[pid]
+            self._stale()
+            env.drop("multi G-16", "a change that comes too late")
+            return
+        if not again:
+            self.out.forward(said, came)
+        self.late[said.ring, said.conf] = said
+        self._enter(said)
+        self.entries[said.ring].late = True
+
+    def _put_aside(
+        self, env: Env, came: NodeId | None, said: Forwarded | Change, again: bool
+    ) -> None:
+        """A7: of an unknown ring, which a pending change may bring; else not for us (G-23)."""
+        if not self.pending:
+            self.refuse(env, came, said, "of a ring that is not in the topology")
+        elif again:
+            self.unplaced.append((came, said))
+        elif all(each != said for _, each in self.unplaced):
+            self.unplaced.append((came, said))
+            self.out.forward(said, came)
+
+    def refuse(self, env: Env, came: NodeId | None, said: Streamed, why: str) -> None:
+        """G-20, G-23: it is not for us, unless it comes another way from a ring that we know."""
+        env.drop("multi G-23", why)
+        if isinstance(said, Forwarded) and not self.knows(said.via or said.ring):
+            self._deny(came, said)
+
+    def _deny(self, came: NodeId | None, said: Forwarded) -> None:
+        """A4 ext: say that a safe message was refused: others on my ring may have joined the rings
+        it comes from, and wait for my word. They wait for the words of those beyond me as well, so
+        these have to hear of it."""
+        key, message = Key(said.timestamp, said.ring), said.message
+        if isinstance(message, Bound) or message.level is not Level.SAFE or key in self._refused:
+            return
+        self._refused[key] = None
+        while len(self._refused) > MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self.out.refused_safe(key)
+        self.out.forward(said, came)
+
+    def least(self) -> tuple[Key, Data | Change | str, RingId] | None:
+        """Step 5: the least candidate of all entries."""
+        found: tuple[Key, Data | Change | str, RingId] | None = None
+        key: Key
+        what: Data | Change | str
+        for ring, entry in self.entries.items():
+            if entry.items:
+                key, what = entry.items[0]
+            elif (word := self._empty(ring, entry)) is not None:
+                key, what = entry.placeholder, word
+            else:
+                continue
+            if found is None or key < found[0]:
+                found = (key, what, ring)
+        return found
+
+    def _empty(self, ring: RingId, entry: StreamEntry) -> str | None:
+        """Step 5, MR-22, MR-27: what a ring stands for of which nothing waits."""
+        rings, gateways = self.live()
+        if entry.late:
+            followed = any(conf == ring for _, conf in self.pending)
+            some = any(m.node in gateways for m in self.network.members[ring] if m.gateway)
+            return WAIT if some and not followed else None
+        if ring not in self.topology:
+            return None
+        if ring in rings:
+            return WAIT
+        if any(conf == ring for _, conf in (*self.pending, *self.late)):
+            return None
+        return DELETE
+
+    def advance(self, env: Env) -> None:
+        """Step 6, MR-14, MR-21: deliver, delete and install while the least is no placeholder."""
+        while (found := self.least()) is not None:
+            key, what, ring = found
+            if what is WAIT:
+                return
+            if what is DELETE:
+                self._delete(env, key, ring)
+            elif type(what) is Data:
+                if what.level is Level.SAFE and not self._is_safe(env, key):
+                    return
+                self._taken(ring)
+                self.seen.discard(key)
+                self.last = key
+                self.acknowledged.delivered((key.timestamp, key.ring))
+                self.out.deliver(env, key, what)
+            elif isinstance(what, Change):
+                if not self._ready(what):
+                    return
+                self._taken(ring)
+                self._apply(env, what)
+
+    def _taken(self, ring: RingId) -> None:
+        """MR-38, G-22: the first item of an entry goes; a lost ring, once drained, is forgotten."""
+        entry = self.entries[ring]
+        del entry.items[0]
+        if not entry.items and not self.knows(ring):
+            del self.entries[ring]
+
+    def _delete(self, env: Env, key: Key, ring: RingId) -> None:
+        """MR-30, G-17: everybody who can tell that a ring is lost deletes it, at its own place."""
+        self.topology.discard(ring)
+        del self.entries[ring]
+        self.network.cut_off(ring)
+        self.last = key
+        self._changed(env, key)
+
+    def _is_safe(self, env: Env, key: Key) -> bool:
+        """A4, A6: whether all have it, perhaps after those are gone who never will; False: wait."""
+        seen = (key, self.acknowledged.version, self._turn)
+        if self._waits_at == seen:
+            return False  # nothing was said since it was looked at last
+        survey = self._survey(key)
+        shrunk: dict[RingId, frozenset[NodeId]] = {}
+        rings, _ = self.live()
+        for ring in self.topology:
+            pids = self._pids(ring)
+            waits = ring in rings and any(survey.word(pid, ring) is None for pid in pids)
+            survivors = None if waits else survey.survivors(ring, ring, pids)
+            if survivors is None:
+                self._waits_at = seen
+                return False
+            if survivors != pids:
+                shrunk[ring] = survivors
+                if ring in rings:
+                    self._denied.add(ring)
+        if shrunk:
+            self.shrunk |= shrunk
+            self._stale()
+            env.note("multi A4", "shrink", f"{key}: {sorted(map(str, shrunk))}")
+            self.last = Key(key.timestamp, key.ring, Rank.SHRINK)
+            self._changed(env, self.last)
+        return True
+
+    def _survey(self, key: Key) -> Survey:
+        """What is known of a safe message; the changes and who is live are looked up once."""
+        if self._known is None:
+            _, gateways = self.live()
+            some = (*self.pending.values(), *self.late.values(), *self.done.values())
+            changes = tuple(sorted(some, key=lambda change: change.key))
+            regular = frozenset(c.conf for c in changes if not c.transitional)
+            members = [m for ring in self.topology for m in self.network.members[ring]]
+            live = frozenset(m.pid for m in members if m.gateway and m.node in gateways)
+            self._known = (changes, regular, live)
+        return Survey((key.timestamp, key.ring), self.acknowledged, self.pids, *self._known)

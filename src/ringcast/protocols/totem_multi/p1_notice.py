@@ -1,0 +1,39 @@
+"""P-1: every topology change is told, with all rings, and nothing is delivered outside of one."""
+
+from __future__ import annotations
+
+from ringcast.core.trace import Delivered, Installed
+from ringcast.protocols.totem_multi.trail import TopologyProperty
+
+
+class TopologyNotice(TopologyProperty):
+    """Every topology change is told."""
+
+    tag = "P-1"
+    title = "topology changes are told"
+
+    def on_installed(self, event: Installed) -> None:
+        """It must have been told just before, with its rings."""
+        note = self.told.get(event.node)
+        if note is None or note.view != event.view or not note.rings:
+            self.violate(
+                f"Processor {event.node} installed {event.view} at {event.t_us} us and did not "
+                f"tell its rings.",
+                (event.node,),
+                (event.view,),
+                event.t_us,
+            )
+        super().on_installed(event)
+
+    def on_delivered(self, event: Delivered) -> None:
+        """In the topology that was told last."""
+        note = self.now.get(event.node)
+        if note is None or note.view != event.view:
+            where = note.view if note else "none"
+            self.violate(
+                f"Processor {event.node} delivered {event.ring}:{event.seq} at {event.t_us} us in "
+                f"topology {event.view}; the last one it told of is {where}.",
+                (event.node,),
+                (f"{event.ring}:{event.seq}",),
+                event.t_us,
+            )

@@ -1,0 +1,154 @@
+"""Who has which safe message, by the members' own word (dossier 4.7, A1 to A4).
+
+The dissertation counts what a *ring* received, though a member's multiple-ring layer may discard
+it. Here each says itself what it has stored. Bounded: what is known of a message goes when it is
+delivered, and what concerns older places goes at the next topology change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ringcast.core.ids import NodeId
+from ringcast.protocols.totem_multi.messages import Change, Key, Keys, Receipts, SafeKey
+from ringcast.protocols.totem_single.messages import RingId
+
+LARGE = 2**31
+
+
+class Acknowledged:
+    """A3: for each safe message, which interface said in which ring's stream that it has it, or
+    that it never will (A4 ext)."""
+
+    def __init__(self) -> None:
+        self.version = 0  # rises with each word
+        self._said: dict[SafeKey, dict[tuple[NodeId, RingId], bool]] = {}
+        self.unreported: dict[RingId, dict[NodeId, dict[SafeKey, bool]]] = {}
+        """Said in the stream of a ring of mine, and in no Bound that it carried: what others must
+        be told of that ring."""
+
+    def heard(self, pid: NodeId, stream: RingId, keys: Keys, refused: Keys) -> None:
+        """A3: what ``pid`` said in the stream of a ring; having it outweighs a refusal."""
+        self.version += 1
+        for key in refused:
+            self._said.setdefault(key, {}).setdefault((pid, stream), False)
+        for key in keys:
+            self._said.setdefault(key, {})[pid, stream] = True
+
+    def hear_own(self, pid: NodeId, stream: RingId, keys: Keys, refused: Keys) -> None:
+        """The same, heard on a ring of mine, of which I tell others."""
+        self.heard(pid, stream, keys, refused)
+        waiting = self.unreported.setdefault(stream, {}).setdefault(pid, {})
+        waiting |= dict.fromkeys(refused, False) | dict.fromkeys(keys, True)
+
+    def hear_bound(self, stream: RingId, receipts: Receipts) -> None:
+        """A Bound of ``stream`` tells others of these."""
+        waiting = self.unreported.get(stream, {})
+        for pid, keys, refused in receipts:
+            self.heard(pid, stream, keys, refused)
+            mine = waiting.get(pid, {})
+            for key in keys:
+                mine.pop(key, None)
+            for key in refused:
+                if mine.get(key) is False:
+                    del mine[key]
+            if not mine:
+                waiting.pop(pid, None)
+
+    def report(self, stream: RingId, most: int) -> Receipts:
+        """Up to ``most`` of what others have to be told of a stream."""
+        told: list[tuple[NodeId, Keys, Keys]] = []
+        for pid, words in sorted(self.unreported.get(stream, {}).items()):
+            some = list(words.items())[:most]
+            most -= len(some)
+            if some:
+                has, lacks = (tuple(k for k, yes in some if yes is each) for each in (True, False))
+                told.append((pid, has, lacks))
+        return tuple(told)
+
+    def close(self, stream: RingId) -> Receipts:
+        """Everything, as the stream ends."""
+        told = self.report(stream, LARGE)
+        self.unreported.pop(stream, None)
+        return told
+
+    def said(self, key: SafeKey, pid: NodeId, line: Iterable[RingId]) -> bool | None:
+        """A3: what ``pid`` said of it in these streams; None: nothing yet."""
+        words = self._said.get(key)
+        if not words:
+            return None
+        found: bool | None = None
+        for ring in line:
+            if (word := words.get((pid, ring))) is not None:
+                found = found or word
+        return found
+
+    def delivered(self, key: SafeKey) -> None:
+        """Nobody has to be asked any more."""
+        self._said.pop(key, None)
+
+    def forget(self, last: Key, streams: Iterable[RingId]) -> None:
+        """Drop what concerns places that were passed, and streams that are over."""
+        upto = (last.timestamp, last.ring)
+        self._said = {key: said for key, said in self._said.items() if key > upto}
+        kept = set(streams)
+        self.unreported = {ring: each for ring, each in self.unreported.items() if ring in kept}
+
+
+def line(pid: NodeId, ring: RingId, changes: Iterable[Change]) -> list[RingId]:
+    """A3: the ring, and those that ``pid`` went on to from it, as far as known."""
+    found = [ring]
+    for change in changes:
+        if change.conf in found and change.ring not in found and change.lists(pid):
+            found.append(change.ring)
+    return found
+
+
+class Survey:
+    """A4: who of a closed ring has a message, seen through the changes that followed it."""
+
+    def __init__(
+        self,
+        key: SafeKey,
+        said: Acknowledged,
+        own: frozenset[NodeId],
+        changes: tuple[Change, ...],
+        followed: frozenset[RingId],
+        live: frozenset[NodeId],
+    ) -> None:
+        self._key, self._said, self._own = key, said, own
+        self._changes = changes  # P, H and done, in key order
+        self._followed = followed  # rings whose regular successor is known
+        self._live = live  # interfaces of live gateways
+
+    def word(self, pid: NodeId, ring: RingId) -> bool | None:
+        """A3: whether ``pid`` of ``ring`` has it, by its own word; None: it has not said."""
+        if pid in self._own:
+            return True  # it is here, or nobody would ask
+        word = self._said.said(self._key, pid, (ring,))
+        if word is None:
+            word = self._said.said(self._key, pid, line(pid, ring, self._changes))
+        return word
+
+    def survivors(
+        self, of: RingId, ring: RingId, pids: frozenset[NodeId]
+    ) -> frozenset[NodeId] | None:
+        """A4's surv: those members of ``of`` that went on to ``ring``, and have it; None: wait."""
+        words = {pid: self.word(pid, of) for pid in pids}
+        if None not in words.values():
+            return frozenset(pid for pid, has in words.items() if has)
+        after = [
+            change
+            for change in self._changes
+            if change.conf == ring and (not change.transitional or change.ring in self._followed)
+        ]
+        if not after:
+            return None if pids & (self._own | self._live) else frozenset()
+        found: frozenset[NodeId] = frozenset()
+        for change in after:
+            went = pids & {member.pid for member in change.members}
+            part = self.survivors(of, change.ring, went)
+            if part is None:
+                return None
+            found |= part
+        return found

@@ -1,0 +1,27 @@
+"""One interface of a processor: the ring there, and where it stands."""
+
+from __future__ import annotations
+
+from ringcast.core.ids import NodeId
+from ringcast.core.owned import Owned
+from ringcast.protocols.totem_multi.clock import ClockRider
+from ringcast.protocols.totem_multi.messages import Member
+from ringcast.protocols.totem_single.machine import TotemSingle
+from ringcast.protocols.totem_single.messages import RingId
+
+
+class RingPort:
+    """One interface: its ring, its rider, and where the ring stands."""
+
+    def __init__(self, part: Owned[TotemSingle], rider: ClockRider, mine: Member) -> None:
+        self.part, self.rider, self.mine = part, rider, mine
+        self.ring = RingId(0, mine.pid)  # the last regular configuration that it handed up
+        self.members: tuple[Member, ...] = (mine,)
+        self.highest = 0  # timestamp handed up in it
+        self.together: frozenset[NodeId] = frozenset()  # who came along from the one before
+        self.asked = False  # a Bound of mine is on its way
+
+    @property
+    def gateways(self) -> list[NodeId]:
+        """The gateways on the ring, by their ids there."""
+        return sorted(member.pid for member in self.members if member.gateway)

@@ -1,0 +1,192 @@
+"""The state of the resolved core (dossier 4.5), and what follows from it.
+
+``last``, G, T, P, H and the entries, under these names in the dossier; which rings and gateways are
+live, and what applications are told.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+from ringcast.core.env import Env
+from ringcast.core.ids import NodeId
+from ringcast.protocols.totem_multi.messages import (
+    Change,
+    Data,
+    Forwarded,
+    Key,
+    Member,
+    NetworkTopology,
+    Rank,
+    TopologyChange,
+    digest,
+)
+from ringcast.protocols.totem_multi.network import RingNetwork
+from ringcast.protocols.totem_multi.receipts import Acknowledged
+from ringcast.protocols.totem_single.messages import RingId
+
+ChangeId: TypeAlias = tuple[RingId, RingId]
+"""New ring and old ring: what tells one Configuration Change from another (G-13)."""
+
+Streamed: TypeAlias = Forwarded | Change | TopologyChange
+"""What goes through the network."""
+
+Reported: TypeAlias = tuple[tuple[RingId, tuple[NodeId, ...]], ...]
+"""The rings of a topology with their members, ascending: what applications are told."""
+
+
+class Outlet(Protocol):
+    """What the core asks of the machine around it."""
+
+    def forward(self, said: Streamed, came: NodeId | None) -> None:
+        """Pass on, on every interface but the one it came from."""
+
+    def exchange(self, pid: NodeId, said: NetworkTopology) -> None:
+        """Tell the others on the ring at an interface."""
+
+    def stored_safe(self, key: Key) -> None:
+        """A1: a safe message was stored, and is to be acknowledged."""
+
+    def refused_safe(self, key: Key) -> None:
+        """A4 ext: a safe message was discarded."""
+
+    def deliver(self, env: Env, key: Key, data: Data) -> None:
+        """The next message in the order."""
+
+    def install(self, env: Env, key: Key, reported: Reported) -> None:
+        """The topology is another one."""
+
+    def release(self, env: Env, change: Change) -> None:
+        """Step 8: accept what came from gateways that this change of a ring of mine admitted."""
+
+
+class StreamEntry:
+    """One known ring: what came of it and waits, and how far its stream is known."""
+
+    __slots__ = ("items", "last", "late", "placeholder")
+
+    def __init__(self, last: Key, placeholder: Key, late: bool = False) -> None:
+        self.items: list[tuple[Key, Data | Change]] = []
+        self.last = last
+        self.placeholder = placeholder  # MR-15, G-10: the key that the ring's deletion would have
+        self.late = late  # G-16
+
+
+class OrderState:
+    """What one processor knows of the network and its order."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        rings: dict[NodeId, RingId],
+        members: dict[RingId, Member],
+        out: Outlet,
+        timestamp: int,
+    ) -> None:
+        self.me, self.out = me, out
+        self.pids = frozenset(rings)
+        self.network = RingNetwork(me, rings)
+        self.network.members = {ring: (member,) for ring, member in members.items()}
+        self.topology = set(rings.values())  # T
+        self.last = Key(timestamp, min(rings.values()), Rank.SHRINK)
+        self.pending: dict[ChangeId, Change] = {}  # P
+        self.late: dict[ChangeId, Change] = {}  # H
+        self.done: dict[ChangeId, Change] = {}
+        self.mine: set[ChangeId] = set()  # changes of my own rings
+        self.exchanged: set[RingId] = set()  # rings on which I have sent my NT
+        self.heard_from: dict[RingId, dict[NodeId, NetworkTopology]] = {}  # NTs by ring and sender
+        self.neighbours: dict[NodeId, dict[NodeId, Key]] = {pid: {} for pid in rings}
+        """On each interface the gateways there, and the change that first showed them."""
+        self.told: dict[ChangeId, TopologyChange] = {}
+        self.unplaced: list[tuple[NodeId | None, Forwarded | Change]] = []  # A7
+        self.shrunk: dict[RingId, frozenset[NodeId]] = {}  # A5's shr
+        self.acknowledged = Acknowledged()
+        self.seen: set[Key] = set()  # stored, not delivered
+        self.entries = {
+            ring: StreamEntry(self.last, Key(timestamp, ring, Rank.CHANGE, ring))
+            for ring in self.topology
+        }
+        self._live: tuple[set[RingId], set[NodeId]] | None = None
+        self._known: tuple[tuple[Change, ...], frozenset[RingId], frozenset[NodeId]] | None = None
+        self._interfaces: dict[RingId, frozenset[NodeId]] = {}
+        self._turn = 0
+        self._waits_at: tuple[Key, int, int] | None = None
+        self._refused: dict[Key, None] = {}
+        self._denied: set[RingId] = set()
+        """A5 ext: live rings that shrank because a member refused; it may have joined with the
+        next change, and refuses again if it has not."""
+        self.reported = self._report()
+
+    def knows(self, ring: RingId) -> bool:
+        """G-23: in the topology, or about to be."""
+        return (
+            ring in self.topology
+            or any(new == ring for new, _ in self.pending)
+            or any(new == ring for new, _ in self.late)
+        )
+
+    def raise_bound(self, ring: RingId, key: Key) -> bool:
+        """MR-12, G-34: a stream has come to ``key``; whether that is news."""
+        entry = self.entries.get(ring)
+        if entry is None or not self.knows(ring) or key <= entry.last or key <= self.last:
+            return False
+        entry.last = key
+        entry.placeholder = Key(key.timestamp, ring, Rank.CHANGE, ring)
+        return True
+
+    def counting(self) -> list[Change]:
+        """Step 3, MR-34: received changes that move interfaces, in key order; a transitional one
+        only with the regular one that follows it."""
+        confs = {conf for _, conf in self.pending}
+        some = [*self.pending.values(), *self.late.values()]
+        return sorted(
+            (c for c in some if not c.transitional or c.ring in confs), key=lambda c: c.key
+        )
+
+    def live(self) -> tuple[set[RingId], set[NodeId]]:
+        """Step 4: rings and gateways that can be reached."""
+        if self._live is None:
+            if not self.pending and not self.late:
+                self._live = set(self.topology), {self.me, *self.network.gateways}
+            else:
+                changes = self.counting()
+                own = [c for c in changes if (c.ring, c.conf) in self.mine]
+                self._live = self.network.live(changes, own)
+        return self._live
+
+    def _stale(self) -> None:
+        """What was derived from changes and topology is to be derived anew."""
+        self._turn += 1
+        self._live = self._known = None
+        self._interfaces.clear()
+
+    def _pids(self, ring: RingId) -> frozenset[NodeId]:
+        """Members of a ring, less those that a shrinking took out."""
+        found = self._interfaces.get(ring)
+        if found is None:
+            found = self.shrunk.get(ring)
+            if found is None:
+                found = frozenset(member.pid for member in self.network.members[ring])
+            self._interfaces[ring] = found
+        return found
+
+    def _report(self) -> Reported:
+        """A5 ext: a ring without survivors is listed, with nobody: its messages still come, and not
+        in the topology of those that never knew it."""
+        return tuple((ring, tuple(sorted(self._pids(ring)))) for ring in sorted(self.topology))
+
+    def nodes(self) -> tuple[NodeId, ...]:
+        """The processors of the topology, a gateway once."""
+        members = self.network.members
+        shown = {
+            m.node for ring, pids in self.reported for m in members[ring] if m.pid in set(pids)
+        }
+        return tuple(sorted(shown))
+
+    def _changed(self, env: Env, key: Key) -> None:
+        """A9, G-8: report the topology, if it is another one, under a key that tells it apart."""
+        self._stale()
+        reported = self._report()
+        if reported != self.reported:
+            self.reported = reported
+            self.out.install(env, key._replace(digest=digest(reported)), reported)

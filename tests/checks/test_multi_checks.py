@@ -1,0 +1,314 @@
+"""Checks of multiple-ring: a right run, and for each check wrong runs that it must catch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ringcast.checks import Verdict, suite
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.trace import (
+    Crashed,
+    Delivered,
+    Ended,
+    Installed,
+    Noted,
+    Originated,
+    Restarted,
+    TraceEvent,
+)
+from ringcast.protocols.totem_multi import CLAIMS
+
+A, B, C = ViewId(8, 1), ViewId(8, 3), ViewId(12, 1)
+T0, T1, T2 = ViewId(1, 70), ViewId(5, 71), ViewId(9, 72)
+ALONE = {1: ViewId(1, 61), 2: ViewId(1, 62), 3: ViewId(1, 63)}
+
+
+class MadeTrace:
+    """A trace that is written by hand; its times and numbers do not matter."""
+
+    def __init__(self) -> None:
+        self.events: list[TraceEvent] = []
+        self.prev: dict[NodeId, ViewId] = {}
+        for node in (1, 2, 3):
+            self.start(node)
+            self.install(node, ALONE[node], 1, (A,), (node,))
+
+    def at(self) -> int:
+        return len(self.events)
+
+    def start(self, node: NodeId, incarnation: int = 1) -> None:
+        self.events.append(Restarted(node, self.at(), self.at(), incarnation))
+        self.prev.pop(node, None)
+
+    def crash(self, node: NodeId) -> None:
+        self.events.append(Crashed(node, self.at(), self.at()))
+
+    def install(
+        self,
+        node: NodeId,
+        view: ViewId,
+        timestamp: int,
+        rings: tuple[ViewId, ...] = (A, B),
+        members: tuple[NodeId, ...] = (1, 2, 3),
+        told: bool = True,
+    ) -> None:
+        key = (timestamp, rings[0].seq, rings[0].rep, 3, 4, 1, view.rep)
+        data = key + tuple(n for ring in rings for n in (ring.seq, ring.rep))
+        at = self.at()
+        if told:
+            self.events.append(
+                Noted(node, at, at, "multi MR-29", "topology", "", view, members, data)
+            )
+        prev = self.prev.get(node)
+        self.events.append(
+            Installed(node, at, at, view, members, False, rings[0], timestamp, None, prev)
+        )
+        self.prev[node] = view
+
+    def originate(
+        self, node: NodeId, ring: ViewId, timestamp: int, level: Level = Level.AGREED
+    ) -> None:
+        at = self.at()
+        self.events.append(
+            Originated(node, at, at, ring, timestamp, level, timestamp, (timestamp,))
+        )
+
+    def deliver(
+        self,
+        node: NodeId,
+        sender: NodeId,
+        ring: ViewId,
+        timestamp: int,
+        level: Level = Level.AGREED,
+        digest: int | None = None,
+    ) -> None:
+        at, view = self.at(), self.prev[node]
+        digests = (timestamp if digest is None else digest,)
+        self.events.append(
+            Delivered(node, at, at, view, ring, timestamp, sender, level, timestamp, digests)
+        )
+
+    def end(self, *settled: NodeId) -> None:
+        self.events.append(Ended(self.at(), settled))
+
+    def verdicts(self) -> dict[str, Verdict]:
+        checks = suite(CLAIMS)
+        for event in self.events:
+            checks.feed(event)
+        return checks.verdicts()
+
+
+def together() -> MadeTrace:
+    """Everybody in T1 with rings A and B; 1 has originated 6 and 8 on A, 3 the safe 7 on B."""
+    trace = MadeTrace()
+    for node in (1, 2, 3):
+        trace.install(node, T1, 5)
+    trace.originate(1, A, 6)
+    trace.originate(3, B, 7, Level.SAFE)
+    trace.originate(1, A, 8)
+    return trace
+
+
+def delivered(trace: MadeTrace, node: NodeId, *timestamps: int) -> None:
+    for timestamp in timestamps:
+        sender, ring = (3, B) if timestamp == 7 else (1, A)
+        level = Level.SAFE if timestamp == 7 else Level.AGREED
+        trace.deliver(node, sender, ring, timestamp, level)
+
+
+def test_a_right_run_is_valid() -> None:
+    trace = together()
+    for node in (1, 2, 3):
+        delivered(trace, node, 6, 7, 8)
+    for node in (1, 2, 3):
+        trace.install(node, T2, 9, (A, C))
+    trace.end(1, 2, 3)
+    assert set(trace.verdicts().values()) == {Verdict.VALID}
+
+
+def test_a_right_run_with_a_crash_and_a_part_that_goes_on_is_valid() -> None:
+    trace = together()
+    delivered(trace, 1, 6, 7)
+    trace.crash(2)
+    delivered(trace, 1, 8)
+    delivered(trace, 3, 6, 7, 8)
+    for node in (1, 3):
+        trace.install(node, T2, 9, (A, C), (1, 3))
+    trace.start(2, 2)
+    trace.install(2, ViewId(1001, 9), 1001, (B,), (2,))
+    trace.end(1, 3)
+    assert Verdict.INVALID not in trace.verdicts().values()
+
+
+def untold(trace: MadeTrace) -> None:
+    trace.install(1, T2, 9, told=False)
+
+
+def without_rings(trace: MadeTrace) -> None:
+    at = trace.at()
+    trace.events.append(Noted(1, at, at, "multi MR-29", "topology", "", T2, (1,), (9, 8, 1)))
+    trace.events.append(Installed(1, at, at, T2, (1,), False, A, 9, None, T1))
+
+
+def outside(trace: MadeTrace) -> None:
+    trace.prev[1] = T2
+    delivered(trace, 1, 6)
+
+
+def other_list(trace: MadeTrace) -> None:
+    trace.install(1, T2, 9, (A, C))
+    trace.install(2, T2, 9, (A, B))
+
+
+def again(trace: MadeTrace) -> None:
+    trace.install(1, T2, 9)
+    trace.install(1, T1, 10)
+
+
+def apart_at_the_end(trace: MadeTrace) -> None:
+    trace.install(1, T2, 9)
+    trace.end(1, 2, 3)
+
+
+def not_all_at_the_end(trace: MadeTrace) -> None:
+    for node in (1, 2, 3):
+        trace.install(node, T2, 9, (A, B), (1, 2))
+    trace.end(1, 2, 3)
+
+
+def other_outcome(trace: MadeTrace) -> None:
+    trace.install(1, T2, 9, (A, C), (1,))
+    trace.install(2, T2, 9, (A, B), (1, 2))
+
+
+def other_contents(trace: MadeTrace) -> None:
+    trace.deliver(2, 1, A, 6, digest=99)
+
+
+def other_sender(trace: MadeTrace) -> None:
+    trace.deliver(2, 2, A, 6)
+
+
+def backwards(trace: MadeTrace) -> None:
+    delivered(trace, 2, 7, 6)
+
+
+def twice(trace: MadeTrace) -> None:
+    delivered(trace, 2, 6, 6)
+
+
+def behind_a_topology(trace: MadeTrace) -> None:
+    trace.install(2, T2, 9)
+    delivered(trace, 2, 8)
+
+
+def from_nowhere(trace: MadeTrace) -> None:
+    trace.deliver(2, 1, A, 77)
+
+
+def own_left_out(trace: MadeTrace) -> None:
+    delivered(trace, 1, 8)
+
+
+def own_never(trace: MadeTrace) -> None:
+    trace.end(1, 2, 3)
+
+
+def last_is_not_whole(trace: MadeTrace) -> None:
+    delivered(trace, 1, 6, 7, 8)
+    delivered(trace, 2, 6, 7)
+    delivered(trace, 3, 6, 7, 8)
+    trace.end(1, 2, 3)
+
+
+def effect_without_cause(trace: MadeTrace) -> None:
+    delivered(trace, 1, 6, 7)
+    delivered(trace, 2, 6)
+    trace.originate(1, A, 12)
+    trace.deliver(2, 1, A, 12)
+
+
+def two_ways_round(trace: MadeTrace) -> None:
+    delivered(trace, 1, 6, 7)
+    delivered(trace, 2, 7, 6)
+
+
+def a_topology_at_two_places(trace: MadeTrace) -> None:
+    delivered(trace, 1, 6)
+    trace.install(1, T2, 9)
+    trace.install(2, T2, 9)
+    delivered(trace, 2, 6)
+
+
+def different_sets(trace: MadeTrace) -> None:
+    delivered(trace, 1, 6)
+    trace.install(1, T2, 9)
+    trace.install(2, T2, 9)
+
+
+def left_out(trace: MadeTrace) -> None:
+    delivered(trace, 1, 6, 7)
+    delivered(trace, 2, 7)
+
+
+def unsafe(trace: MadeTrace) -> None:
+    delivered(trace, 1, 6, 7)
+    trace.install(2, T2, 9, (A, C))
+
+
+def unsafe_before(trace: MadeTrace) -> None:
+    trace.install(2, T2, 9, (A, C))
+    delivered(trace, 1, 6, 7)
+
+
+def unsafe_at_the_end(trace: MadeTrace) -> None:
+    delivered(trace, 1, 6, 7)
+    trace.end(1, 2, 3)
+
+
+def clock_stands(trace: MadeTrace) -> None:
+    delivered(trace, 2, 6, 7, 8)
+    trace.originate(2, A, 7)
+
+
+def clock_falls_back(trace: MadeTrace) -> None:
+    trace.crash(1)
+    trace.start(1, 2)
+    trace.install(1, ViewId(2, 9), 2, (C,), (1,))
+    trace.originate(1, C, 3)
+
+
+def same_stamp_on_a_ring(trace: MadeTrace) -> None:
+    trace.originate(2, A, 8)
+
+
+WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
+    "P-1": (untold, without_rings, outside),
+    "P-2": (other_list, again),
+    "P-3": (apart_at_the_end, not_all_at_the_end),
+    "P-4": (other_outcome,),
+    "P-6": (other_contents, other_sender),
+    "P-7": (backwards, twice, behind_a_topology),
+    "P-8": (from_nowhere,),
+    "P-9": (own_left_out, own_never),
+    "P-10": (last_is_not_whole,),
+    "P-11": (different_sets,),
+    "P-12": (effect_without_cause,),
+    "P-13": (left_out,),
+    "P-14": (unsafe, unsafe_before, unsafe_at_the_end),
+    "P-15": (two_ways_round, a_topology_at_two_places),
+    "P-16": (clock_stands, clock_falls_back, same_stamp_on_a_ring),
+}
+
+
+def test_every_claim_has_wrong_runs() -> None:
+    assert set(WRONG) == set(CLAIMS)
+
+
+@pytest.mark.parametrize(("claim", "wrong"), [(c, w) for c, some in WRONG.items() for w in some])
+def test_a_wrong_run_is_caught(claim: str, wrong: Callable[[MadeTrace], None]) -> None:
+    trace = together()
+    wrong(trace)
+    assert trace.verdicts()[claim] is Verdict.INVALID

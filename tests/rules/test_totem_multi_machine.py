@@ -1,0 +1,328 @@
+"""Clock, identity, forwarding and flow of a multiple-ring processor."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+import pytest
+
+from ringcast.blocks.packing import Contents
+from ringcast.core.effects import InstallView, Persist, Stop
+from ringcast.core.env import Env
+from ringcast.core.ids import Level
+from ringcast.core.inputs import Started
+from ringcast.core.rings import SHAPES, shaped
+from ringcast.core.trace import Delivered, Installed, TraceEvent
+from ringcast.protocols.totem_multi import SHEET, Config, TotemMulti
+from ringcast.protocols.totem_multi.clock import BAD_RIDE, ClockRider, CommitRide, LamportClock
+from ringcast.protocols.totem_multi.flow import Brakes
+from ringcast.protocols.totem_multi.messages import Ack, Data, Key, Member, Rank, read, written
+from ringcast.protocols.totem_single.messages import CommitToken, Entry, Join, RingId, Token
+from ringcast.sim.cluster import Cluster
+from ringcast.sim.presets import preset
+from ringcast.sim.rings import attached
+
+RING = RingId(8, 1)
+SECOND = 1_000_000
+
+
+def rider(now: int = 50, pid: int = 1) -> tuple[ClockRider, Env]:
+    clock, env = LamportClock(100), Env(pid, Random(0))
+    clock.start(env, 0)
+    clock.my_timestamp = clock.my_stable_timestamp + now
+    env.take()
+    return ClockRider(clock, Member(pid, pid, False), Brakes(pid)), env
+
+
+def test_mr_1_a_restart_begins_an_interval_higher() -> None:
+    """S-31, G-2: interval 100, stable 1000, crash at 1099."""
+    clock, env = LamportClock(100), Env(1, Random(0))
+    clock.start(env, 1000)
+    assert clock.my_timestamp == 1100 and env.take() == [Persist("clock", 1100)]
+    assert clock.tick(env) == 1101
+
+
+def test_mr_2_a_gateway_starts_with_a_ring_of_one_at_each_port() -> None:
+    machine, env = TotemMulti(9, Config()), Env(9, Random(0))
+    machine.handle(env, Started(1, {"ring-1/clock": 700, "clock": 5}, (9, 1009)))
+    (view,) = [e for e in env.take() if isinstance(e, InstallView)]
+    assert view.members == (9,) and view.sets == (("ring (4,9)", (9,)), ("ring (4,1009)", (9,)))
+    assert machine.clock.my_timestamp == 700 + Config().timestamp_interval, "G-3: one clock"
+
+
+def test_g_5_ids_that_do_not_fit_stop_the_processor() -> None:
+    machine, env = TotemMulti(9, Config()), Env(9, Random(0))
+    machine.handle(env, Started(1, {}, (3, 9)))
+    (stop,) = [e for e in env.take() if isinstance(e, Stop)]
+    assert "the first has the processor's own id 9" in stop.reason
+
+
+def test_mr_3_the_commit_token_collects_clocks_and_gateways() -> None:
+    """G-7: the representative adds one, so T exceeds all that the members have seen."""
+    first, env = rider(50, 1)
+    other, _ = rider(70, 2)
+    entry = Entry(RingId(4, 1), 0, 0, False, 0, None, 1)
+    token = CommitToken(RING, 0, (1, 2), (entry,))
+    ride = first.commit_token_passed(env, token, 1)
+    ride = other.commit_token_passed(env, CommitToken(RING, 1, (1, 2), (entry,), ride), 1)
+    ride = first.commit_token_passed(env, CommitToken(RING, 2, (1, 2), (entry, entry), ride), 2)
+    other.commit_token_passed(env, CommitToken(RING, 3, (1, 2), (entry, entry), ride), 2)
+    assert first.begins == other.begins
+    assert first.begins[RING].timestamp == 171
+    assert [member.pid for member in first.begins[RING].members] == [1, 2]
+
+
+def test_mr_4_the_clock_follows_the_token_and_mr_5_goes_ahead_of_it() -> None:
+    """G-1: increment, then stamp; G-45: at receipt, before delivery."""
+    mine, env = rider(50)
+    other, _ = rider(90)
+    token = Token(RING, 1, 0, 0, None, (), 0, False)
+    ride = other.token_released(env, token)
+    mine.token_received(env, Token(RING, 1, 0, 0, None, (), 0, False, ride))
+    assert mine.clock.my_timestamp == 190
+    body = written(Data(1, Level.AGREED, 1, (b"x",)), 1000)
+    (out,) = mine.message_transmitted(env, RING, Contents(1, (body,))).bodies
+    assert read(out) == (191, Data(1, Level.AGREED, 1, (b"x",)))
+
+
+def test_mr_6_the_clock_is_stable_before_a_stamp_of_the_next_interval_leaves() -> None:
+    """G-41: and only once an interval."""
+    mine, env = rider(98)
+    for _ in range(3):
+        mine.clock.tick(env)
+    assert env.take() == [Persist("clock", 200)]
+    assert mine.clock.my_timestamp < 200 + 100
+
+
+def test_mr_7_ring_numbers_seen_elsewhere_raise_those_of_new_rings() -> None:
+    """MR-8, G-7: by forwarded messages, and by Joins."""
+    mine, env = rider()
+    mine.clock.see_ring(RingId(400, 3))
+    assert mine.ring_seq() == 400
+    other, _ = rider(pid=2)
+    other.join_received(env, Join(1, 4, (1,), (), 0, ride=mine.join_built(env)))
+    assert other.ring_seq() == 400
+
+
+@pytest.mark.parametrize("size", range(40, 400, 7))
+def test_mr_9_a_large_message_is_stamped_with_its_last_piece(size: int) -> None:
+    """However it is cut, the last piece holds the whole stamp."""
+    mine, env = rider()
+    budget = 64
+    body = written(Data(1, Level.SAFE, 7, (bytes(size),)), budget)
+    pieces = [body[at : at + budget - 5] for at in range(0, len(body), budget - 5)]
+    sent = b""
+    for part, piece in enumerate(pieces):
+        contents = Contents(1, (piece,), part, part == len(pieces) - 1)
+        sent += mine.message_transmitted(env, RING, contents).bodies[0]
+    assert read(sent) == (151, Data(1, Level.SAFE, 7, (bytes(size),)))
+
+
+def test_bad_rides_refuse_the_frame() -> None:
+    mine, _ = rider()
+    bad = CommitToken(RING, 0, (1, 2), (Entry(RingId(4, 1), 0, 0, False, 0, None, 1),), b"?")
+    assert mine.malformed(bad) == BAD_RIDE
+    assert mine.malformed(Token(RING, 1, 0, 0, None, (), 0, False)) == BAD_RIDE
+    strange = msgspec.msgpack.encode(CommitRide(5, (Member(3, 3, False),)))
+    assert mine.malformed(msgspec.structs.replace(bad, ride=strange)) == BAD_RIDE
+
+
+def test_what_cannot_be_read_is_none() -> None:
+    stamp = (5).to_bytes(8)
+    good = written(Ack(((5, RING),)), 1000)
+    assert read(good[:-8] + stamp) == (5, Ack(((5, RING),)))
+    for bad in (b"", good, good[:-8] + bytes(8), b"\x91\x63" + bytes(1) + stamp, stamp):
+        assert read(bad) is None
+
+
+def test_keys_are_ordered_as_the_dossier_says() -> None:
+    """Dossier 1.4: timestamp, ring, type, old ring."""
+    one, two = RingId(8, 1), RingId(8, 2)
+    keys = [
+        Key(5, one, Rank.SHRINK), Key(5, one), Key(5, one, Rank.CHANGE, one),
+        Key(5, one, Rank.CHANGE, two), Key(5, one, Rank.UNHEARD, one), Key(5, two), Key(6, one),
+    ]  # fmt: skip
+    assert keys == sorted(keys)
+
+
+def test_mr_39_to_mr_44_a_block_spreads_and_only_its_origin_ends_it() -> None:
+    """G-38, G-39, MR-39, MR-40, MR-42, MR-43, S-36: whatever way it takes."""
+    x, g, h = Brakes(1), Brakes(2), Brakes(3)
+    for each in (x, g, h):
+        each.keep((1, 2, 3))
+    x.congested(True)
+    g.hear(x.told())
+    h.hear(g.told())
+    assert g.blocked and h.blocked
+    x.congested(False)
+    h.hear(g.told())
+    assert h.blocked, "nobody but x knows that it is over"
+    h.hear(x.told())
+    g.hear(h.told())
+    x.hear(g.told())
+    assert not (x.blocked or g.blocked or h.blocked)
+
+
+def test_g_39_the_block_of_one_that_is_gone_ends_with_the_topology() -> None:
+    x, g = Brakes(1), Brakes(2)
+    x.keep((1, 2))
+    g.keep((1, 2))
+    x.congested(True)
+    g.hear(x.told())
+    g.keep((2,))
+    g.hear(x.told())
+    assert not g.blocked
+
+
+def test_g_39_a_processor_that_restarted_ends_what_its_earlier_life_began() -> None:
+    g, again = Brakes(2), Brakes(1)
+    g.keep((1, 2))
+    again.keep((1, 2))
+    g.hear(((1, 7),))
+    again.hear(g.told())
+    g.hear(again.told())
+    assert not again.blocked and not g.blocked
+
+
+def test_mr_45_a_gateway_may_send_twice_as_much() -> None:
+    config = Config()
+    assert config.for_ring(True).each_time == 2 * config.for_ring(False).each_time
+
+
+# --- whole networks, simulated ---------------------------------------------------------------
+
+
+class Network:
+    """Simulated rings, and what their processors deliver."""
+
+    def __init__(self, shape: str, count: int, twice: bool = False, **settings: object) -> None:
+        self.rings = shaped(shape, count, 2, Random(0), twice)
+        places = attached(self.rings)
+        self.events: list[TraceEvent] = []
+        config = Config(**settings)  # type: ignore[arg-type]
+        self.cluster = Cluster(
+            SHEET, config, places, preset("lan"), 1, [self.events.append], places
+        )
+        self.nodes = tuple(places)
+        self.cluster.start()
+        self.run(3 * SECOND)
+
+    def run(self, us: int) -> None:
+        self.cluster.run_for(us)
+        assert not self.cluster.recorder.violations
+
+    def submit(self, count: int, *nodes: int, level: Level = Level.AGREED) -> None:
+        for at in range(count):
+            for node in nodes:
+                assert self.cluster.submit(node, (b"%d.%d" % (node, at),), level)
+            self.cluster.run_for(2_000)
+
+    def delivered(self, node: int) -> list[tuple[int, int, int]]:
+        return [
+            (e.seq, e.ring.seq, e.ring.rep)
+            for e in self.events
+            if isinstance(e, Delivered) and e.node == node
+        ]
+
+    def members(self, node: int) -> tuple[int, ...]:
+        return [e.members for e in self.events if isinstance(e, Installed) and e.node == node][-1]
+
+    def machine(self, node: int) -> TotemMulti:
+        machine = self.cluster.machine(node)
+        assert isinstance(machine, TotemMulti)
+        return machine
+
+
+def test_s_1_one_ring_needs_no_bounds() -> None:
+    """Delivery is that of the ring, in a topology of one; nothing is said that Totem would not."""
+    network = Network("chain", 1)
+    sent = network.cluster.counts.sent
+    network.submit(20, 1, 2)
+    network.run(SECOND)
+    assert len(network.delivered(1)) == 40 and network.delivered(1) == network.delivered(2)
+    assert network.machine(1).order.topology == {network.machine(2).ports[2].ring}
+    assert network.cluster.counts.sent > sent
+
+
+def test_s_2_a_silent_ring_is_spoken_for_once() -> None:
+    """MR-16, G-33: then there is silence."""
+    network = Network("chain", 2)
+    network.submit(1, 1)
+    network.run(SECOND)
+    assert [len(network.delivered(node)) for node in network.nodes] == [1] * 5
+    waiting = {node: network.machine(node).snapshot()["waiting"] for node in network.nodes}
+    assert set(waiting.values()) == {0}
+    (gateway,) = (node for node in network.nodes if len(network.machine(node).ports) > 1)
+    assert not network.machine(gateway)._timed
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+def test_mr_10_all_rings_deliver_one_sequence(shape: str) -> None:
+    """S-13, S-26, MR-13: whatever the shape, agreed and safe, each once."""
+    network = Network(shape, 3)
+    network.submit(5, *network.nodes)
+    network.submit(5, *network.nodes, level=Level.SAFE)
+    network.run(2 * SECOND)
+    first = network.delivered(1)
+    assert len(first) == 10 * len(network.nodes) and first == sorted(set(first))
+    assert all(network.delivered(node) == first for node in network.nodes)
+
+
+def test_s_12_one_of_two_gateways_is_killed_and_nothing_is_lost_or_doubled() -> None:
+    """G-15, G-35."""
+    network = Network("chain", 2, twice=True)
+    assert network.rings == ((1, 2, 5, 6), (3, 4, 5, 6))
+    network.submit(50, 1, 3)
+    network.cluster.crash(5)
+    network.submit(50, 1, 3)
+    network.run(3 * SECOND)
+    first = network.delivered(1)
+    assert len(first) == 200 and first == sorted(set(first))
+    assert network.delivered(2) == network.delivered(3) == network.delivered(4) == first
+    assert {network.members(node) for node in (1, 2, 3, 4, 6)} == {(1, 2, 3, 4, 6)}
+
+
+def test_s_15_a_chain_that_loses_its_middle_goes_on_in_two_parts_and_comes_together() -> None:
+    """S-32, G-36: gateway 8 of A-7-B-8-C crashes and restarts under load."""
+    network = Network("chain", 3)
+    network.submit(20, 1, 5)
+    network.cluster.crash(8)
+    network.submit(20, 1, 5)
+    network.run(3 * SECOND)
+    assert network.members(1) == (1, 2, 3, 4, 7) and network.members(5) == (5, 6)
+    network.cluster.restart(8)
+    network.submit(20, 1, 5)
+    network.run(3 * SECOND)
+    assert network.members(1) == network.members(8) == tuple(range(1, 9))
+    network.submit(20, 1, 5)
+    network.run(2 * SECOND)
+    tail = network.delivered(1)[-40:]
+    assert tail == network.delivered(5)[-40:] == network.delivered(8)[-40:]
+
+
+def test_mr_41_a_full_queue_makes_all_applications_wait() -> None:
+    """S-33, G-40: on both rings, until it has drained; what is forwarded is not refused."""
+    network = Network("chain", 2, max_queue=20, min_queue=10, window_size=2, adaptive=False)
+    refused: set[int] = set()
+    for _ in range(400):
+        for node in (1, 3):
+            refused |= set() if network.cluster.submit(node, (bytes(900),)) else {node}
+    network.cluster.run_for(3_000)
+    refused |= {node for node in (2, 4) if not network.machine(node).ready}
+    assert refused >= {1, 2, 3, 4}
+    network.run(3 * SECOND)
+    assert all(network.machine(node).ready for node in network.nodes)
+    assert network.delivered(1) == network.delivered(4)
+
+
+def test_mr_19_neighbours_remember_the_change_that_showed_them() -> None:
+    """MR-19, MR-33, G-20: a gateway that restarts is another neighbour than before."""
+    network = Network("chain", 2)
+    before = network.machine(1).order.neighbours[1][5]
+    network.cluster.crash(5)
+    network.run(2 * SECOND)
+    assert network.machine(1).order.neighbours[1] == {}
+    network.cluster.restart(5)
+    network.run(3 * SECOND)
+    assert network.machine(1).order.neighbours[1][5] > before

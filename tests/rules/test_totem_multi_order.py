@@ -1,0 +1,252 @@
+"""The core of multiple-ring in fixed and changing networks: dossier 4.5, S-3 to S-24."""
+
+from __future__ import annotations
+
+from itertools import pairwise, permutations
+
+from multi_driver import Core, chain, graph_of, ring
+
+from ringcast.core.ids import Level
+from ringcast.protocols.totem_multi.messages import Key, NetworkTopology, Rank, TopologyChange
+
+
+def fig_5_5() -> Core:
+    core = chain()
+    core.message("A7", "B9", "C8", "B10", "A14", "C10", "B13", "A15", "B15")
+    core.bound("C", 11)
+    return core
+
+
+def test_mr_14_messages_come_in_key_order_up_to_the_least_bound() -> None:
+    """S-3, MR-12, MR-15, MR-21: a placeholder stops delivery."""
+    core = fig_5_5()
+    assert core.delivered == ["A7", "C8", "B9", "B10", "C10"]
+    assert core.order.least() == (Key(11, ring("C"), Rank.CHANGE, ring("C")), "wait", ring("C"))
+
+
+def test_mr_12_a_copy_is_neither_delivered_nor_passed_on() -> None:
+    """G-18, MR-13: what is not new goes no further."""
+    core = fig_5_5()
+    said = len(core.said)
+    core.message("B9", "B13", "A7")
+    assert len(core.said) == said and core.delivered.count("B9") == 1
+
+
+def test_g_6_equal_timestamps_are_settled_by_the_ring() -> None:
+    """S-11."""
+    for order in permutations(("A2", "B2", "C2")):
+        core = chain()
+        core.message(*order)
+        for name in "ABC":
+            core.bound(name, 3)
+        assert core.delivered == ["A2", "B2", "C2"]
+
+
+def test_mr_30_a_lost_ring_is_deleted_at_its_own_place() -> None:
+    """S-5, MR-18, MR-20, MR-22, MR-34, G-12, G-17: B changes without the gateway to C."""
+    core = fig_5_5()
+    core.change("Bt", "B", 20, 3, 201)
+    core.change("B2", "Bt", 25, 3, 201)
+    assert core.delivered[5:] == ["{A B}", "B13", "A14", "A15"]
+    assert core.keys[5] == Key(11, ring("C"), Rank.CHANGE, ring("C"), core.keys[5].digest)
+    core.bound("A", 30)
+    assert core.delivered[9:] == ["B15", "{A Bt}", "{A B2}"]
+    assert core.topology == "A B2"
+    assert all(one < other for one, other in pairwise(core.keys))
+
+
+def test_g_12_gateways_that_move_along_do_not_cut_anything_off() -> None:
+    """S-14: a processor joins B; C is not lost, though all gateways of B moved."""
+    core = chain()
+    core.message("A14")
+    core.bound("C", 11)
+    core.bound("B", 12)
+    core.change("Bt", "B", 20, 3, 201, 102)
+    core.change("B2", "Bt", 25, 3, 5, 201, 102)
+    core.message("C12", "A40")
+    core.bound("C", 41)
+    core.bound("B2", 42)
+    assert core.delivered == ["C12", "A14", "{A C Bt}", "{A C B2}", "A40"]
+
+
+def test_mr_27_a_processor_without_a_gateway_is_alone() -> None:
+    """S-16: it deletes all other rings at their places, then goes on by itself."""
+    core = Core(1, {1: "A"}, {"A": (1, 101), "B": (3, 201)})
+    core.message("A5", "B6")
+    core.change("At", "A", 5, 1, mine=True)
+    core.change("A2", "At", 9, 1, mine=True)
+    assert core.delivered == ["A5", "{At}", "B6", "{A2}"]
+    assert core.topology == "A2" and not core.order.pending
+
+
+def test_g_17_a_newly_joined_gateway_is_not_waited_for_by_the_lost_rings() -> None:
+    """S-17, MR-33: gateway 103 joins as 101 goes; the old rings are deleted without its help."""
+    core = Core(1, {1: "A"}, {"A": (1, 101), "B": (3, 201)})
+    core.message("A5")
+    core.bound("B", 6)
+    core.change("At", "A", 5, 1, mine=True)
+    change = core.change("A2", "At", 9, 1, 103, mine=True)
+    assert core.topology == "At", "the change to A2 waits for what 103 can reach"
+    core.network_topology(change, 103, {"C": (4, 203)}, {103: "A2", 203: "C"})
+    assert core.topology == "A2 C"
+
+
+def test_mr_25_the_topologies_of_all_gateways_are_joined() -> None:
+    """S-18, MR-24, MR-29, G-19: at a gateway, which also says what it can reach."""
+    core = Core(101, {101: "A", 201: "B"}, {"A": (1, 101), "B": (3, 201)})
+    core.bound("A", 5)
+    core.bound("B", 50)
+    core.change("At", "A", 5, 1, 101, mine=True)
+    change = core.change("A2", "At", 9, 1, 2, 101, 102, mine=True)
+    ((_, mine),) = [each for each in core.said if each[0] == "exchange"]
+    assert isinstance(mine, NetworkTopology) and mine.ring == ring("A2")
+    assert dict(mine.graph.gateways)[101] == ((101, ring("A2")), (201, ring("B")))
+    graph = graph_of({"C": (4, 202)}, {102: "A2", 202: "C"})
+    core.order.hear_topology(core.env, 101, 102, NetworkTopology(9, change.ring, 102, graph))
+    core.order.advance(core.env)
+    assert core.topology == "A2 B C"
+    sent = [said for what, said in core.said if isinstance(said, TopologyChange)]
+    assert sent[-1].change == (ring("A2"), ring("At"))
+
+
+def test_mr_26_far_away_a_change_with_strangers_waits_for_its_topology() -> None:
+    """MR-28, G-21: it adds what the word of the near gateway brings, and not before it."""
+    core = chain()
+    core.bound("B", 5)
+    core.change("Ct", "C", 4, 4, 202)
+    change = core.change("C2", "Ct", 9, 4, 202, 103)
+    core.bound("A", 20)
+    core.bound("B", 20)
+    assert core.topology == "A B Ct"
+    core.topology_change(
+        change, {"C2": (4, 202, 103), "D": (5, 203)}, {103: "C2", 203: "D", 102: "B", 202: "C2"}
+    )
+    assert core.topology == "A B C2 D"
+
+
+def test_g_21_nobody_waits_for_a_topology_that_cannot_come() -> None:
+    """S-25 and more: the gateway that could send it is lost as well."""
+    core = chain()
+    core.change("Ct", "C", 4, 4, 202)
+    core.change("C2", "Ct", 9, 4, 202, 103)
+    core.bound("A", 20)
+    core.bound("B", 20)
+    assert core.topology == "A B Ct"
+    core.change("Bt", "B", 20, 3, 201)
+    core.change("B2", "Bt", 25, 3, 201)
+    core.bound("A", 30)
+    assert core.topology == "A B2"
+
+
+def test_g_10_a_ring_that_was_never_heard_is_deleted_behind_the_change_that_brought_it() -> None:
+    """S-20: D came with C2 and is cut off unheard."""
+    core = chain()
+    core.bound("B", 5)
+    core.change("Ct", "C", 4, 4, 202)
+    change = core.change("C2", "Ct", 9, 4, 202, 103)
+    core.topology_change(
+        change, {"C2": (4, 202, 103), "D": (5, 203)}, {103: "C2", 203: "D", 102: "B", 202: "C2"}
+    )
+    for name in "AB":
+        core.bound(name, 30)
+    assert core.topology == "A B C2 D"
+    core.change("Bt", "B", 30, 3, 201)
+    core.change("B2", "Bt", 35, 3, 201)
+    assert core.delivered[-2:] == ["{A B C2}", "{A B}"]
+    for key, lost in zip(core.keys[-2:], ("D", "C2"), strict=True):
+        assert key[:4] == (9, ring("C2"), Rank.UNHEARD, ring(lost))
+
+
+def test_mr_30_two_lost_rings_go_one_by_one() -> None:
+    """S-21: C and D end at 11; E11 waits for both, since E comes after them."""
+    rings = {"A": (1, 101), "B": (201, 102, 103), "C": (202, 4), "D": (203, 5), "E": (6,)}
+    core = Core(1, {1: "A"}, rings)
+    core.order.network.gateways[106] = {106: ring("A"), 206: ring("E")}
+    core.bound("C", 11)
+    core.bound("D", 11)
+    core.bound("A", 12)
+    core.bound("B", 12)
+    core.message("E11")
+    core.change("Bt", "B", 20, 201)
+    core.change("B2", "Bt", 25, 201)
+    assert core.delivered[:3] == ["{A B D E}", "{A B E}", "E11"]
+
+
+def test_g_22_what_was_received_of_a_lost_ring_is_delivered() -> None:
+    """MR-38: C leaves the topology with C10 received; C10 comes all the same."""
+    core = chain()
+    core.message("C10", "A12")
+    core.bound("B", 8)
+    core.change("Bt", "B", 8, 3, 201)
+    core.change("B2", "Bt", 25, 3, 201)
+    assert core.delivered == ["{A Bt}", "C10", "A12"]
+    assert ring("C") not in core.order.entries, "once drained, it is forgotten"
+
+
+def test_g_23_what_belongs_to_no_known_ring_is_not_for_us() -> None:
+    """And a safe message is refused aloud, and those beyond hear of it, once (A4 ext)."""
+    core = chain()
+    core.message("X5")
+    assert not core.said and not core.refused
+    core.message("X6", "X6", level=Level.SAFE)
+    assert len(core.said) == 1 and core.refused == [Key(6, ring("X"))]
+    assert core.env.dropped["of a ring that is not in the topology"] == 3
+
+
+def test_a7_what_a_pending_change_may_bring_is_kept_and_passed_on() -> None:
+    """Scenario (2) of 4.7: buffered X3 comes before the topology that has X."""
+    core = chain()
+    core.bound("A", 30)
+    core.bound("B", 30)
+    core.change("Ct", "C", 4, 4, 202)
+    change = core.change("C2", "Ct", 9, 4, 202, 103)
+    core.message("X12")
+    assert len(core.order.unplaced) == 1 and core.said[-1][0] == "forward"
+    core.topology_change(
+        change, {"C2": (4, 202, 103), "X": (5, 203)}, {103: "C2", 203: "X", 102: "B", 202: "C2"}
+    )
+    core.bound("C2", 30)
+    assert core.delivered[-1] == "X12" and not core.order.unplaced
+
+
+def test_a8_what_new_gateways_sent_is_passed_on_before_the_topology_change() -> None:
+    """MR-31, MR-32: the machine's buffer is released at that place."""
+    core = Core(101, {101: "A", 201: "B"}, {"A": (1, 101), "B": (3, 201)})
+    core.bound("A", 5)
+    core.bound("B", 50)
+    core.change("At", "A", 5, 1, 101, mine=True)
+    seen: list[int] = []
+    core.release = lambda env, change: seen.append(len(core.said))  # type: ignore[method-assign]
+    core.change("A2", "At", 9, 1, 2, 101, mine=True)
+    after = [type(said).__name__ for _, said in core.said[seen[-1] :]]
+    assert after == ["TopologyChange"]
+
+
+def test_g_9_members_that_part_deliver_what_each_part_has() -> None:
+    """S-24, G-11, G-16: R between gateways 101 and 102, both also on A; R splits."""
+    rings = {"A": (1, 101, 102), "B": (201, 202)}
+    core = Core(1, {1: "A"}, rings)
+    core.message("B20", "B22")
+    core.bound("A", 50)
+    core.change("Bt", "B", 22, 201)
+    core.message("B26", via="Bt")
+    core.change("B2", "Bt", 30, 201)
+    assert core.delivered == ["B20", "B22"], "the other part may have more of B"
+    core.message("B24")
+    assert core.delivered[2:] == ["{A B Bt}", "B24"], "and B stays, for 202 is on it"
+
+
+def test_a9_one_change_has_one_key_for_one_outcome() -> None:
+    """P-4: two nodes that know different things install different lists under different keys."""
+    keys = []
+    some: tuple[dict[str, tuple[int, ...]], ...] = ({}, {"D": (5, 203)})
+    for more in some:
+        core = chain()
+        change = core.change("Ct", "C", 4, 4, 202)
+        change = core.change("C2", "Ct", 9, 4, 202, 103)
+        ends = {103: "C2", 102: "B", 202: "C2"} | ({203: "D"} if more else {})
+        core.topology_change(change, {"C2": (4, 202, 103), **more}, ends)
+        core.bound("A", 20)
+        core.bound("B", 20)
+        keys.append(core.keys[-1])
+    assert keys[0][:4] == keys[1][:4] and keys[0].digest != keys[1].digest

@@ -1,0 +1,169 @@
+"""Safe delivery by acknowledgements of the multiple-ring layer itself (dossier 4.7)."""
+
+from __future__ import annotations
+
+from multi_driver import Core, chain, ring
+
+from ringcast.core.ids import Level
+from ringcast.protocols.totem_multi.messages import Key, Rank
+from ringcast.protocols.totem_multi.receipts import Acknowledged
+
+SAFE = Level.SAFE
+ALL = {"A": (2, 101), "B": (3, 201, 102), "C": (4, 202)}
+
+
+def waiting(core: Core | None = None) -> Core:
+    """A safe A18 is lowest everywhere, and nobody has said anything of it."""
+    core = core or chain()
+    core.message("A18", level=SAFE)
+    core.bound("B", 20)
+    core.bound("C", 20)
+    return core
+
+
+def test_a1_what_is_stored_is_acknowledged_and_a_copy_is_not() -> None:
+    core = waiting()
+    core.message("A18", level=SAFE)
+    assert core.acked == [Key(18, ring("A"))]
+
+
+def test_a4_a_safe_message_waits_for_the_word_of_every_member() -> None:
+    """S-4, S-26, MR-17, MR-23, A2, A3: of every ring of the topology."""
+    core = waiting()
+    for name, pids in ALL.items():
+        for pid in pids:
+            assert core.delivered == []
+            core.ack(pid, name, "A18")
+    assert core.delivered == ["A18"]
+    assert core.order.acknowledged.said((18, ring("A")), 2, (ring("A"),)) is None, "it is over"
+
+
+def acknowledged_but(core: Core, *silent: int) -> None:
+    for name, pids in ALL.items():
+        for pid in pids:
+            if pid not in silent:
+                core.ack(pid, name, "A18")
+
+
+def test_a3_a_word_in_a_stream_that_does_not_follow_the_ring_is_ignored() -> None:
+    """Scenario (5) of 4.7, G-30: pid 4 left C; what it says elsewhere is not said by a member."""
+    core = waiting()
+    acknowledged_but(core, 4)
+    core.ack(4, "A", "A18")
+    assert core.delivered == []
+
+
+def test_a3_members_that_stay_together_may_speak_on_the_ring_they_went_on_to() -> None:
+    """S-27, G-29: a processor joins C; nobody is lost, so nothing shrinks."""
+    core = waiting()
+    acknowledged_but(core, 4)
+    core.change("Ct", "C", 20, 4, 202)
+    core.change("C2", "Ct", 25, 4, 5, 202)
+    assert core.delivered == []
+    core.ack(4, "C2", "A18")
+    assert core.delivered[0] == "A18"
+
+
+def test_a4_members_that_are_lost_shrink_the_topology_first() -> None:
+    """S-28, MR-35, MR-36, A5, A6: 4 is lost from C; then the message is safe among the rest."""
+    core = waiting()
+    acknowledged_but(core, 4)
+    core.change("Ct", "C", 20, 202)
+    assert core.delivered == [], "scenario (7): its regular change is not known yet"
+    core.change("C2", "Ct", 25, 202)
+    assert core.delivered[:2] == ["{A B C}", "A18"]
+    key = core.keys[0]
+    assert key[:4] == (18, ring("A"), Rank.SHRINK, key.conf) and key < core.keys[1]
+    assert core.order.shrunk == {ring("C"): frozenset((202,))}
+
+
+def test_a5_a_ring_without_survivors_is_hidden_and_deleted_later() -> None:
+    """S-29, MR-37: B changes without the gateway to C; C's members never said they had it."""
+    core = waiting()
+    acknowledged_but(core, 4, 202, 102)
+    core.change("Bt", "B", 20, 3, 201)
+    core.change("B2", "Bt", 25, 3, 201)
+    assert core.delivered[:2] == ["{A B}", "A18"]
+    assert core.topology != "A B2" and ring("C") not in core.order.live()[0]
+    core.bound("A", 30)
+    assert core.topology == "A B2"
+    assert ring("C") not in core.order.shrunk, "A5: dropped with the ring"
+
+
+def test_a4_a_refusal_is_a_word_too() -> None:
+    """A4 ext: 4 has not joined the rings beyond; waiting for it would be for ever."""
+    core = waiting()
+    acknowledged_but(core, 4)
+    core.ack(4, "C", "A18", refused=True)
+    assert core.delivered == ["{A B C}", "A18"]
+    assert core.order.shrunk == {ring("C"): frozenset((202,))}
+
+
+def test_a4_a_live_ring_is_waited_for() -> None:
+    core = waiting()
+    acknowledged_but(core, 3)
+    core.change("Ct", "C", 20, 4, 202)
+    core.change("C2", "Ct", 25, 4, 202)
+    assert core.delivered == []
+
+
+def test_a4_one_waits_for_the_word_of_members_on_ones_own_ring() -> None:
+    core = waiting()
+    acknowledged_but(core, 2)
+    core.change("At", "A", 18, 1, 2, 101, mine=True)
+    core.change("A2", "At", 25, 1, 2, 101, mine=True)
+    assert core.delivered == []
+    core.ack(2, "A2", "A18")
+    assert core.delivered[0] == "A18"
+
+
+def test_a10_a_gateway_that_comes_back_another_way_is_not_live() -> None:
+    """Its path of rings is another one than that of those who stayed."""
+    core = Core(1, {1: "A"}, {"A": (1, 101), "B": (3, 201)})
+    core.change("At", "A", 5, 1, mine=True)
+    core.change("A2", "At", 9, 1, 101, mine=True)
+    assert 101 not in core.order.live()[1]
+
+
+def test_a11_what_a_gateway_tells_has_late_changes_and_survivors() -> None:
+    core = waiting()
+    acknowledged_but(core, 4)
+    core.change("Ct", "C", 20, 202)
+    core.change("C2", "Ct", 25, 202)
+    graph = core.order._graph()
+    survivors = {entry.ring: entry.survivors for entry in graph.rings}
+    assert survivors[ring("C")] == (202,) and survivors[ring("A")] is None
+    assert graph.late == ()
+
+
+def test_a12_a_change_that_comes_too_late_takes_its_gateways_along() -> None:
+    core = chain()
+    for name in "ABC":
+        core.bound(name, 40)
+    core.message("A41")
+    core.bound("B", 50)
+    core.bound("C", 50)
+    assert core.delivered == ["A41"]
+    core.change("C2", "C", 30, 4, 202)
+    assert core.order.network.gateways[102] == {102: ring("B")}
+
+
+def test_mr_16_what_a_stream_carried_is_told_once() -> None:
+    """MR-11, MR-18, MR-19: a Bound has what was said since the last one, the change the rest."""
+    words = Acknowledged()
+    key, more = (5, ring("A")), (6, ring("A"))
+    words.hear_own(3, ring("B"), (key,), ())
+    words.hear_own(4, ring("B"), (), (more,))
+    assert words.report(ring("B"), 1) == ((3, (key,), ()),)
+    assert words.report(ring("B"), 9) == ((3, (key,), ()), (4, (), (more,)))
+    words.hear_bound(ring("B"), ((3, (key,), ()),))
+    assert words.close(ring("B")) == ((4, (), (more,)),)
+    assert words.close(ring("B")) == ()
+
+
+def test_receipts_are_forgotten_with_the_places_they_are_of() -> None:
+    words = Acknowledged()
+    for timestamp in range(10):
+        words.heard(3, ring("B"), ((timestamp, ring("A")),), ())
+    words.forget(Key(6, ring("B")), ())
+    assert sorted(words._said) == [(7, ring("A")), (8, ring("A")), (9, ring("A"))]
