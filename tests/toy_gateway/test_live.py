@@ -29,7 +29,8 @@ GATE, GATE_SOUTH = 9, 19
 class Process:
     """A member, over all its incarnations, and what it has printed."""
 
-    def __init__(self, folder: Path, name: str, settings: str) -> None:
+    def __init__(self, folder: Path, name: str, settings: str, program: Path = PROGRAM) -> None:
+        self._program = program
         self._config = folder / f"{name}.toml"
         self._config.write_text(settings)
         self._said = folder / f"{name}.out"
@@ -39,7 +40,7 @@ class Process:
     def start(self) -> None:
         with self._said.open("a") as said, self._errors.open("a") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(self._config)],
+                [sys.executable, str(self._program), str(self._config)],
                 stdin=subprocess.PIPE,
                 stdout=said,
                 stderr=errors,

@@ -1,0 +1,14 @@
+"""A process of the live test of rings: a member or a gateway of ``totem-multi``, which prints what it
+delivers and submits what it reads."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from member import member
+
+from ringcast.runtime.config import load
+
+if __name__ == "__main__":
+    asyncio.run(member(load(sys.argv[1])))
