@@ -15,6 +15,7 @@ import broken_compared
 import broken_content
 import broken_counter
 import broken_membership
+import broken_multi
 import broken_order
 import broken_rbp
 import broken_recovery
@@ -25,6 +26,7 @@ from abandoned import abandoned
 from broken_off import broken_off
 from forgotten_rbp import bare, forgotten
 from harsh import harsh
+from joined_rings import joined
 from late_total import late, remerged
 from lost_counter import lost, newcomer
 from mutant import MUTANTS, Mutant, run_mutated
@@ -40,6 +42,7 @@ __all__ = [
     "broken_content",
     "broken_counter",
     "broken_membership",
+    "broken_multi",
     "broken_order",
     "broken_rbp",
     "broken_recovery",
@@ -81,6 +84,7 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "total prefix": (lambda seed: draw(seed, "total", profile="prefix"), tuple(range(100))),
     "total late": (late, tuple(range(40))),
     "total remerged": (remerged, tuple(range(40))),
+    "totem-multi joined": (joined, tuple(range(40))),
 }
 """Where to look for a run that catches a mutant: how to make it, and the seeds to try."""
 
@@ -94,7 +98,8 @@ messages that go down with their sender, `counter newcomer` at the same while so
 `counter former` are seeds that once showed a bug; `rbp bare` delivers what one member holds, and
 `rbp forgotten` restarts a member that alone held a message with another; `centralised`,
 `two-phase`, `optimistic` and `fast-message` are
-machines that are there to be compared; the others are Totem's. `swarm` draws anything,
+machines that are there to be compared; `totem-multi joined` aims at gateways that fail; the others
+are Totem's. `swarm` draws anything,
 `harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
 the second stage less time than a token loss takes, `regression` is a saved run that once showed a
 bug. `progress` and `no-crash` are checks of the simulator itself, the others
@@ -148,6 +153,7 @@ def suits(family: str, mutant: Mutant) -> bool:
     others = {"CB-": "counter", "rbp ": "rbp", "TF-": "token-fd"}
     others |= {"TL-": "total", "FL-": "total", "G-": "total"}
     others |= {name: name for name in ("centralised", "two-phase", "optimistic", "fast-message")}
+    others["MR-"] = "totem-multi"
     for kind, protocol in others.items():
         if mutant.rules.startswith(kind):
             return family.startswith(protocol)

@@ -1,0 +1,201 @@
+"""Mutants of Totem multiple-ring: the dissertation read literally, and single rules broken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+from mutant import after, mutant
+from pytest import MonkeyPatch
+
+from ringcast.core.env import Env
+from ringcast.core.ids import Level
+from ringcast.protocols.totem_multi.clock import ClockRider, LamportClock
+from ringcast.protocols.totem_multi.flow import Brakes
+from ringcast.protocols.totem_multi.machine import TotemMulti
+from ringcast.protocols.totem_multi.messages import Change, Key
+from ringcast.protocols.totem_multi.network import RingNetwork
+from ringcast.protocols.totem_multi.order import NetworkOrder
+from ringcast.protocols.totem_multi.receipts import Survey
+from ringcast.protocols.totem_single.messages import CommitToken, RingId
+
+
+@mutant("MR-1 G-2", "P-14", "P-16", "P-6", "P-7", "P-2", "P-15", "P-3", "P-12")
+def multi_clock_starts_anew(patch: MonkeyPatch) -> None:
+    """A restarted processor's clock begins where the first one began."""
+    whole = LamportClock.start
+
+    def start(self: LamportClock, env: Env, stable: int) -> None:
+        whole(self, env, 0)
+
+    patch.setattr(LamportClock, "start", start)
+
+
+@mutant("MR-4 G-45", "P-16", "P-7", "P-13", "P-11", "P-9", "progress")
+def multi_clock_hears_nothing(patch: MonkeyPatch) -> None:
+    """What is received does not raise the clock."""
+    patch.setattr(LamportClock, "see", lambda self, timestamp: None)
+
+
+@mutant("MR-5 G-1", "P-16", "P-9", "P-7", "P-13", "P-6", "progress")
+def multi_stamps_before_it_counts(patch: MonkeyPatch) -> None:
+    """The source's other sentence: stamp, then increment."""
+    after(patch, LamportClock, "tick", lambda stamp, *_: stamp - 1)
+
+
+@mutant("MR-3 G-7", "P-7", "P-13", "P-11", "P-9", "P-16", "progress", "P-14", "P-4")
+def multi_ring_begins_too_early(patch: MonkeyPatch) -> None:
+    """A new ring begins with its representative's clock as it was long ago."""
+    whole = ClockRider.commit_token_passed
+
+    def passed(self: ClockRider, env: Env, token: CommitToken, rotation: int) -> bytes | None:
+        ride = whole(self, env, token, rotation)
+        if rotation == 2:
+            begun = self.begins[token.ring_id]
+            self.begins = {token.ring_id: replace(begun, timestamp=begun.timestamp - 20)}
+        return ride
+
+    patch.setattr(ClockRider, "commit_token_passed", passed)
+
+
+@mutant("MR-12 G-18", "P-7", "P-13", "no-crash", "P-11", "progress")
+def multi_copies_count(patch: MonkeyPatch) -> None:
+    """A copy of a message is taken for a new one."""
+
+    def raise_bound(self: NetworkOrder, ring: RingId, key: Key) -> bool:
+        entry = self.entries.get(ring)
+        if entry is None or not self.knows(ring):
+            return False
+        self.seen.discard(key)
+        entry.last = max(entry.last, key)
+        return True
+
+    patch.setattr(NetworkOrder, "raise_bound", raise_bound)
+
+
+@mutant("MR-14 MR-15", "P-7", "P-13", "P-9", "P-11", "P-14", "P-10", "P-12")
+def multi_nobody_is_waited_for(patch: MonkeyPatch) -> None:
+    """A ring of which nothing waits does not hold anything up."""
+    after(patch, NetworkOrder, "_empty", lambda word, *_: None if word == "wait" else word)
+
+
+@mutant("MR-13", "progress", "P-9", "P-10", "P-14", "P-13")
+def multi_changes_are_not_passed_on(patch: MonkeyPatch) -> None:
+    """A gateway forwards messages, and no changes of rings."""
+    whole = TotemMulti.forward
+
+    def forward(self: TotemMulti, said: Any, came: Any) -> None:
+        if not isinstance(said, Change):
+            whole(self, said, came)
+
+    patch.setattr(TotemMulti, "forward", forward)
+
+
+@mutant("MR-16 G-33", "progress", "P-9", "P-10")
+def multi_nobody_speaks_for_silent_rings(patch: MonkeyPatch) -> None:
+    """Gateways send no bounds."""
+    patch.setattr(TotemMulti, "_needed", lambda self, at: False)
+
+
+@mutant("MR-22 G-12", "P-13", "P-11", "P-4", "progress", "P-14", "P-7", "P-8", "P-9", "P-10")
+def multi_marked_edges_are_gone(patch: MonkeyPatch) -> None:
+    """The source, literally: a gateway that a pending change lists counts as gone."""
+    whole = RingNetwork.live
+
+    def live(self: RingNetwork, changes: Any, mine: Any) -> Any:
+        gateways = self.gateways
+        marked = {m.node for change in changes for m in change.members if m.gateway} - {self.me}
+        self.gateways = {n: ends for n, ends in gateways.items() if n not in marked}
+        try:
+            return whole(self, changes, mine)
+        finally:
+            self.gateways = gateways
+
+    patch.setattr(RingNetwork, "live", live)
+
+
+@mutant("MR-22 G-17", "progress", "P-9", "P-10")
+def multi_lost_rings_stay(patch: MonkeyPatch) -> None:
+    """A ring that cannot be reached any more is waited for."""
+    after(patch, NetworkOrder, "_empty", lambda word, *_: "wait" if word == "delete" else word)
+
+
+@mutant("MR-25", "P-4", "P-13", "P-3", "progress", "P-14", "P-11", "P-9", "P-10", "P-12")
+def multi_does_not_wait_for_the_exchange(patch: MonkeyPatch) -> None:
+    """A change of an own ring is applied before the gateways have told what they can reach."""
+    after(patch, NetworkOrder, "_exchanged", lambda word, *_: True)
+
+
+@mutant("MR-31 A8", "P-13", "P-11", "P-14", "progress", "P-9", "P-10", "P-12", "P-3", "P-4")
+def multi_drops_what_new_gateways_sent(patch: MonkeyPatch) -> None:
+    """What waited for a merge is thrown away when the merge is there."""
+
+    def release(self: TotemMulti, env: Env, change: Change) -> None:
+        self._buffers.pop((change.ring, change.conf), None)
+
+    patch.setattr(TotemMulti, "release", release)
+
+
+@mutant("MR-14 A4", "P-14")
+def multi_safe_is_agreed(patch: MonkeyPatch) -> None:
+    """A safe message is delivered without the word of anybody."""
+    patch.setattr(NetworkOrder, "_is_safe", lambda self, env, key: True)
+
+
+@mutant("MR-14 A3", "P-14")
+def multi_one_word_for_a_ring(patch: MonkeyPatch) -> None:
+    """As with guarantee vectors: if one member of a ring has it, the ring has it."""
+    whole = Survey.word
+
+    def word(self: Survey, pid: int, ring: RingId) -> bool | None:
+        said = self._said._said.get(self._key, {})
+        return any(at == ring for _, at in said) or whole(self, pid, ring)
+
+    patch.setattr(Survey, "word", word)
+
+
+@mutant("MR-17 A1", "progress", "P-9", "P-10")
+def multi_nobody_acknowledges(patch: MonkeyPatch) -> None:
+    """What was stored is not acknowledged."""
+    patch.setattr(TotemMulti, "stored_safe", lambda self, key: None)
+
+
+@mutant("MR-16 A3", "progress", "P-9", "P-10")
+def multi_receipts_stay_on_their_ring(patch: MonkeyPatch) -> None:
+    """A bound does not tell what was acknowledged on the ring."""
+    patch.setattr("ringcast.protocols.totem_multi.receipts.Acknowledged.report", lambda *_: ())
+
+
+@mutant("MR-40 G-39", "progress", "P-9")
+def multi_congestion_never_ends(patch: MonkeyPatch) -> None:
+    """A processor that was congested once says so for ever."""
+    whole = Brakes.congested
+
+    def congested(self: Brakes, full: bool) -> None:
+        whole(self, full or self.blocked or bool(self._nodes and len(self._nodes) > 1))
+
+    patch.setattr(Brakes, "congested", congested)
+
+
+@mutant("MR-29", "P-1")
+def multi_says_nothing_of_its_rings(patch: MonkeyPatch) -> None:
+    """A topology is installed without a word about its rings."""
+    whole = Env.note
+
+    def note(self: Env, rule: str, what: str, *rest: Any, **more: Any) -> None:
+        if what != "topology":
+            whole(self, rule, what, *rest, **more)
+
+    patch.setattr(Env, "note", note)
+
+
+@mutant("MR-9", "P-6", "P-8")
+def multi_changes_a_level(patch: MonkeyPatch) -> None:
+    """A message is delivered at another level than it was originated."""
+    whole = TotemMulti.deliver
+
+    def deliver(self: TotemMulti, env: Env, key: Key, data: Any) -> None:
+        spoilt = replace(data, level=Level.AGREED) if key.timestamp % 50 == 0 else data
+        whole(self, env, key, spoilt)
+
+    patch.setattr(TotemMulti, "deliver", deliver)
