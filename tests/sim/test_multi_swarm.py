@@ -14,11 +14,8 @@ from ringcast.sim.run import RunSpec, prepare, run
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
 
-REGRESSIONS: dict[int, str] = {}
-"""Seeds that failed once, and why: docs/bugs.md has the stories."""
 
-
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_swarm_finds_nothing(seed: int) -> None:
     assert not run(draw(seed, "totem-multi")).violations
 
@@ -29,7 +26,7 @@ def test_a_run_can_be_repeated_from_its_number_of_processors() -> None:
     assert run(spec).digest == run(spec).digest
 
 
-@pytest.mark.parametrize("at_us", range(100_000, 1_000_000, 220_000))
+@pytest.mark.parametrize("at_us", range(100_000, 1_000_000, 300_000))
 @pytest.mark.parametrize("gateway", [5, 6])
 def test_either_of_two_gateways_may_be_killed_at_any_moment(gateway: int, at_us: int) -> None:
     """Nothing is lost, nothing is delivered twice: validity of the rest is P-9, P-11, P-13."""

@@ -1,5 +1,5 @@
-"""A process of the live test of rings: a member or a gateway of ``totem-multi``, which prints what it
-delivers and submits what it reads."""
+"""A process of the live test of rings, member or gateway: it prints what it delivers and submits
+what it reads."""
 
 from __future__ import annotations
 

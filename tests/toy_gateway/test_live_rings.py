@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from test_live import DEADLINE_S, Process
+from live_process import DEADLINE_S, Process
 
 from ringcast.members.process import LOOPBACK, free_ports
 from ringcast.wire import keys

@@ -165,10 +165,10 @@ def prepare(spec: RunSpec) -> Setup:
         raise ValueError(
             f"rings: one processor is in {widest} of them; {spec.protocol} bears {sheet.most_ports}"
         )
-    known = set(spec.ids)
-    known |= {pid for ports in attached(spec.rings).values() for _, pid in ports}
+    pids = set(spec.ids)
+    pids |= {pid for ports in attached(spec.rings).values() for _, pid in ports}
     for i, fault in enumerate(spec.faults):
-        if strangers := sorted(named(fault) - known):
+        if strangers := sorted(named(fault) - pids):
             raise ValueError(f"faults[{i}]: no such processors: {strangers}")
         if fault.at_us > spec.duration_us:
             raise ValueError(

@@ -13,7 +13,15 @@ from functools import partial
 from typing import ClassVar
 
 from ringcast.blocks.packing import item_bytes
-from ringcast.core.effects import Batch, Deliver, Departure, InstallView, Originate, Reason, Stop
+from ringcast.core.effects import (
+    Deliver,
+    Departure,
+    InstallView,
+    Originate,
+    PackedMessages,
+    Reason,
+    Stop,
+)
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, TimerFired
@@ -45,8 +53,8 @@ from ringcast.protocols.totem_multi.state import ChangeId, Reported, Streamed
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.messages import RingId
 
-KEY_BYTES = 32
-"""What the name of a safe message takes in a frame, at most."""
+MOST_KEYS = 1024
+"""Safe messages that one acknowledgement or one bound speaks of."""
 
 
 class Phase(StrEnum):
@@ -182,14 +190,16 @@ class TotemMulti(Machine):
                 else:
                     env.stop(f"interface {pid}: {reason}")
 
-    def _originated(self, env: Env, batch: Batch) -> None:
+    def _originated(self, env: Env, batch: PackedMessages) -> None:
         """MR-9: messages of mine have got their place."""
         for body in batch.bodies:
             found = read(body)
             if found is not None and isinstance(said := found[1], Data):
                 env.originate(batch_of(Key(found[0], batch.ring), said))
 
-    def _hand_up(self, env: Env, at: RingPort, view: RingId, batch: Batch, body: bytes) -> None:
+    def _hand_up(
+        self, env: Env, at: RingPort, view: RingId, batch: PackedMessages, body: bytes
+    ) -> None:
         """Step 1: originated on this ring, or forwarded to it."""
         found = read(body)
         if found is None:
@@ -357,9 +367,8 @@ class TotemMulti(Machine):
         """A1: on every interface, what was stored and what was refused."""
         words = [(key, True) for key in self._to_ack] + [(key, False) for key in self._to_refuse]
         self._to_ack, self._to_refuse = [], []
-        most = max(1, self.config.frame_budget // KEY_BYTES)
-        for at in range(0, len(words), most):
-            some = words[at : at + most]
+        for at in range(0, len(words), MOST_KEYS):
+            some = words[at : at + MOST_KEYS]
             has, lacks = (tuple(k for k, yes in some if yes is each) for each in (True, False))
             for pid in self.ports:
                 self._to_say.append((pid, Ack(has, lacks)))
@@ -384,11 +393,10 @@ class TotemMulti(Machine):
     def on_bound(self, env: Env, event: TimerFired) -> None:
         """MR-16, G-33: speak for the silent rings."""
         self._timed = False
-        most = max(1, self.config.frame_budget // KEY_BYTES - 4)
         for pid, at in self.ports.items():
             if self._needed(at):
                 at.asked = True
-                receipts = self.order.acknowledged.report(at.ring, most)
+                receipts = self.order.acknowledged.report(at.ring, MOST_KEYS)
                 self._to_say.append((pid, Bound(at.ring, receipts)))
 
     def snapshot(self) -> dict[str, object]:
@@ -406,10 +414,10 @@ class TotemMulti(Machine):
         }
 
 
-def batch_of(key: Key, data: Data) -> Batch:
+def batch_of(key: Key, data: Data) -> PackedMessages:
     """Messages as the application and the trace see them."""
     stamp = key.timestamp
-    return Batch(key.ring, stamp, data.sender, data.level, data.first, data.bodies, stamp)
+    return PackedMessages(key.ring, stamp, data.sender, data.level, data.first, data.bodies, stamp)
 
 
 def key_of(said: Streamed) -> Key:
