@@ -133,10 +133,10 @@ def test_mr_5_a_message_is_stamped_when_it_is_transmitted() -> None:
 
 def test_g_15_a_message_travels_at_the_level_that_the_rider_says() -> None:
     bench = Ridden().to_ring()
-    bench.clocks[2].level = Level.SAFE
-    bench.submit(2, EMPTY)
-    bench.rotate()
-    (numbered,) = sent(bench.log[2], Regular)
+    bench.clocks[1].level = Level.SAFE
+    bench.submit(1, EMPTY)
+    bench.rotate(3)
+    (numbered,) = sent(bench.log[1], Regular)
     assert numbered.service is Level.SAFE
 
 

@@ -114,4 +114,5 @@ SHEET: Sheet = msgspec.structs.replace(
     make=make,
     profiles={"toy": Config()},
     agreed=("max_message",),
+    alike=("max_packet", "patience_us"),
 )

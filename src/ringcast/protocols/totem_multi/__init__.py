@@ -80,6 +80,7 @@ SHEET = register(
         progress_bound_us=progress_bound_us,
         membership=Membership.EVS,
         agreed=("max_message", "mutual", "acyclic"),
+        alike=("max_packet", "token_loss_us"),
         turn=(Token,),
         unicast=(Token, CommitToken),
         checks=CHECKS,
