@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ringcast.blocks.packing import Contents
 from ringcast.core.env import Env
-from ringcast.core.ids import LIMIT, Level
+from ringcast.core.ids import Level
 from ringcast.protocols.totem_multi.flow import Blocks, Brakes
 from ringcast.protocols.totem_multi.messages import Member, stamped, wants_stamp
 from ringcast.protocols.totem_single.messages import (
@@ -30,8 +30,8 @@ from ringcast.protocols.totem_single.messages import (
 CLOCK = "clock"
 """Stable storage: no stamp reaches this value plus the interval (MR-6)."""
 
-LAST_TIMESTAMP = LIMIT // 2
-"""Largest timestamp accepted from others: it leaves room for those that follow."""
+LAST_TIMESTAMP = 2**40
+"""Largest timestamp accepted from others: views have room for it, and for a ring's number."""
 
 BAD_RIDE = "a ride that is none of multiple-ring's"
 

@@ -43,8 +43,8 @@ from ringcast.protocols.totem_multi.messages import (
     SafeKey,
     Said,
     TopologyChange,
-    digest,
     read,
+    view_of,
     written,
 )
 from ringcast.protocols.totem_multi.order import NetworkOrder
@@ -317,8 +317,7 @@ class TotemMulti(Machine):
 
     def install(self, env: Env, key: Key, reported: Reported) -> None:
         """MR-29, G-8: a topology is named by the place of its change and by what is in it."""
-        name = digest(((key.ring, ()), *reported))
-        self.view = ViewId(key.timestamp, name)
+        self.view = view_of(key, reported)
         nodes = self.order.nodes()
         gone = tuple(
             Departure(q, Reason.UNKNOWN, "its ring is gone") for q in self.nodes if q not in nodes

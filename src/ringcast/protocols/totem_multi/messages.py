@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 
-from ringcast.core.ids import Level, NodeId, Seq
+from ringcast.core.ids import Level, NodeId, Seq, ViewId
 from ringcast.protocols.totem_single.messages import RingId
 
 STAMP_BYTES = 8
@@ -236,3 +236,13 @@ def digest(reported: tuple[tuple[RingId, tuple[NodeId, ...]], ...]) -> int:
     """A9: 31 bits that tell one list of rings and members from another, never 0."""
     text = ";".join(f"{ring}:{members}" for ring, members in reported)
     return int.from_bytes(blake2b(text.encode(), digest_size=4).digest()) >> 1 or 1
+
+
+RING_BITS = 22
+"""In a view's number the ring's own stands behind the timestamp, so that views rise."""
+
+
+def view_of(key: Key, reported: tuple[tuple[RingId, tuple[NodeId, ...]], ...]) -> ViewId:
+    """G-8: a topology is named by the place of its change and by what is in it."""
+    number = key.timestamp << RING_BITS | key.ring.seq % 2**RING_BITS
+    return ViewId(number, digest(((key.ring, ()), *reported)))
