@@ -8,7 +8,17 @@ import msgspec
 import pytest
 from wire import Wire, drops, sent, words
 
-from ringcast.blocks.channel import MOST_PEERS, Ack, Arrived, Channel, Packet, Settings, Timer
+from ringcast.blocks import channel
+from ringcast.blocks.channel import (
+    MOST_PEERS,
+    Ack,
+    Arrived,
+    Channel,
+    Packet,
+    Piece,
+    Settings,
+    Timer,
+)
 
 SETTINGS = Settings(resend_us=1_000, resend_max_us=8_000, window=4, queue=6)
 
@@ -227,3 +237,71 @@ def test_a_packet_decodes_with_the_payloads_that_it_may_carry() -> None:
     assert abs(packet.wire_bytes() - len(msgspec.msgpack.encode(packet))) <= 28
     with pytest.raises(msgspec.ValidationError):
         decode(msgspec.msgpack.encode(Packet(1, 1, 1, Ack(1, 1, 1))))
+
+
+# --- payloads that do not fit a frame -----------------------------------------------------------
+
+PIECES = Settings(resend_us=1_000, resend_max_us=8_000, window=4, queue=40, piece_bytes=100)
+
+
+class Text(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    text: str
+
+
+def in_pieces(settings: Settings = PIECES) -> Wire:
+    wire = Wire(2, lambda node: Channel(node, settings, Item | Text))
+    wire.start()
+    return wire
+
+
+def payloads(wire: Wire) -> list[object]:
+    return [word.payload for word in words(wire.said[2], Arrived)]
+
+
+def test_c5_a_payload_too_large_for_a_frame_arrives_whole_and_in_its_place() -> None:
+    wire = in_pieces()
+    large = Text("x" * 950)
+    for item in (Item(1), large, Item(2)):
+        wire.call(1, wire[1].send, 2, item)
+    frames = [frame.message for _, frame in wire.frames]
+    assert all(len(msgspec.msgpack.encode(frame)) < 130 for frame in frames)
+    wire.run()
+    assert payloads(wire) == [Item(1), large, Item(2)]
+
+
+def test_c5_a_receiver_that_starts_again_in_the_middle_gets_no_half() -> None:
+    wire = in_pieces()
+    wire.call(1, wire[1].send, 2, Text("x" * 950))
+    wire.call(1, wire[1].send, 2, Item(2))
+    for _ in range(6):
+        wire.step()
+    wire.start(2)
+    wire.pass_us(100_000)
+    assert payloads(wire) == [Item(2)]
+    assert wire.envs[2].dropped["a piece without those before it"] > 0
+
+
+def test_c5_pieces_are_refused_together() -> None:
+    wire = in_pieces(Settings(window=4, queue=6, piece_bytes=100))
+    assert drops(wire.call(1, wire[1].send, 2, Text("x" * 950))) == ["a payload over the bound"]
+    wire.call(1, wire[1].send, 2, Item(1))
+    wire.run()
+    assert payloads(wire) == [Item(1)]
+
+
+def test_c5_what_makes_no_payload_or_too_large_a_one_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = in_pieces()
+    bad = (Packet(1, 1, 1, Piece(0, False, b"no")), Packet(1, 2, 1, Piece(1, True, b"sense")))
+    assert [drops(wire.receive(2, 1, frame)) for frame in bad] == [
+        [],
+        ["pieces that make no payload"],
+    ]
+    monkeypatch.setattr(channel, "MOST_BYTES", 150)
+    large = [Packet(1, 3 + at, 1, Piece(at, False, b"x" * 100)) for at in range(2)]
+    assert [drops(wire.receive(2, 1, frame)) for frame in large] == [
+        [],
+        ["a payload that is too large"],
+    ]
+    assert payloads(wire) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from wire import Wire, sent, words
 
 from ringcast.blocks.detector import (
@@ -10,6 +11,7 @@ from ringcast.blocks.detector import (
     MOST_REMEMBERED,
     Detector,
     Heartbeat,
+    Limit,
     Settings,
     Suspects,
     Timer,
@@ -120,3 +122,75 @@ def test_what_is_remembered_is_bounded() -> None:
         wire.receive(1, node, Heartbeat(VIEW), boot=1)
         wire.fire(1, Timer.BEAT)
     assert len(wire[1]._silence) == MOST_REMEMBERED
+
+
+# --- two limits ---------------------------------------------------------------------------------
+
+TWO = Settings(
+    beat_us=100, suspect_us=300, suspect_max_us=2_000, exclude_us=1_000, exclude_max_us=8_000
+)
+
+
+def cautious(n: int = 3) -> Wire:
+    """1 watches the others with two limits."""
+    wire = Wire(n, lambda node: Detector(node, TWO))
+    wire.start(1)
+    wire.call(1, wire[1].watch, VIEW, {node: wire.boot(node) for node in wire.ids})
+    return wire
+
+
+def test_d2_the_aggressive_limit_comes_first_and_implies_nothing_more() -> None:
+    wire = cautious()
+    said = [word for _ in range(11) for word in beat(wire, 3)]
+    assert said == [Suspects((2,), Limit.AGGRESSIVE), Suspects((2,), Limit.CONSERVATIVE)]
+    assert wire[1].suspected == wire[1].excludable == {2}
+    assert wire.now_us == 1_100
+
+
+def test_d2_after_a_long_pause_of_ours_both_limits_are_reached_in_order() -> None:
+    wire = cautious(2)
+    wire.now_us = 5_000
+    assert beat(wire) == [Suspects((2,), Limit.AGGRESSIVE), Suspects((2,), Limit.CONSERVATIVE)]
+
+
+def test_d2_limits_that_could_be_reached_in_the_wrong_order_are_refused() -> None:
+    with pytest.raises(ValueError, match="would be reached first"):
+        Settings(suspect_us=300, exclude_us=200, exclude_max_us=5_000_000)
+    with pytest.raises(ValueError, match="exclude_max_us = 1000000 must not be below"):
+        Settings(exclude_us=900_000, exclude_max_us=1_000_000)
+
+
+def test_d3_a_sign_of_life_ends_both_suspicions_and_raises_both_limits() -> None:
+    wire = cautious(2)
+    for _ in range(12):
+        beat(wire)
+    assert wire[1].excludable == {2}
+    assert beat(wire, 2) == [Trusts(2)]
+    assert wire[1].suspected == wire[1].excludable == set()
+    silence_us = 12 * 100
+    assert wire[1].patience_us(2, Limit.AGGRESSIVE) == 2_000  # its bound
+    assert wire[1].patience_us(2, Limit.CONSERVATIVE) == MARGIN * silence_us
+
+
+def test_d4_last_heard_times_are_kept_for_all_so_interest_may_begin_late() -> None:
+    """An owner that begins to care for a peer finds what is known of it, in the same step."""
+    wire = cautious(4)
+    for _ in range(4):
+        beat(wire, 2, 3)
+    assert 4 in wire[1].suspected
+
+
+def test_d4_exclusion_alone_makes_it_forget() -> None:
+    wire = cautious(2)
+    for _ in range(12):
+        beat(wire)
+    wire.call(1, wire[1].watch, ViewId(9, 1), {2: wire.boot(2)})
+    assert wire[1].excludable == {2}
+    wire.call(1, wire[1].watch, ViewId(10, 1), {})
+    assert wire[1].excludable == set()
+
+
+def test_with_one_limit_nobody_asks_for_the_other() -> None:
+    wire = watching()
+    with pytest.raises(ValueError, match="no conservative limit"):
+        wire[1].patience_us(2, Limit.CONSERVATIVE)

@@ -246,3 +246,26 @@ def test_rules_that_a_shared_part_cites_are_those_of_its_owners_book() -> None:
         Owned(Part(), lambda env, heard: None, book=book).call(env, cite)
         assert [effect.rule for effect in env.effects if isinstance(effect, Note)] == rules
         assert all(effect.data == (1,) for effect in env.effects if isinstance(effect, Note))
+
+
+def test_what_a_part_sends_may_go_another_way_and_keeps_its_place() -> None:
+    """``over``: a channel of the owner's carries unicasts, with the part's name on them."""
+    env = Env(7, Random(1))
+
+    def carry(env: Env, to: int, message: msgspec.Struct) -> None:
+        env.note("owner", "carried", f"to {to}")
+        env.send(to, Told(9))
+
+    for scope in ("", "one"):
+        carried: list[object] = []
+
+        def over(env: Env, to: int, message: msgspec.Struct) -> None:
+            carried.append(message)  # noqa: B023
+            carry(env, to, message)
+
+        part = Owned(Part(), lambda env, heard: env.note("owner", "heard"), scope, over=over)
+        part.handle(env, Received(3, 1, Ping(1)))
+        effects = env.take()
+        assert carried == [Scoped("one", Ping(2)) if scope else Ping(2)]
+        assert [type(effect) for effect in effects] == [Note, Send, Note, Broadcast]
+        assert effects[1] == Send(3, Told(9))

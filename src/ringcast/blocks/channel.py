@@ -5,17 +5,22 @@ until a cumulative acknowledgement covers it; at most ``window`` are under way t
 most ``queue`` wait, so ``send`` can be refused. A peer that never answers costs a packet now and
 then until the owner says ``reset``, which gives up what is queued.
 
+A payload that does not fit a frame travels in pieces, if the owner says how large one may be and
+what types payloads have; it is whole again before it goes up.
+
 What is delivered comes to the owner as ``Arrived``. Nothing survives a restart of either side:
 packets name a stream, acknowledgements the incarnation they are meant for. A peer that starts
 again may get what its earlier incarnation did not acknowledge; who cannot bear that names views
 or attempts in its messages, as ``membership`` does.
+
+Rules: C1 to C6.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from enum import StrEnum
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -67,8 +72,19 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
     upto: Seq
 
 
+class Piece(msgspec.Struct, frozen=True, array_like=True, tag=34, gc=False):
+    """C5: number ``at`` of the pieces of a payload that is too large for one packet."""
+
+    at: Seq
+    last: bool
+    data: bytes
+
+
 PACKET_BYTES = 28
 """What a packet adds to its payload."""
+
+MOST_BYTES = 64 * 2**20
+"""C5: of one payload; a peer that sends more is not following a protocol."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -90,6 +106,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """… and the most, after doubling."""
     window: int = 32
     queue: int = 4096
+    piece_bytes: int = 0
+    """C5: most bytes of a payload in one packet; 0: every payload fits."""
 
 
 class Outgoing:
@@ -112,18 +130,19 @@ class Outgoing:
 class Incoming:
     """What came of one stream: the number expected next, and what came before its turn."""
 
-    __slots__ = ("early", "expected", "stream")
+    __slots__ = ("early", "expected", "pieces", "stream")
 
     def __init__(self, stream: int, expected: int) -> None:
         self.stream = stream
         self.expected = expected
         self.early: dict[int, Message] = {}
+        self.pieces: list[bytes] = []  # of a payload that is not whole yet
 
 
 class Channel(Machine):
-    """One processor's channels to all others."""
+    """One processor's channels to all others. ``payloads`` is the type of what may need pieces."""
 
-    def __init__(self, me: NodeId, settings: Settings) -> None:
+    def __init__(self, me: NodeId, settings: Settings, payloads: Any = msgspec.Struct) -> None:
         super().__init__()
         self.me = me
         self.settings = settings
@@ -132,6 +151,7 @@ class Channel(Machine):
         self._out: dict[NodeId, Outgoing] = {}
         self._in: dict[tuple[NodeId, int], Incoming] = {}
         self._armed_us = 0
+        self._decode = msgspec.msgpack.Decoder(payloads).decode if settings.piece_bytes else None
 
     def start(self, env: Env, event: Started) -> None:
         """Acknowledgements of an earlier life must not count."""
@@ -163,19 +183,29 @@ class Channel(Machine):
     # --- sending ------------------------------------------------------------------------------
 
     def send(self, env: Env, to: NodeId, payload: Message) -> None:
-        """Let ``payload`` arrive at ``to``, after everything sent there before."""
+        """C1: let ``payload`` arrive at ``to``, after everything sent there before."""
         out = self._out.get(to)
         if out is None:
             out = self._out[to] = Outgoing(1, self.settings.resend_us)
-        if len(out.waiting) >= self.settings.queue:
+        pieces = self._pieces(payload) if self._decode else (payload,)
+        if len(out.waiting) + len(pieces) > self.settings.queue:
             env.drop("channel", "a payload over the bound")
             return
-        out.waiting.append(payload)
+        out.waiting.extend(pieces)
         self._transmit(env, to, out)
         self._arm(env)
 
+    def _pieces(self, payload: Message) -> tuple[Message, ...]:
+        """C5: what is too large for one packet, in pieces."""
+        data, most = _encode(payload), self.settings.piece_bytes
+        if len(data) <= most:
+            return (payload,)
+        chunks = [data[at : at + most] for at in range(0, len(data), most)]
+        last = len(chunks) - 1
+        return tuple(Piece(at, at == last, chunk) for at, chunk in enumerate(chunks))
+
     def reset(self, env: Env, peer: NodeId) -> None:
-        """Give up what has not arrived at ``peer``; the next payload begins a new stream."""
+        """C3: give up what has not arrived at ``peer``; the next payload begins a new stream."""
         out = self._out.get(peer)
         if out is not None and (out.under_way or out.waiting):
             self._out[peer] = Outgoing(out.stream + 1, self.settings.resend_us)
@@ -275,7 +305,32 @@ class Channel(Machine):
             stream.expected += 1
         env.send(event.src, Ack(event.boot, stream.stream, stream.expected - 1))
         for payload in ready:
-            env.up(Arrived(event.src, event.boot, payload))
+            whole = payload if type(payload) is not Piece else self._joined(env, stream, payload)
+            if whole is not None:
+                env.up(Arrived(event.src, event.boot, whole))
+
+    def _joined(self, env: Env, stream: Incoming, piece: Piece) -> Message | None:
+        """C5: the payload that this piece completes. Of one whose first pieces an earlier life of
+        mine has had, nothing goes up."""
+        pieces = stream.pieces
+        if piece.at == 0:
+            pieces.clear()
+        if piece.at != len(pieces) or self._decode is None:
+            env.drop("channel", "a piece without those before it")
+            return None
+        pieces.append(piece.data)
+        if sum(map(len, pieces)) > MOST_BYTES:
+            pieces.clear()
+            env.drop("channel", "a payload that is too large")
+        elif piece.last:
+            data = b"".join(pieces)
+            pieces.clear()
+            try:
+                whole: Message = self._decode(data)
+                return whole
+            except msgspec.DecodeError:
+                env.drop("channel", "pieces that make no payload")
+        return None
 
     def _incoming(self, event: Received, packet: Packet[Message]) -> Incoming:
         """The stream that a packet belongs to; a new one begins with what its sender still has."""

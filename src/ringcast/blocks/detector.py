@@ -5,7 +5,13 @@ life too. A peer is suspected when it has been silent for several times its long
 late, within bounds. A mistake makes that silence longer, so on a network whose delays are bounded
 mistakes come to an end; the memory fades, so detection becomes fast again.
 
+A detector has one limit or two. The aggressive one is for steps that a mistake makes a little
+slower, the conservative one for steps that cost a member its place. All peers are watched at both:
+an owner that cares for some of them alone looks at ``suspected`` when it begins to care.
+
 A heartbeat names the view its sender is in. What to conclude from that is the owner's business.
+
+Rules: D1 to D4, D7.
 """
 
 from __future__ import annotations
@@ -43,6 +49,13 @@ class Timer(StrEnum):
     BEAT = "detector beat"
 
 
+class Limit(StrEnum):
+    """D2: what a silence is measured by."""
+
+    AGGRESSIVE = "aggressive"
+    CONSERVATIVE = "conservative"
+
+
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
     """The sender lives, and is in ``view``."""
 
@@ -54,13 +67,14 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
 
 
 class Suspects(msgspec.Struct, frozen=True, gc=False):
-    """To the owner: these have been silent for too long."""
+    """To the owner: these have been silent for too long, by ``limit``."""
 
     nodes: tuple[NodeId, ...]
+    limit: Limit = Limit.AGGRESSIVE
 
 
 class Trusts(msgspec.Struct, frozen=True, gc=False):
-    """To the owner: one that was suspected has been heard again."""
+    """To the owner: one that was suspected has been heard again, which ends it at both limits."""
 
     node: NodeId
 
@@ -73,6 +87,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The shortest silence that makes a suspicion …"""
     suspect_max_us: int = 2_000_000
     """… and the longest that does not."""
+    exclude_us: int = 0
+    """The shortest silence by the conservative limit; 0 if the detector has none …"""
+    exclude_max_us: int = 0
+    """… and the longest."""
+
+    def __post_init__(self) -> None:
+        """D2: a conservative suspicion implies an aggressive one."""
+        longer = self.exclude_us >= self.suspect_us and self.exclude_max_us >= self.suspect_max_us
+        if self.exclude_us and not longer:
+            raise ValueError(
+                f"exclude_us = {self.exclude_us} and exclude_max_us = {self.exclude_max_us} must "
+                f"not be below suspect_us = {self.suspect_us} and suspect_max_us = "
+                f"{self.suspect_max_us}: the conservative limit would be reached first"
+            )
+
+    @property
+    def limits(self) -> tuple[tuple[Limit, int, int], ...]:
+        """D2: each limit with its bounds, the aggressive one first."""
+        aggressive = (Limit.AGGRESSIVE, self.suspect_us, self.suspect_max_us)
+        if not self.exclude_us:
+            return (aggressive,)
+        return (aggressive, (Limit.CONSERVATIVE, self.exclude_us, self.exclude_max_us))
 
 
 class Detector(Machine):
@@ -87,6 +123,9 @@ class Detector(Machine):
         self.heard: dict[NodeId, int] = {}
         """When each peer was heard last. Owners write here for every frame of a peer."""
         self.suspected: set[NodeId] = set()
+        """D2: by the aggressive limit …"""
+        self.excludable: set[NodeId] = set()
+        """… and by the conservative one: never anybody that the aggressive one has not."""
         self._boots: Mapping[NodeId, int] = {}
         self._seen: dict[NodeId, int] = {}
         """``heard`` as it was at the last beat after which the peer was heard again."""
@@ -115,43 +154,52 @@ class Detector(Machine):
             if known.get(node) == self._boots.get(node):
                 continue
             self.suspected.discard(node)
+            self.excludable.discard(node)
             self.heard.pop(node, None)
             if node in self._boots:
                 self.heard[node] = self._seen[node] = env.now_us
 
-    def patience_us(self, node: NodeId) -> int:
-        """How long this peer may be silent."""
+    def patience_us(self, node: NodeId, limit: Limit = Limit.AGGRESSIVE) -> int:
+        """D3: how long this peer may be silent: it grows with the silence of a mistake."""
         long_us = MARGIN * self._silence.get(node, 0)
-        return min(max(long_us, self.settings.suspect_us), self.settings.suspect_max_us)
+        for each, least_us, most_us in self.settings.limits:
+            if each is limit:
+                return min(max(long_us, least_us), most_us)
+        raise ValueError(f"this detector has no {limit} limit: set exclude_us")
 
     def on_beat(self, env: Env, event: TimerFired) -> None:
-        """Say that I live, and look who does not."""
+        """D1: say that I live, and look who does not."""
         env.broadcast(Heartbeat(self.view))
         env.set_timer(Timer.BEAT, self.settings.beat_us)
-        found = [node for node in sorted(self._boots) if self._look(env, node)]
-        if found:
-            env.up(Suspects(tuple(found)))
+        for node in sorted(self._boots):
+            self._measure(env, node)
+        for limit, _, _ in self.settings.limits:
+            blamed = self.suspected if limit is Limit.AGGRESSIVE else self.excludable
+            found = [
+                node
+                for node in sorted(self._boots)
+                if node not in blamed
+                and env.now_us - self.heard[node] > self.patience_us(node, limit)
+            ]
+            blamed.update(found)
+            if found:
+                env.up(Suspects(tuple(found), limit))
 
-    def _look(self, env: Env, node: NodeId) -> bool:
-        """Measure the silence of one peer; whether it is suspected from now on."""
+    def _measure(self, env: Env, node: NodeId) -> None:
+        """Measure the silence of one peer; D3: a sign of life ends a suspicion."""
         heard_us = self.heard[node]
-        again = heard_us > self._seen[node]
-        if again:
-            longest_us = self._silence.pop(node, 0)
-            longest_us = max(heard_us - self._seen[node], longest_us - longest_us // FADING)
-            if len(self._silence) >= MOST_REMEMBERED:
-                del self._silence[next(iter(self._silence))]
-            self._silence[node] = longest_us
-            self._seen[node] = heard_us
+        if heard_us <= self._seen[node]:
+            return
+        longest_us = self._silence.pop(node, 0)
+        longest_us = max(heard_us - self._seen[node], longest_us - longest_us // FADING)
+        if len(self._silence) >= MOST_REMEMBERED:
+            del self._silence[next(iter(self._silence))]
+        self._silence[node] = longest_us
+        self._seen[node] = heard_us
         if node in self.suspected:
-            if again:
-                self.suspected.discard(node)
-                env.up(Trusts(node))
-            return False
-        if env.now_us - heard_us <= self.patience_us(node):
-            return False
-        self.suspected.add(node)
-        return True
+            self.suspected.discard(node)
+            self.excludable.discard(node)
+            env.up(Trusts(node))
 
     def on_heartbeat(self, env: Env, event: Received) -> None:
         """A sign of life, if it is of the incarnation that is watched."""
@@ -162,6 +210,7 @@ class Detector(Machine):
         """Who is suspected, and how patient it is."""
         return {
             "suspected": tuple(sorted(self.suspected)),
+            "excludable": tuple(sorted(self.excludable)),
             "patience_us": {node: self.patience_us(node) for node in sorted(self._boots)},
         }
 

@@ -92,9 +92,12 @@ class Owned(Generic[M]):
 
     With a ``port``, ``me`` is the part's id in that domain, if it differs from its owner's. A part
     that several protocols share cites rules by their tags alone; ``book`` names the owner's book.
+    ``over`` carries what the part sends to one processor, instead of the bare network: the owner's
+    reliable channel, for instance, from which it routes what arrives.
     """
 
-    __slots__ = ("_armed", "_env", "_hear", "_me", "_timers", "book", "machine", "port", "scope")
+    __slots__ = ("_armed", "_env", "_hear", "_me", "_over", "_timers", "book", "machine", "port",
+                 "scope")  # fmt: skip
 
     def __init__(
         self,
@@ -104,6 +107,7 @@ class Owned(Generic[M]):
         port: int | None = None,
         me: NodeId | None = None,
         book: str = "",
+        over: Callable[[Env, NodeId, Message], None] | None = None,
     ) -> None:
         if SEPARATOR in scope or (port is not None and not scope):
             raise ValueError(f"scope {scope!r}: a name without {SEPARATOR!r}, needed with a port")
@@ -111,6 +115,7 @@ class Owned(Generic[M]):
         self.scope, self.port, self.book = scope, port, book
         self._hear = hear
         self._me = me
+        self._over = over
         self._env = Env(0, Random(0))  # the owner's, from the first input on
         self._timers: dict[str, ScopedTimer] = {}
         self._armed: set[ScopedTimer] = set()
@@ -134,6 +139,9 @@ class Owned(Generic[M]):
         for effect in inner.take():
             if not isinstance(effect, FOR_THE_WORLD):
                 self._hear(env, effect)
+            elif self._over is not None and type(effect) is Send:
+                message = self._wrapped(effect.message) if self.scope else effect.message
+                self._over(env, effect.to, message)
             else:
                 if self.book and type(effect) is Note:
                     effect = self._cited(effect)
