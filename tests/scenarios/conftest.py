@@ -6,3 +6,4 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "blocks"))
 
 import alone  # noqa: F401
+import stones  # noqa: F401
