@@ -25,11 +25,11 @@ PUBLISHED = tuple(
 )
 each_sheet = pytest.mark.parametrize("sheet", PUBLISHED, ids=lambda sheet: sheet.name)
 
-SELDOM = {"Req"}
+SELDOM = {"Fetch", "Req"}
 """Broadcast only if the one that should answer is gone."""
 
-UNSEEN = {"Unicast"}
-"""Sent only if an application above asks for it."""
+UNSEEN = {"Gone", "Ordered", "Unicast"}
+"""Sent only if an application above asks for it, or if a history is too small."""
 
 
 class Ways:

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from ringcast.core.env import Env
-from ringcast.core.ids import NodeId, ViewId
+from ringcast.core.ids import NodeId, Seq, ViewId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Impossible, Machine, Table
 
@@ -57,9 +57,10 @@ class Limit(StrEnum):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
-    """The sender lives, and is in ``view``."""
+    """The sender lives, and is in ``view``. ``news`` is what its owner adds, in few numbers."""
 
     view: ViewId
+    news: Annotated[tuple[Seq, ...], msgspec.Meta(max_length=8)] = ()
 
     def wire_bytes(self) -> int:
         """Encoded size, to within a few bytes."""
@@ -120,6 +121,8 @@ class Detector(Machine):
         self.settings = settings
         self.phase: Phase = Phase.WATCHING
         self.view = ViewId(0, me)
+        self.news: tuple[int, ...] = ()
+        """D1: what a heartbeat tells besides, as the owner wrote it last."""
         self.heard: dict[NodeId, int] = {}
         """When each peer was heard last. Owners write here for every frame of a peer."""
         self.suspected: set[NodeId] = set()
@@ -169,7 +172,7 @@ class Detector(Machine):
 
     def on_beat(self, env: Env, event: TimerFired) -> None:
         """D1: say that I live, and look who does not."""
-        env.broadcast(Heartbeat(self.view))
+        env.broadcast(Heartbeat(self.view, self.news))
         env.set_timer(Timer.BEAT, self.settings.beat_us)
         for node in sorted(self._boots):
             self._measure(env, node)

@@ -6,7 +6,16 @@ when a protocol or a property is asked for that is not among ours.
 """
 
 from ringcast.core.registry import add_source
-from ringcast.protocols import compared, counter, rbp, token_fd, total, totem_multi, totem_single
+from ringcast.protocols import (
+    compared,
+    counter,
+    irbp,
+    rbp,
+    token_fd,
+    total,
+    totem_multi,
+    totem_single,
+)
 
 DEFAULT = totem_single.SHEET.name
 """The protocol of someone who names none."""
@@ -32,6 +41,7 @@ __all__ = [
     "DEFAULT",
     "compared",
     "counter",
+    "irbp",
     "rbp",
     "token_fd",
     "total",

@@ -80,6 +80,8 @@ class SimNode:
         """None while the processor is down."""
         self.storage = Storage()
         self.paused = False
+        self.leaving = False
+        """Whether its application has said that it leaves; it stops when the protocol lets it."""
         self.visits: Counter[str] = Counter()
         """Cells of the dispatch table reached by earlier incarnations."""
         self._make = make
@@ -149,7 +151,7 @@ class SimNode:
         for (phase, key), times in self.machine.visits.items():
             self.visits[f"{phase}/{name(key)}"] += times
         self.machine = None
-        self.paused = self._idle = False
+        self.paused = self.leaving = self._idle = False
         self._tear = None
         self._broadcasts.clear()
         self._unicasts.clear()
@@ -230,6 +232,7 @@ class SimNode:
         """Let the application leave for good, as the protocol does that."""
         if self.machine is None or self.paused:
             return False
+        self.leaving = True
         self._handle(Leaving(), 0)
         return True
 

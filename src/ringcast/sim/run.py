@@ -373,7 +373,10 @@ def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
 def remembers(core: tuple[NodeId, ...], setup: Setup, cluster: Cluster, watch: Watch) -> bool:
     """Whether enough of the core never crashed since they took part, for a protocol that relies on
     what they know."""
-    whole = [n for n in core if cluster.nodes[n].incarnation == 1 and n in watch.views]
+    nodes = cluster.nodes
+    whole = [
+        n for n in core if nodes[n].incarnation == 1 and n in watch.views and not nodes[n].leaving
+    ]
     least = setup.config.steadfast if setup.sheet.listed else 0
     return len(whole) >= least
 
@@ -443,6 +446,8 @@ def heal_core(cluster: Cluster, core: tuple[NodeId, ...], deaf: bool, rings: Rin
                     cluster.cut(src, dst, domain)
     for node in core:
         cluster.nodes[node].disarm()
+        if cluster.nodes[node].leaving:
+            cluster.crash(node)  # it would go when the others let it, and it is to come back
         cluster.restart(node)
         cluster.resume(node)
 

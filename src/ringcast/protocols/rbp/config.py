@@ -35,6 +35,7 @@ class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One group's settings. The defaults suit a handful of processes on a LAN."""
 
     resiliency: Resiliency = Resiliency.TOTAL
+    """K4: how many members of the ring must hold an entry before anybody delivers it."""
     tolerated: int = 1
     """K3, f: with resiliency ``number``, how many members may fail without a loss."""
     batch: int = 64

@@ -88,7 +88,7 @@ def install(p: Processor, env: Env, config: EpochConfig, joined: bool) -> None:
         (config.epoch.step, config.start, int(config.parent is None)),
     )
     p.chooser.installed(env)
-    if not joined:
+    if p.phase is Phase.MEMBER:  # the chooser may have found a reason for another change
         ordering.watch(p, env)
         sending.send_new(p, env)
         ordering.go_on(p, env)

@@ -1,0 +1,70 @@
+"""iRBP: RBP whose ring goes round a silent member at once, and excludes it much later.
+
+Messages are ordered as in RBP: each number names the next token site and proves what its giver
+holds. What differs is how the ring changes. A detector has two limits. By the aggressive one the
+members agree on another ring of the same view, an *i-view*: it costs a few frames, nobody loses its
+place, and whoever was left out goes on hearing, asks for what it missed, and comes back into the
+ring. By the conservative one, and when somebody joins or leaves, they agree on another view. Both
+are chosen by consensus of a majority of the view, so that there is one successor of each epoch.
+
+Source    L. A. Barchet-Estefanel, *Analyzing RBP, a Total Order Broadcast Protocol for Unreliable
+          Channels*, project report, EPFL 2002, chapters 4 and 5.
+Model     Processors that crash and restart with stable storage, frames that are lost, doubled and
+          reordered, partitions, suspicions that are wrong. One part at most goes on: a majority of
+          the last view.
+Rules     I1 to I24, and B, C, D, L and Z for its blocks; R and K as in RBP.
+Levels    As in RBP, with the majority of the view.
+Views     A regular view is a view. Without transitional views: what the view before left is
+          delivered in it, everywhere alike, before the next one begins. ``sets`` has the core, the
+          ring, and the external members. A minority waits, and says so.
+Files     views.py: detection, the change, consensus. proposals.py: what a change proposes.
+          following.py: from a decision to the next epoch. membership.py: who comes and goes.
+          RBP's log and epoch core is in protocols/rbp.
+"""
+
+from ringcast.blocks import channel
+from ringcast.blocks.channel import Packet
+from ringcast.core.registry import Membership, Sheet, register
+from ringcast.protocols.irbp.config import PROFILES, Config, progress_bound_us
+from ringcast.protocols.irbp.machine import Irbp
+from ringcast.protocols.irbp.messages import MESSAGES, Caught, Stranger
+from ringcast.protocols.irbp.one_ring import OneRing
+from ringcast.protocols.irbp.swarm import SWARM
+from ringcast.protocols.rbp import claims as claims_of_the_ring
+from ringcast.protocols.rbp.config import MOST_BATCH
+from ringcast.protocols.rbp.messages import Ack, Gone, Ordered, Past
+
+
+def claims(config: Config) -> tuple[str, ...]:
+    """Those of RBP at this level, and that i-views agree."""
+    return (*claims_of_the_ring(config), OneRing.tag)
+
+
+SHEET = register(
+    Sheet(
+        name="irbp",
+        source="Barchet-Estefanel 2002",
+        config=Config,
+        make=Irbp,
+        claims=claims,
+        profiles=PROFILES,
+        messages=MESSAGES,
+        progress_bound_us=progress_bound_us,
+        membership=Membership.PRIMARY,
+        agreed=("max_message", "resiliency", "tolerated"),
+        turn=(Ack,),
+        unicast=(Ordered, Past, Gone, Caught, Stranger, Packet, channel.Ack),
+        checks=(OneRing,),
+        swarm=SWARM,
+        patient=lambda us: {
+            "beat_us": us // 40,
+            "suspect_us": us // 10,
+            "suspect_max_us": us // 2,
+            "exclude_us": us,
+            "exclude_max_us": 5 * us,
+        },
+        fast=lambda frames, n: {"window": frames, "batch": min(frames * n, MOST_BATCH)},
+    )
+)
+
+__all__ = ["SHEET", "Config", "Irbp", "claims"]

@@ -1,0 +1,256 @@
+"""From a decision to its installation: alignment, jumps, and what became of a view that went on
+without us (I10, I11, I13, I21, I22, I24).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringcast.core.env import Env
+from ringcast.core.ids import NodeId
+from ringcast.core.inputs import Received, TimerFired
+from ringcast.protocols.irbp.messages import Catch, Caught, Successor, ViewTimer
+from ringcast.protocols.rbp import delivery, install
+from ringcast.protocols.rbp.epochs import Entry, Epoch, EpochConfig
+from ringcast.protocols.rbp.messages import MOST_ENTRIES, Fetch, Gone, News, Past
+
+if TYPE_CHECKING:
+    from ringcast.protocols.irbp.views import Views
+
+
+class Following:
+    """Epochs that are decided and not installed, and how to get there."""
+
+    def __init__(self, views: Views) -> None:
+        self.views = views
+        self.p = views.p
+        self.pending: list[EpochConfig] = []
+        """In their order: the view that follows ours, and the newest i-view of the last of them."""
+        self.newest: EpochConfig | None = None
+        """I24: the latest view that we have heard of, if we do not know yet what followed ours."""
+        self.checked = 0
+        """I11: up to here our log is what the one we align with is."""
+        self.tries = 0
+        self.gone: set[NodeId] = set()
+        """I21: members that do not keep what we lack."""
+
+    # --- decisions ------------------------------------------------------------------------------
+
+    def decided(self, env: Env, value: Successor) -> None:
+        """I10, I13: a decision; its entries are kept first, since nobody else may have them."""
+        config = value.config
+        if config.epoch.step:
+            self.adopt(env, config)
+            return
+        install.keep(self.p, env, value.entries, value.bodies)
+        self.follow(env, config)
+
+    def adopt(self, env: Env, config: EpochConfig) -> None:
+        """I10: an i-view of our view, perhaps one after some that we missed."""
+        if self.pending and self.pending[-1].epoch.step:
+            self.pending.pop()
+        self._aim(env, [*self.pending, config])
+        self.views.enter(env, config)
+        self.go_on(env)
+
+    def follow(self, env: Env, config: EpochConfig) -> None:
+        """I13: the view that follows ours, with us or without."""
+        self._aim(env, [config])
+        if config.lives.get(self.p.me) == self.p.life:
+            self.views.enter(env, config)
+        self.go_on(env)
+
+    def _aim(self, env: Env, pending: list[EpochConfig]) -> None:
+        """I5: this is where we go; nothing more is issued in the epoch we are in."""
+        install.freeze(self.p, env)
+        self.pending = pending
+        self.newest = None
+        self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        self.gone.clear()
+        self.tries = 0
+        self.checked = max(self.p.delivered, self.p.log.floor)
+
+    def go_on(self, env: Env) -> None:
+        """I11, I13: begin what the log reaches; ask for the rest."""
+        p = self.p
+        while self.pending and p.current is not None and p.aligned(self.pending[0]):
+            config = self.pending.pop(0)
+            if config.lives.get(p.me) != p.life:
+                self._excluded(env, config)
+                return
+            frozen = bool(self.pending or self.views.asked)  # I5: we have contributed since
+            install.install(p, env, config, frozen)
+            self._ask_anew()
+        if self.pending and p.current is not None and not self.tries:
+            self.ask(env)
+
+    def _excluded(self, env: Env, config: EpochConfig) -> None:
+        """V9, I19: deliver the rest of our view, and nothing beyond it."""
+        p, membership = self.p, self.views.membership
+        if p.delivered > config.start:
+            env.stop(f"diverged: entry {p.delivered} was delivered here and is void (irbp G23)")
+            return
+        delivery.deliver_to(p, env, config.start)
+        if membership.leaving:
+            membership.gone(env)
+        else:
+            self.views.leave(env, f"view {config.epoch.view} is without us")
+
+    # --- catching up ----------------------------------------------------------------------------
+
+    def ask(self, env: Env) -> None:
+        """I11: what follows the part that is known to be right, so that a void entry shows: the
+        first of the ring, who is aligned by definition, then all."""
+        p = self.p
+        assert p.current is not None
+        target = self.pending[0] if self.pending else self.newest
+        assert target is not None
+        self.tries += 1
+        env.set_timer(ViewTimer.CATCH, 2 * p.config.nack_us * min(self.tries, 8))
+        view = p.current.epoch.view
+        wanted: Catch | Fetch = Fetch(p.group, view, self.checked)
+        if target.epoch.view == view:
+            wanted = Catch(p.group, target.epoch, self.checked)
+        if self.tries == 1 and target.core[0] != p.me:
+            env.send(target.core[0], wanted)
+        else:
+            env.broadcast(wanted)
+
+    def on_catch_timer(self, env: Env, event: TimerFired) -> None:
+        """I11: again."""
+        if self.p.current is not None and (self.pending or self.newest):
+            self.ask(env)
+
+    def on_catch(self, env: Env, event: Received) -> None:
+        """I11: one that is aligned in the same epoch answers; one that is further says so."""
+        p, catch = self.p, event.message
+        assert isinstance(catch, Catch)
+        if p.current is None or p.current.epoch != catch.epoch:
+            self.other_epoch(env, event.src, catch.epoch)
+            return
+        entries = p.read(catch.after, p.log.held, MOST_ENTRIES)
+        env.send(event.src, Caught(p.group, catch.epoch, catch.after, entries))
+
+    def on_caught(self, env: Env, event: Received) -> None:
+        """I11: entries of the log that we must align with; I21: or none are kept."""
+        caught = event.message
+        assert isinstance(caught, Caught)
+        config = self.pending[0] if self.pending else None
+        if config is None or caught.epoch != config.epoch or caught.after != self.checked:
+            env.drop("irbp I11", "an answer to nothing")
+        elif caught.entries is None:
+            self._gone(env, event.src, set(config.core))
+        else:
+            self._checked(env, tuple(e for e in caught.entries if e.number <= config.start))
+
+    def _checked(self, env: Env, entries: tuple[Entry, ...]) -> None:
+        """I11: entries that are right, as far as they go; more are asked for."""
+        if not entries:
+            return
+        self.checked = entries[-1].number
+        self.tries = 0
+        self.gone.clear()
+        install.keep(self.p, env, entries)  # which begins what it can, by ``grown``
+
+    def on_past(self, env: Env, event: Received) -> None:
+        """I13, I24: the rest of our view, and what followed it."""
+        p, past = self.p, event.message
+        assert isinstance(past, Past)
+        if p.current is None or past.view != p.current.epoch.view or past.after != self.checked:
+            env.drop("irbp I13", "an answer to nothing")
+            return
+        leads_on = self.newest is not None or (
+            self.pending and self.pending[0].epoch.view != past.view
+        )
+        if not leads_on:
+            env.drop("irbp I13", "an answer to nothing")
+            return
+        self._checked(env, past.entries)
+        if past.child is not None and self.newest is not None and p.current is not None:
+            self.follow(env, past.child)
+        elif self.newest is not None and past.entries:
+            self.ask(env)
+
+    def on_gone(self, env: Env, event: Received) -> None:
+        """I21: a member does not keep what we lack of our view."""
+        p, gone = self.p, event.message
+        assert isinstance(gone, Gone)
+        if p.current is None or gone.view != p.current.epoch.view:
+            env.drop("irbp I21", "an answer to nothing")
+            return
+        self._gone(env, event.src, set(gone.members))
+
+    def _gone(self, env: Env, src: NodeId, members: set[NodeId]) -> None:
+        """I21, I22: when every other member of the ring says so, we cannot go on in this life."""
+        self.gone.add(src)
+        if not self.gone >= members - {self.p.me}:
+            return
+        target = self.pending[0] if self.pending else self.newest
+        member = target is not None and target.lives.get(self.p.me) == self.p.life
+        self.views.membership.gap(env, member)
+
+    # --- news of epochs -------------------------------------------------------------------------
+
+    def other_epoch(self, env: Env, src: NodeId, epoch: Epoch) -> None:
+        """R16, I24: tell one that is behind; ask one that is ahead."""
+        mine = self.views.decided
+        if mine is None:
+            return
+        if (epoch.view.seq, epoch.step) < (mine.epoch.view.seq, mine.epoch.step):
+            self.tell(env, src)
+        elif epoch.view.seq > mine.epoch.view.seq or epoch.step > mine.epoch.step:
+            self._inquire(env, src)
+
+    def tell(self, env: Env, src: NodeId) -> None:
+        """R16: CONFIG, though not too often."""
+        mine = self.p.current
+        if mine is not None and self._may(env, src):
+            env.send(src, News(self.p.group, mine))
+
+    def _inquire(self, env: Env, src: NodeId) -> None:
+        """I24: what became of our view? The answer is entries, CONFIG, or a later view."""
+        p = self.p
+        if p.current is None or not self._may(env, src):
+            return
+        env.send(src, Catch(p.group, p.current.epoch, p.log.held))
+
+    def _may(self, env: Env, src: NodeId) -> bool:
+        """At most once in T_nack."""
+        p = self.p
+        last_us = p.told_us.get(src)
+        if last_us is not None and env.now_us - last_us < p.config.nack_us:
+            return False
+        p.told_us[src] = env.now_us
+        return True
+
+    def on_news(self, env: Env, event: Received) -> None:
+        """I10, I17, I24: an epoch is in force: a first one, an i-view of ours, or a later view."""
+        p, news = self.p, event.message
+        assert isinstance(news, News)
+        config, mine = news.config, self.views.decided
+        if mine is None:
+            if config.lives.get(p.me) == p.life:
+                install.install(p, env, config, False)  # I17: our log begins there
+            return
+        if config.epoch.view == mine.epoch.view:
+            if config.epoch.step > mine.epoch.step:
+                self.adopt(env, config)
+        elif config.epoch.view.seq > mine.epoch.view.seq and p.current is not None:
+            self._behind(env, config)
+
+    def _behind(self, env: Env, config: EpochConfig) -> None:
+        """I24: a later view than any we know of: find out what followed ours."""
+        if self.newest is None:
+            self._aim(env, [])
+            self.newest = config
+            self.ask(env)
+        else:
+            self.newest = max(self.newest, config, key=lambda each: each.epoch)
+
+    def clear(self, env: Env) -> None:
+        """This life is over."""
+        self.pending = []
+        self.newest = None
+        self._ask_anew()

@@ -1,0 +1,119 @@
+"""The machine of iRBP: RBP's log and ring, with views chosen by consensus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from ringcast.blocks import channel, detector
+from ringcast.blocks.channel import Packet
+from ringcast.blocks.detector import Heartbeat
+from ringcast.core.env import Env
+from ringcast.core.ids import NodeId
+from ringcast.core.inputs import Received, Started
+from ringcast.core.machine import Cell, Handler, Key, Table
+from ringcast.protocols.irbp.config import Config
+from ringcast.protocols.irbp.following import Following
+from ringcast.protocols.irbp.membership import HIGHEST, Membership
+from ringcast.protocols.irbp.messages import (
+    CHOOSING,
+    Catch,
+    Caught,
+    Join,
+    Leave,
+    Ready,
+    Stranger,
+    ViewTimer,
+    malformed,
+)
+from ringcast.protocols.irbp.views import Views
+from ringcast.protocols.rbp.epochs import Data
+from ringcast.protocols.rbp.machine import EpochMachine, core_cells
+from ringcast.protocols.rbp.messages import ORDERING, Ack, Ask, Gone, News, Past
+from ringcast.protocols.rbp.state import Phase, Timer
+
+MOST_EARLY = 64
+"""ACKs that wait for their epoch to begin here."""
+
+OF_MEMBERS = (Ack, Data, Ask, Packet, Heartbeat, Ready, Leave)
+"""Frames with which a site acts as the member it is."""
+
+
+class Irbp(EpochMachine):
+    """One site of iRBP."""
+
+    table: ClassVar[Table]
+    chooser: Views
+
+    def __init__(self, me: NodeId, config: Config) -> None:
+        super().__init__(me, config)
+        self.chooser = Views(self, config)
+
+    def start(self, env: Env, event: Started) -> None:
+        """A3: a site that has taken part before comes back as somebody new."""
+        self.boot = event.boot
+        self.chooser.start(env)
+        self.chooser.membership.start(env, event.stable.get(HIGHEST))
+
+    def admit(self, env: Env, event: Received) -> bool:
+        """Frames of this group; A3: those of a member, of the incarnation that is one. D1: they are
+        signs of life."""
+        message, src, chooser = event.message, event.src, self.chooser
+        if why := malformed(message, self.members):
+            env.drop("irbp R16", why)
+            return False
+        if not super().admit(env, event):
+            return False
+        early = type(message) is Ack and self.current and message.epoch > self.current.epoch
+        if early and len(chooser.early_acks) < MOST_EARLY:
+            chooser.early_acks.append(event)  # we may be about to begin that epoch
+        if type(message) in OF_MEMBERS and chooser.decided is not None:
+            if chooser.seated(src, event.boot):
+                chooser.alive(env, src)
+            elif src in chooser.decided.lives:
+                env.drop("irbp A3", "a member that has lost its memory")
+                env.send(src, Stranger(self.group, event.boot))
+                return False
+        return True
+
+
+def asked(part: str, method: Callable[..., None]) -> Handler:
+    """A cell that the chooser carries out, or a part of it."""
+    name = method.__name__
+
+    def act(p: Any, env: Env, event: Any) -> None:
+        chooser = p.chooser
+        getattr(getattr(chooser, part) if part else chooser, name)(env, event)
+
+    return act
+
+
+VIEWS: dict[Key, Cell] = {
+    News: asked("following", Following.on_news),
+    Past: asked("following", Following.on_past),
+    Gone: asked("following", Following.on_gone),
+    Catch: asked("following", Following.on_catch),
+    Caught: asked("following", Following.on_caught),
+    ViewTimer.CATCH: asked("following", Following.on_catch_timer),
+    Join: asked("membership", Membership.on_join),
+    Leave: asked("membership", Membership.on_leave),
+    Ready: asked("membership", Membership.on_ready),
+    Stranger: asked("membership", Membership.on_stranger),
+    ViewTimer.JOIN: asked("membership", Membership.on_join_timer),
+    ViewTimer.READY: asked("membership", Membership.on_ready_timer),
+    Heartbeat: asked("", Views.on_heartbeat),
+    detector.Timer.BEAT: asked("", Views.to_detector),
+    Packet: asked("", Views.to_channel),
+    channel.Ack: asked("", Views.to_channel),
+    channel.Timer.RESEND: asked("", Views.to_channel),
+}
+
+CELLS: dict[tuple[StrEnum, Key], Cell] = {
+    **core_cells(),
+    **{(phase, key): cell for phase in Phase for key, cell in VIEWS.items()},
+}
+
+TIMERS = (*Timer, *ViewTimer, *detector.Timer, *channel.Timer)
+
+Irbp.table = Table(Phase, (*ORDERING, *CHOOSING, Packet, channel.Ack), TIMERS, CELLS)

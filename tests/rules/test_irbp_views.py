@@ -1,0 +1,151 @@
+"""iRBP: what a change proposes, who watches whom, and settings that contradict each other."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from ringcast.checks.suite import Suite
+from ringcast.core.env import Env
+from ringcast.core.ids import ViewId
+from ringcast.core.inputs import Started
+from ringcast.core.trace import Installed, Noted, Restarted
+from ringcast.protocols.irbp import Config, Irbp
+from ringcast.protocols.irbp.membership import HIGHEST
+from ringcast.protocols.irbp.messages import Contribution, Join, Kind
+from ringcast.protocols.irbp.one_ring import OneRing
+from ringcast.protocols.irbp.proposals import best, next_iview, next_view
+from ringcast.protocols.rbp.epochs import NEVER, Entry, Epoch, EpochConfig, Extent, Seat
+from ringcast.protocols.rbp.state import Phase
+
+VIEW = ViewId(3, 1)
+IDS = (1, 2, 3, 4, 5)
+NOW = EpochConfig(Epoch(VIEW, 1), tuple(Seat(n, 0) for n in IDS), IDS, 0, NEVER, 0, None)
+SETTINGS = Config(members=IDS)
+
+
+def given(**tails: tuple[int, int]) -> dict[int, Contribution]:
+    """Contributions by node, each with the step of its last entry and the number of that."""
+    found = {}
+    for name, (step, number) in tails.items():
+        extent = Extent(Epoch(VIEW, step), number, 0, 0)
+        found[int(name[1:])] = Contribution(0, NOW.epoch, Kind.REGULAR, extent, (), ())
+    return found
+
+
+def test_i8_the_best_log_has_the_latest_tag_and_then_the_highest_number() -> None:
+    """G36: a longer log with an older tag may be void."""
+    assert best(NOW, given(p1=(0, 90), p2=(1, 40), p3=(1, 41))) == 3
+    assert best(NOW, given(p3=(1, 40), p2=(1, 40))) == 2, "of equal ones the first in M"
+
+
+def test_i8_an_iview_keeps_the_members_and_begins_with_the_best_log() -> None:
+    value = next_iview(NOW, given(p1=(1, 40), p3=(1, 41), p5=(1, 39)), SETTINGS)
+    config = value.config
+    assert config.epoch == Epoch(VIEW, 2) and config.seats == NOW.seats
+    assert (config.core, config.external) == ((3, 5, 1), (2, 4))
+    assert (config.start, config.base, config.decided) == (41, Epoch(VIEW, 1), 0)
+
+
+def test_i8_whoever_is_far_behind_is_left_out_unless_a_majority_needs_it() -> None:
+    """G40: W_catch is twice the number of members."""
+    far = given(p1=(1, 100), p2=(1, 100), p3=(1, 95), p4=(1, 50), p5=(1, 40))
+    assert next_iview(NOW, far, SETTINGS).config.core == (1, 2, 3)
+    few = given(p1=(1, 100), p4=(1, 50), p5=(1, 40))
+    assert next_iview(NOW, few, SETTINGS).config.core == (1, 4, 5)
+
+
+def test_i3_a_member_where_the_ring_stood_still_twice_is_left_out() -> None:
+    all_ = given(**{f"p{n}": (1, 10) for n in IDS})
+    assert next_iview(NOW, all_, SETTINGS, avoid=2).config.core == (1, 3, 4, 5)
+    few = given(p1=(1, 10), p2=(1, 10), p3=(1, 10))
+    assert set(next_iview(NOW, few, SETTINGS, avoid=2).config.core) == {1, 2, 3}, "I9: a majority"
+
+
+def test_i8_i14_a_view_has_contributors_without_leavers_and_joiners_last() -> None:
+    entries = (Entry(11, Epoch(VIEW, 1), ()),)
+    some = given(p1=(1, 10), p2=(1, 11), p3=(1, 10))
+    some[2] = replace(some[2], entries=entries)
+    value = next_view(NOW, some, frozenset({3}), {4: 77})
+    assert value is not None
+    config = value.config
+    assert config.epoch == Epoch(ViewId(4, 1))
+    assert config.seats == (Seat(1, 0), Seat(2, 0), Seat(4, 77)), "4 is back as somebody new"
+    assert (config.core[0], config.start, config.decided, config.parent) == (1, 11, 11, VIEW)
+    assert value.entries == entries, "G33: what the best log has, with bodies"
+    assert next_view(NOW, given(p1=(1, 10)), frozenset({1}), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"suspect_us": 50_000}, "three times beat_us"),
+        ({"exclude_us": 900_000}, "ten times suspect_us"),
+        ({"suspect_max_us": 20_000_000}, "within suspect_us and exclude_max_us"),
+    ],
+)
+def test_d6_limits_that_contradict_each_other_are_refused(
+    settings: dict[str, int], text: str
+) -> None:
+    with pytest.raises(ValueError, match=text):
+        Config(**settings)  # type: ignore[arg-type]
+
+
+def member(me: int = 2, **stable: int) -> tuple[Irbp, Env]:
+    machine, env = Irbp(me, SETTINGS), Env(me, Random(0))
+    machine.handle(env, Started(7, stable))
+    return machine, env
+
+
+def test_i1_the_ring_neighbours_are_watched_by_the_aggressive_limit() -> None:
+    machine, _ = member(1)
+    assert machine.chooser.neighbours == {5, 2}
+
+
+def test_i5_a_change_freezes_for_good_and_i6_tells_how_far_the_log_reaches() -> None:
+    machine, env = member(1)
+    machine.chooser.start_change(env, Kind.IVIEW, "a test")
+    assert machine.phase is Phase.FROZEN
+    assert machine.chooser.given[1].extent == machine.extent()
+    machine.chooser.detector.machine.suspected.clear()
+    machine.chooser.suspicions(env)
+    assert machine.phase is Phase.FROZEN, "a revoked suspicion cancels nothing"
+
+
+def test_i17_one_that_took_part_before_asks_to_be_a_member() -> None:
+    """A3: as somebody new; it is in no view until it is taken in."""
+    first, _ = member()
+    assert first.phase is Phase.MEMBER and first.life == 0
+    again, env = member(**{HIGHEST: 4})
+    assert again.phase is Phase.OUT and again.life > 0
+    env.take()
+    again.chooser.membership.on_join_timer(env, None)  # type: ignore[arg-type]
+    assert Join(again.group, again.life, 4) in [getattr(e, "message", None) for e in env.take()]
+
+
+# --- one-ring -----------------------------------------------------------------------------------
+
+
+def told(*notes: tuple[int, int, tuple[int, ...], int]) -> str:
+    """The verdict on members that begin epochs of one view: node, step, ring and start."""
+    suite = Suite((OneRing,))
+    count = dict.fromkeys(IDS, 2)
+    for node in IDS:
+        suite.feed(Restarted(node, 1, 0, 1))
+        suite.feed(Installed(node, 2, 0, VIEW, IDS, False, VIEW, 0, None, None))
+    for node, step, ring, start in notes:
+        count[node] += 1
+        note = Noted(node, count[node], 9, "rbp F11", "epoch", "", VIEW, ring, (step, start, 0))
+        suite.feed(note)
+    found = [v.explanation for v in suite.violations if v.property == "one-ring"]
+    return found[0] if found else ""
+
+
+def test_v1_one_ring_for_all_and_v8_rising_and_v10_of_the_views_members() -> None:
+    assert not told((1, 0, IDS, 0), (2, 0, IDS, 0), (1, 1, (2, 3, 4), 7), (2, 1, (2, 3, 4), 7))
+    assert "that of 1" in told((1, 1, (1, 2, 3), 7), (2, 1, (1, 2, 4), 7))
+    assert "that of 1" in told((1, 1, (1, 2, 3), 7), (2, 1, (1, 2, 3), 8))
+    assert "before" in told((1, 2, (1, 2, 3), 7), (1, 1, (1, 2, 3), 7))
+    assert "not members" in told((1, 1, (1, 2, 9), 7))
