@@ -93,7 +93,7 @@ def one_round(kind: str, seed: int) -> dict[str, Any]:
 def main() -> None:
     """Run, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=[*(each.name for each in protocols()), "sockets", "bytes"])
+    parser.add_argument("kind", choices=[*LIVE, "sockets", "bytes"])
     parser.add_argument("--upto", type=float, default=3e7)
     parser.add_argument("--minutes", type=float, default=10**6)
     parser.add_argument("--seed", type=int)

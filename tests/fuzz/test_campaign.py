@@ -16,11 +16,10 @@ import campaign  # noqa: E402
 import over_sockets  # noqa: E402
 import spoilt_files  # noqa: E402
 
-from ringcast.core.registry import protocols  # noqa: E402
 from ringcast.protocols.totem_single import TotemSingle  # noqa: E402
 from ringcast.protocols.totem_single.messages import Join  # noqa: E402
 
-NAMES = [sheet.name for sheet in protocols()]
+NAMES = campaign.LIVE
 
 
 @pytest.mark.parametrize("seed", [900_001, 900_002])
