@@ -199,10 +199,11 @@ DEFINITIONS = {
             FROM ranges g JOIN {rings} r
                 ON r.run = g.run AND r.ring > g.low AND r.ring <= g.high)
         GROUP BY run, ring_seq, ring_rep""",
+    # Whoever did something, or is a member of a ring by the word of who installed it first.
     "everybody": """
         SELECT run, node, min(moment) AS since FROM (
             SELECT run, node, moment FROM {line}
             UNION ALL
-            SELECT run, member, moment FROM {confs} LATERAL VIEW explode(members) AS member)
+            SELECT run, member, since FROM {rings} LATERAL VIEW explode(members) AS member)
         GROUP BY run, node""",
 }
