@@ -19,6 +19,7 @@ from ringcast.api.node import Node
 from ringcast.cli.app import app
 from ringcast.core.errors import ConfigError, NodeStopped, RingcastError
 from ringcast.core.ids import START, Level, Position, ViewId
+from ringcast.journal.durable import DURABLE, mark
 from ringcast.journal.format import layout
 from ringcast.journal.format.layout import MESSAGE, Entry, JournalError
 from ringcast.journal.format.records import records
@@ -230,6 +231,7 @@ def test_what_only_one_had_on_disk_is_in_all_journals_after_all_died(tmp_path: P
         heads = list(SegmentFile(path).heads())
         keep = next(h for h in reversed(heads) if h.last < last_message(tmp_path, 2))
         os.truncate(path, keep.end)
+        (folder(tmp_path, id) / DURABLE).write_bytes(mark(path, keep.end))
 
     async def after() -> None:
         async with opened([settings[0], settings[2]]) as early:
