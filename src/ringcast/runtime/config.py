@@ -71,6 +71,11 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ConfigError(
                 f"protocol: {self.protocol} is there to be compared in simulations; no node runs it"
             )
+        if self.journal and not sheet.journaled:
+            raise ConfigError(
+                f"journal: a node that runs {self.protocol} keeps none yet; leave it out, or take "
+                "another protocol"
+            )
         return sheet
 
     @property

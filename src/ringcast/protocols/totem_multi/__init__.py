@@ -79,6 +79,7 @@ SHEET = register(
         most_ports=16,
         progress_bound_us=progress_bound_us,
         membership=Membership.EVS,
+        journaled=False,
         agreed=("max_message", "mutual", "acyclic"),
         alike=("max_packet", "token_loss_us"),
         turn=(Token,),
