@@ -1,4 +1,4 @@
-"""iRBP as processes: a kill, a stop that costs nobody its place, and all killed at once."""
+"""iRBP as processes: a stop that costs nobody its place."""
 
 from __future__ import annotations
 
@@ -9,26 +9,6 @@ from collections.abc import Callable
 from trial import Trial, regular
 
 Make = Callable[..., Trial]
-
-
-def test_one_is_killed_and_comes_back_and_then_all(trial: Make) -> None:
-    group = trial(3, protocol="irbp")
-    group.start()
-    group.together()
-    group.work()
-    group[1].kill()
-    group.work(2, 3)  # in an i-view, long before there is a view without it
-    group.together(2, 3)
-    group.work(2, 3)
-    group.start(1)
-    group.together()
-    group.work()
-    for node in (1, 2, 3):
-        group[node].kill()
-    group.start()
-    group.together()
-    group.work()
-    group.judge()
 
 
 def test_a_short_stop_costs_no_member_its_place(trial: Make) -> None:
