@@ -75,7 +75,11 @@ class Log:
     # --- what is missing ----------------------------------------------------------------------
 
     def missing_numbers(self, to: int) -> tuple[int, int] | None:
-        """R9: the first run of numbers up to ``to`` that is neither held nor filed."""
+        """R9: the first run of numbers up to ``to`` that is neither held nor filed.
+
+        What lies too far ahead to be filed is not looked for: a member may name any number.
+        """
+        to = min(to, self.held + FAR)
         first = self.held + 1
         while first <= to and first in self._entries:
             first += 1
