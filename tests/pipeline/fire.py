@@ -164,12 +164,13 @@ class Battle:
 
     def spark(self, word: str) -> Iterator[int]:
         """The processes below the driver with this word in their command line."""
-        below = {self.processes["driver"].pid}
-        for pid, parent, line in processes():  # children have larger numbers, but for a wrap
-            if parent in below:
-                below.add(pid)
-                if word in line:
-                    yield pid
+        found = {pid: (parent, line) for pid, parent, line in processes()}
+        driver = self.processes["driver"].pid
+        for pid, (parent, line) in found.items():
+            while parent != driver and parent in found:
+                parent = found[parent][0]
+            if parent == driver and word in line:
+                yield pid
 
     def finish(self) -> None:
         """No more rows; everybody comes to an end in order."""

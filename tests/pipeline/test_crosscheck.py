@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, Violation, suite
+from ringcast.core.registry import protocols
 from ringcast.core.trace import Faulted, Submit, TraceEvent
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.verify.crosscheck import (
@@ -62,8 +63,8 @@ end{2}
 
 BOUND = Claims(tuple(PROPERTIES), bound_us=500)
 
-NOTED = {"held", "rollback", "token-lineage", "token-path"}
-"""What a protocol notes is beyond queries."""
+NOTED = {check.tag for sheet in protocols() for check in sheet.checks}
+"""What a protocol checks by itself is beyond queries, mostly."""
 
 BEYOND = {*NOTED, "D12-graph", "D8", "causal"}
 """What queries cannot always tell."""

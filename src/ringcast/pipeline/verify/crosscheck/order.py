@@ -234,7 +234,10 @@ DEFINITIONS = {
                 GROUP BY d.run, d.node, d.n, d.t_us, d.ring_seq, d.ring_rep, d.seq, d.sender) d
             LEFT JOIN {rings} r ON r.run = d.run AND r.ring.seq = d.ring_seq
                 AND r.ring.rep = d.ring_rep AND d.moment >= r.since AND d.moment < r.until) d
-        LEFT JOIN {spans} v ON v.run = d.run AND v.rid = d.rid AND v.node = d.sender
+        LEFT JOIN (
+            SELECT run, rid, node, min_by(incarnation, n) AS incarnation
+            FROM {stays} GROUP BY run, rid, node) v
+        ON v.run = d.run AND v.rid = d.rid AND v.node = d.sender
         LEFT JOIN {starts} b ON b.run = d.run AND b.node = d.sender AND b.since <= d.moment
             AND (b.until IS NULL OR d.moment < b.until)""",
     # Who has not delivered exactly what it submitted since it last went down.
