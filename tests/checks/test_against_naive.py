@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ringcast.protocols  # noqa: F401  (one-sequencer is a protocol's own)
-from ringcast.checks import PROPERTIES, Verdict, suite
+from ringcast.checks import Verdict, suite
+from ringcast.checks.suite import COMMON
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.trace import (
     Crashed,
@@ -394,7 +395,7 @@ FORKS = "D9"
 
 def compare(text: str) -> Counter[str]:
     trace: Trace = list(parse(text))
-    checks = suite(PROPERTIES)
+    checks = suite(COMMON)
     for event in trace:
         checks.feed(event)
     broken = {tag for tag, verdict in checks.verdicts().items() if verdict is Verdict.INVALID}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringcast.checks import PROPERTIES, Share, Stretch, Suite, suite
+from ringcast.checks import Share, Stretch, Suite, suite
+from ringcast.checks.suite import COMMON
 from ringcast.core.ids import ViewId
 from ringcast.core.seqset import SeqSet
 from ringcast.core.trace import Delivered, Originated, Submit, TraceEvent
@@ -53,7 +54,7 @@ def both(
     start, middle, _ = cuts = [len(list(parse(text))) for text in texts]
     events = list(parse(texts[-1]))
     assert cuts[-1] == len(events)
-    exact, condensed = suite(claims or PROPERTIES), suite(claims or PROPERTIES)
+    exact, condensed = suite(claims or COMMON), suite(claims or COMMON)
     for event in events:
         exact.feed(event)
     submits, stretch = stretch_of(events[start:middle], spare)
@@ -118,7 +119,7 @@ def test_what_follows_directly(after: str, hole: bool) -> None:
 
 def test_a_repetition_out_of_a_stretch_is_seen() -> None:
     """By all but the graph: whoever makes stretches leaves out a frame that occurs elsewhere."""
-    claims = [tag for tag in PROPERTIES if tag != "D12-graph"]
+    claims = [tag for tag in COMMON if tag != "D12-graph"]
     exact, condensed = both(BEFORE, alike(3, 40, Random(1)), "p1: d20\nend{1,2,3}", *claims)
     assert answer(condensed) == answer(exact)
 

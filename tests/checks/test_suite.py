@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from ringcast.checks import PROPERTIES, Suite, Verdict, suite
+from ringcast.checks import Suite, Verdict, suite
 from ringcast.checks.content import REMEMBERED, Content
 from ringcast.checks.history import TRIM_EVERY
+from ringcast.checks.suite import COMMON
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.trace import (
     Crashed,
@@ -22,7 +23,7 @@ from ringcast.traces.text import parse
 
 
 def judge(story: str, *claims: str, bound_us: int | None = None) -> Suite:
-    checks = suite(claims or PROPERTIES, bound_us)
+    checks = suite(claims or COMMON, bound_us)
     for event in parse(story):
         checks.feed(event)
     return checks
@@ -216,7 +217,7 @@ p1: down up reg(12,1){1} o1 d1
 end{1}
 """
     told = judge(story).verdicts()
-    checks = suite(PROPERTIES)
+    checks = suite(COMMON)
     for event in parse(story):
         if not isinstance(event, Crashed):
             checks.feed(event)
@@ -227,7 +228,7 @@ end{1}
 
 def test_rings_and_configurations_that_are_over_are_forgotten() -> None:
     story = "".join(f"ring({seq},1){{1,2}}\np1: o1 d1\np2: d1\n" for seq in range(8, 12_000, 4))
-    checks = judge(story + "end{1,2}", *(tag for tag in PROPERTIES if tag != "D12-graph"))
+    checks = judge(story + "end{1,2}", *(tag for tag in COMMON if tag != "D12-graph"))
     assert checks.violations == []
     assert len(checks.history.rings) == 1
     assert len(checks.history.first_conf) <= 2048

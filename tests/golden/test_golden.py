@@ -12,17 +12,24 @@ import pytest
 
 import ringcast.protocols  # noqa: F401  (some properties are a protocol's own)
 from ringcast.checks import PROPERTIES, Verdict, suite
+from ringcast.core.registry import protocol
 from ringcast.traces.text import parse
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 
+TOPOLOGIES = {check.tag for check in protocol("totem-multi").checks}
+"""These speak of several rings, which the stories do not have: ``tests/checks`` has wrong runs of
+such networks."""
+
+JUDGED = [tag for tag in PROPERTIES if tag not in TOPOLOGIES]
+
 
 def expected(text: str) -> dict[str, Verdict]:
-    verdicts = dict.fromkeys(PROPERTIES, Verdict.VALID)
+    verdicts = dict.fromkeys(JUDGED, Verdict.VALID)
     for line in text.splitlines():
         verdict, *tags = line.split()
         for tag in tags:
-            assert tag in PROPERTIES, tag
+            assert tag in JUDGED, tag
             verdicts[tag] = Verdict(verdict)
     return verdicts
 
@@ -30,7 +37,7 @@ def expected(text: str) -> dict[str, Verdict]:
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_verdicts(path: Path) -> None:
     story, _, answers = path.read_text().partition("----\n")
-    checks = suite(PROPERTIES)
+    checks = suite(JUDGED)
     for event in parse(story):
         checks.feed(event)
     assert checks.verdicts() == expected(answers)
@@ -46,10 +53,10 @@ def test_every_property_is_broken_somewhere() -> None:
         if line.startswith("invalid")
         for tag in line.split()[1:]
     }
-    assert seen == set(PROPERTIES)
+    assert seen == set(JUDGED)
 
 
 def test_every_property_is_valid_somewhere() -> None:
     valid = [path for path in STORIES if path.stem.startswith("valid_")]
     answers = [expected(path.read_text().partition("----\n")[2]) for path in valid]
-    assert all(any(a[tag] is Verdict.VALID for a in answers) for tag in PROPERTIES)
+    assert all(any(a[tag] is Verdict.VALID for a in answers) for tag in JUDGED)
