@@ -6,11 +6,15 @@ import re
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+
+
+SENT = "all who are in the view have it; its place in the order is "
 
 
 def block(language: str, holding: str) -> str:
@@ -31,19 +35,40 @@ def free_port() -> int:
 
 
 def test_the_program_under_using_it(tmp_path: Path) -> None:
-    port = free_port()
-    (tmp_path / "node.toml").write_text(block("toml", "state_dir").replace("5401", str(port)))
-    program = block("python", "Node.open")
-    with subprocess.Popen(
-        [sys.executable, "-u", "-c", program], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    ) as member:
-        assert member.stdout is not None
-        told = [member.stdout.readline() for _ in range(3)]
-        member.kill()
-    first, *events = told
-    place = first.removeprefix("every member has it; its place in the order is ").strip()
-    assert events == ["members are 1\n", f"{place} from 1: hello\n"]
-    assert len(program.splitlines()) <= 20
+    ports = {1: free_port(), 2: free_port()}
+    settings, program = block("toml", "state_dir"), block("python", "Node.open")
+    members = {}
+    for me, other in ((1, 2), (2, 1)):
+        (tmp_path / str(me)).mkdir()
+        mine = settings
+        for old, new in (
+            ("id = 1", f"id = {me}"),
+            ("127.0.0.1:5401", f"127.0.0.1:{ports[me]}"),
+            ("2@127.0.0.1:5402", f"{other}@127.0.0.1:{ports[other]}"),
+        ):
+            assert old in settings
+            mine = mine.replace(old, new)
+        (tmp_path / str(me) / "node.toml").write_text(mine)
+    with ExitStack() as stack:
+        for me in ports:
+            members[me] = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-u", "-c", program],
+                    cwd=tmp_path / str(me),
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            stack.callback(members[me].kill)
+        for me, member in members.items():
+            assert member.stdout is not None
+            told = [member.stdout.readline()]
+            place = told[0].removeprefix(SENT).strip()
+            while f"{place} from {me}: hello\n" not in told:
+                told.append(member.stdout.readline())
+                assert told[-1], told
+            assert "members are 1 2\n" in told
+    assert len(program.splitlines()) <= 24
 
 
 def test_the_simulation_from_python(capsys: pytest.CaptureFixture[str]) -> None:
