@@ -18,7 +18,8 @@ from ring_models import Model, Outcome, TunedStation, run_ringcast, run_simpy
 from ringcast.sim import workload
 from ringcast.sim.batch import Job
 from ringcast.sim.cluster import Cluster
-from ringcast.sim.run import RunSpec, prepare, run
+from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.workload import Bursts, Sizes
 
 CONTESTANTS: dict[str, Callable[[Model], Outcome]] = {

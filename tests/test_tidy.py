@@ -12,11 +12,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from published import PUBLISHED
 from rules_page import BOOKS, Book
 from tags import ROOT, handlers, number, single_tags, tags
 from tags import tests as tags_of_tests
 
-from ringcast.core.registry import Sheet, protocol, protocols
+from ringcast.core.registry import Sheet, protocol
 from ringcast.core.settings import GroupSettings, ListedSettings
 
 SRC = ROOT / "src" / "ringcast"
@@ -152,11 +153,6 @@ def own_words(sheet: Sheet) -> list[str]:
     return settings + [
         rf"\b{name}\b" for name in names if re.search("[a-z][A-Z]", name) and name not in blocks
     ]
-
-
-PUBLISHED = [
-    sheet for sheet in protocols() if sheet.make.__module__.startswith("ringcast.protocols.")
-]
 
 
 @cache

@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ringcast.api.events import Event, EventsLost, Message, View
 from ringcast.api.group import Group
 from ringcast.api.node import Node
@@ -101,6 +103,11 @@ async def messages(group: Group, count: int) -> list[Message]:
 def views(events: list[Event]) -> list[tuple[tuple[int, ...], bool]]:
     """Members and kind of the views among events."""
     return [(e.members, e.transitional) for e in events if isinstance(e, View)]
+
+
+def alike(events: list[Event]) -> list[Event]:
+    """Events without why members went, which each member knows in its own way."""
+    return [msgspec.structs.replace(e, departures=()) if isinstance(e, View) else e for e in events]
 
 
 def gist(event: Event) -> object:

@@ -12,7 +12,7 @@ def _sheet(name: str, make: type[stones.Stone], claims: tuple[str, ...]) -> Shee
             name=name,
             source="Barchet-Estefanel",
             config=stones.Settings,
-            make=make,
+            make=lambda me, config: make(me, config),
             claims=lambda config: claims,
             profiles={"plain": stones.Settings()},
             messages=stones.MESSAGES,

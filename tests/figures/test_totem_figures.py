@@ -19,7 +19,8 @@ from ringcast.protocols.totem_single import messages
 from ringcast.protocols.totem_single.config import MEASURED
 from ringcast.sim.faults import Loss
 from ringcast.sim.meter import Measures
-from ringcast.sim.run import RunSpec, run
+from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec
 
 pytestmark = pytest.mark.xdist_group("figures")
 

@@ -15,16 +15,15 @@ sys.path.insert(0, str(FUZZ))
 import campaign  # noqa: E402
 import over_sockets  # noqa: E402
 import spoilt_files  # noqa: E402
+from published import PUBLISHED  # noqa: E402
 
-from ringcast.core.registry import protocols  # noqa: E402
 from ringcast.protocols.totem_single import TotemSingle  # noqa: E402
 from ringcast.protocols.totem_single.messages import Join  # noqa: E402
 
 OPEN = {"irbp", "rbp", "totem-multi"}
 """Young ones, in which a frame of a member can stop another: open rows of ``docs/bugs.md``."""
 
-OURS = {sheet.name for sheet in protocols() if sheet.make.__module__.startswith("ringcast.")}
-NAMES = [name for name in campaign.LIVE if name in OURS - OPEN]
+NAMES = [sheet.name for sheet in PUBLISHED if sheet.live and sheet.name not in OPEN]
 
 
 @pytest.mark.parametrize("seed", [900_001, 900_002])

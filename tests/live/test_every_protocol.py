@@ -6,18 +6,15 @@ import signal
 from collections.abc import Callable
 
 import pytest
+from published import PUBLISHED
 from trial import Trial, lives, regular
 
-import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
-from ringcast.core import registry
 from ringcast.core.registry import Membership
 from ringcast.members.words import wall_us
 
 Make = Callable[..., Trial]
 
-CHANGING = [
-    sheet.name for sheet in registry.protocols() if sheet.membership is not Membership.FIXED
-]
+CHANGING = [sheet.name for sheet in PUBLISHED if sheet.membership is not Membership.FIXED]
 
 
 @pytest.mark.parametrize("protocol", CHANGING)

@@ -12,7 +12,7 @@ from random import Random
 
 from ringcast.sim.faults import Drop, NodeCrash, Restart
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
-from ringcast.sim.run import RunSpec
+from ringcast.sim.spec import RunSpec
 
 TOKEN_LOSS_US, CONSENSUS_US = 1_000_000, 4_000
 FORMING_US = (300, 1_600)

@@ -10,7 +10,7 @@ from random import Random
 
 from ringcast.sim.faults import Drop, Fault, Heal, NetworkPartition, NodeCrash
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
-from ringcast.sim.run import RunSpec
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.workload import Poisson
 
 TOKEN_LOSS_US, CONSENSUS_US = 4_000, 2_000

@@ -31,8 +31,8 @@ from late_total import late, remerged
 from lost_counter import lost, newcomer
 from mutant import MUTANTS, Mutant, run_mutated
 
-from ringcast.sim.run import RunSpec
 from ringcast.sim.runfile import load
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
 
 __all__ = [

@@ -6,7 +6,7 @@ from random import Random
 
 from ringcast.sim.faults import Heal, NetworkPartition, NodeCrash, Restart
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
-from ringcast.sim.run import RunSpec
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
 

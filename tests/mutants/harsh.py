@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ringcast.sim.faults import Drop, Fault, Heal, NetworkPartition
 from ringcast.sim.model import LinkModel, NetworkModel, Uniform
-from ringcast.sim.run import RunSpec
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson, Sizes
 

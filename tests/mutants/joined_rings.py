@@ -7,7 +7,7 @@ from random import Random
 from ringcast.core.rings import shaped
 from ringcast.sim.faults import Fault, Heal, NetworkPartition, NodeCrash, Restart
 from ringcast.sim.rings import in_domain
-from ringcast.sim.run import RunSpec
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.workload import Poisson
 
 MS = 1_000

@@ -15,7 +15,7 @@ from random import Random
 from ringcast.core.ids import NodeId
 from ringcast.sim.faults import Drop, Fault, Leave, LinkCut, Mend
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
-from ringcast.sim.run import RunSpec
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.workload import Poisson, Sizes
 
 HOP_US = 200

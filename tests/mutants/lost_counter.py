@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ringcast.sim.faults import Drop, NodeCrash, Restart
 from ringcast.sim.model import LinkModel, NetworkModel, Uniform
-from ringcast.sim.run import RunSpec
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.workload import Poisson
 
 HOP_US = 400

@@ -15,7 +15,8 @@ from pytest import MonkeyPatch
 from ringcast.core.machine import Handler, Key
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.state import Phase
-from ringcast.sim.run import RunResult, RunSpec, run
+from ringcast.sim.run import RunResult, run
+from ringcast.sim.spec import RunSpec
 
 Patch = Callable[[MonkeyPatch], None]
 

@@ -23,7 +23,8 @@ from ringcast.core.trace import (
     TraceEvent,
 )
 from ringcast.sim.faults import NodeCrash
-from ringcast.sim.run import RunSpec, claims_of, run
+from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec, claims_of
 from ringcast.sim.workload import Bursts
 from ringcast.traces import Claims
 

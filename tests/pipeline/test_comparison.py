@@ -11,7 +11,7 @@ from ringcast.core.env import Env
 from ringcast.pipeline.papers.comparison import compare
 from ringcast.protocols.compared.two_phase import TwoPhase
 from ringcast.sim.model import LinkModel, NetworkModel, Uniform
-from ringcast.sim.run import RunSpec
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.workload import Poisson, Sizes
 
 N = 5

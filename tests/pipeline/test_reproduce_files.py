@@ -25,7 +25,7 @@ from ringcast.pipeline.papers.reproduce import (
     verdict,
 )
 from ringcast.sim.faults import NodeCrash, Stall
-from ringcast.sim.run import RunSpec
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.workload import Poisson
 
 

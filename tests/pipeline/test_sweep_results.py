@@ -20,6 +20,7 @@ from ringcast.pipeline.sweep.results import Folder, RunStatus, estimate, load
 from ringcast.pipeline.sweep.study import Point
 from ringcast.sim import run as sim_run
 from ringcast.sim import runfile
+from ringcast.sim.spec import RunSpec
 from ringcast.traces import runs
 
 TINY = """
@@ -167,7 +168,7 @@ def test_a_violation_is_a_row_with_a_run_file_that_repeats_it(tmp_path: Path, ra
 def test_a_swarm_says_its_own_repeat_command(
     tmp_path: Path, ran: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(spec: sim_run.RunSpec) -> sim_run.RunResult:
+    def broken(spec: RunSpec) -> sim_run.RunResult:
         raise RuntimeError("two\nlines")
 
     monkeypatch.setattr(simulations, "run", broken)

@@ -12,7 +12,8 @@ from ringcast.pipeline.verify import run_verifier as judging
 from ringcast.pipeline.verify.condense import plan
 from ringcast.pipeline.verify.condense import runs as pieces
 from ringcast.pipeline.verify.run_verifier import ToJudge, judge
-from ringcast.sim.run import claims_of, run
+from ringcast.sim.run import run
+from ringcast.sim.spec import claims_of
 from ringcast.traces import Claims, TraceWriter, parquet, read_claims, read_trace
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "mutants"))

@@ -36,7 +36,7 @@ from ringcast.replica.engine import Engine
 from ringcast.replica.log import Image, Log
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import Fault, Heal, NetworkPartition, NodeCrash, Restart, schedule
-from ringcast.sim.run import heal_core
+from ringcast.sim.settle import heal_core
 from ringcast.sim.swarm import draw
 
 TICK_US = 200_000

@@ -13,7 +13,8 @@ import pytest
 
 from ringcast.sim.faults import Fault, Heal, NetworkPartition, NodeCrash, Restart
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
-from ringcast.sim.run import RunSpec, run
+from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.workload import Poisson
 
 NODES = 8

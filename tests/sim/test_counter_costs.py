@@ -10,7 +10,8 @@ import pytest
 
 from ringcast.core.trace import Delivered, Noted, Submit, TraceEvent
 from ringcast.sim.model import LinkModel, NetworkModel, Uniform
-from ringcast.sim.run import RunSpec, run
+from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.workload import Poisson, Sizes
 
 SECOND_US = 10_000

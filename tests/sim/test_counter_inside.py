@@ -15,7 +15,8 @@ from ringcast.protocols.counter import losses, tokens
 from ringcast.protocols.counter.messages import Token
 from ringcast.protocols.counter.state import Processor
 from ringcast.sim.model import LinkModel, NetworkModel, Uniform
-from ringcast.sim.run import RunResult, RunSpec, run
+from ringcast.sim.run import RunResult, run
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
 

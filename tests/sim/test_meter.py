@@ -23,7 +23,8 @@ from ringcast.sim import meter as module
 from ringcast.sim.meter import Latency, Measures, Meter
 from ringcast.sim.model import Constant, CpuModel, LinkModel, NetworkModel, Uniform
 from ringcast.sim.presets import preset
-from ringcast.sim.run import RunSpec, prepare, run
+from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.workload import Bursts, Poisson, Sizes
 
 RING = ViewId(4, 1)

@@ -10,7 +10,8 @@ import pytest
 from ringcast.core.rings import SHAPES, shaped
 from ringcast.sim.faults import NetworkPartition, NodeCrash, Restart
 from ringcast.sim.rings import PORT, attached, connected, in_domain
-from ringcast.sim.run import RunSpec, prepare, run
+from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
 

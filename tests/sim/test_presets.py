@@ -7,7 +7,8 @@ import pytest
 from ringcast.sim import workload
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.presets import PRESETS, preset
-from ringcast.sim.run import RunSpec, prepare, run
+from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.workload import Poisson, Saturate, Sizes
 
 

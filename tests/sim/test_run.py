@@ -18,7 +18,9 @@ from ringcast.protocols.totem_single.state import Phase, Timer
 from ringcast.sim import runfile
 from ringcast.sim.faults import Loss, NodeCrash, NodePause, Restart
 from ringcast.sim.model import LinkModel, LinkOverride, NetworkModel, Uniform
-from ringcast.sim.run import RunSpec, draw_core, prepare, run
+from ringcast.sim.run import run
+from ringcast.sim.settle import draw_core
+from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
 

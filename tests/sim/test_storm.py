@@ -11,7 +11,8 @@ from ringcast.core.env import Env
 from ringcast.core.inputs import Input
 from ringcast.sim.faults import NodePause, Resume
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
-from ringcast.sim.run import RunSpec, run
+from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.storm import EVENTS
 
 assert SHEET.name == "toy"

@@ -12,8 +12,9 @@ import pytest
 
 from ringcast.core.trace import Submit, TraceEvent
 from ringcast.sim.batch import Summary
-from ringcast.sim.run import RunResult, prepare, run
+from ringcast.sim.run import RunResult, run
 from ringcast.sim.runfile import load
+from ringcast.sim.spec import prepare
 from ringcast.sim.swarm import draw
 from ringcast.sim.swarm_faults import KINDS
 

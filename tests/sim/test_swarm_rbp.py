@@ -14,7 +14,8 @@ from ringcast.core.trace import Ended, TraceEvent
 from ringcast.protocols.rbp import ALWAYS, SHEET, UNIFORM
 from ringcast.protocols.rbp.machine import Rbp
 from ringcast.sim.faults import NodeCrash, Restart
-from ringcast.sim.run import RunResult, RunSpec, run
+from ringcast.sim.run import RunResult, run
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
 

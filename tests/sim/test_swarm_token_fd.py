@@ -10,7 +10,8 @@ from ringcast.core.machine import Impossible, name
 from ringcast.core.trace import Ended, TraceEvent
 from ringcast.protocols.token_fd.machine import TokenFd
 from ringcast.sim.faults import Leave, NodeCrash, Torn
-from ringcast.sim.run import RunResult, prepare, run
+from ringcast.sim.run import RunResult, run
+from ringcast.sim.spec import prepare
 from ringcast.sim.swarm import draw
 
 SEEDS = range(30)

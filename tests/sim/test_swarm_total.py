@@ -7,7 +7,8 @@ import pytest
 from ringcast.checks import suite
 from ringcast.protocols.total import SHEET
 from ringcast.sim.batch import Job
-from ringcast.sim.run import RunResult, claims_of, repeat_command, run
+from ringcast.sim.run import RunResult, run
+from ringcast.sim.spec import claims_of, repeat_command
 from ringcast.sim.swarm import draw
 
 SEEDS = range(8)

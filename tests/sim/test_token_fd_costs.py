@@ -10,7 +10,8 @@ from ringcast.core.trace import Noted, TraceEvent
 from ringcast.protocols.token_fd.token_path import Sent
 from ringcast.sim.faults import Expire
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
-from ringcast.sim.run import RunSpec, run
+from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.workload import Poisson, Sizes
 
 HOP_US = 100

@@ -25,8 +25,10 @@ from ringcast.core.ids import ViewId
 from ringcast.core.registry import Sheet, register
 from ringcast.core.trace import Ended, Installed, Noted, Restarted, TraceEvent
 from ringcast.sim.faults import NetworkPartition, NodeCrash
-from ringcast.sim.run import RunSpec, draw_core, run
+from ringcast.sim.run import run
 from ringcast.sim.scenario.parser import run_text
+from ringcast.sim.settle import draw_core
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
 

@@ -9,16 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 import settings_page
+from published import PUBLISHED
 
 import ringcast.protocols
-from ringcast.core.registry import Sheet, protocols
+from ringcast.core.registry import Sheet
 
 SOURCE = Path(ringcast.protocols.__file__).parents[1]
-SHEETS = [
-    pytest.param(sheet, id=sheet.name)
-    for sheet in protocols()
-    if sheet.config.__module__.startswith("ringcast.protocols.")
-]
+SHEETS = [pytest.param(sheet, id=sheet.name) for sheet in PUBLISHED]
 
 
 @pytest.mark.parametrize("sheet", SHEETS)

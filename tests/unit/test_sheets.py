@@ -6,23 +6,21 @@ from collections import defaultdict
 
 import pytest
 from msgspec.structs import replace
+from published import PUBLISHED
 
 from ringcast.core.effects import Broadcast, Effect, Send
 from ringcast.core.ids import NodeId
-from ringcast.core.registry import Membership, Sheet, protocol, protocols, register
+from ringcast.core.registry import Membership, Sheet, protocol, register
 from ringcast.core.settings import GroupSettings, ListedSettings
 from ringcast.protocols import DEFAULT
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import schedule
 from ringcast.sim.rings import attached
-from ringcast.sim.run import prepare
 from ringcast.sim.scenario.log import tapped
+from ringcast.sim.spec import prepare
 from ringcast.sim.swarm import draw, draw_plan
 from ringcast.sim.workload import start
 
-PUBLISHED = tuple(
-    sheet for sheet in protocols() if sheet.make.__module__.startswith("ringcast.protocols.")
-)
 each_sheet = pytest.mark.parametrize("sheet", PUBLISHED, ids=lambda sheet: sheet.name)
 
 SELDOM = {"Fetch", "Req"}

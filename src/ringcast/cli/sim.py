@@ -44,10 +44,11 @@ from ringcast.protocols import DEFAULT
 from ringcast.sim import runfile
 from ringcast.sim.batch import CHUNK, Job, Summary, run_batch
 from ringcast.sim.faults import FaultPlan
-from ringcast.sim.run import RunResult, RunSpec, claims_of, prepare, run
+from ringcast.sim.run import RunResult, run
 from ringcast.sim.scenario.parser import ScenarioError, run_text
 from ringcast.sim.scenario.syntax import settings
 from ringcast.sim.shrink import shrink
+from ringcast.sim.spec import RunSpec, claims_of, prepare
 from ringcast.sim.swarm import FEWEST_FIXED
 from ringcast.sim.workload import MOST_BYTES
 from ringcast.traces import TraceError, TraceWriter

@@ -180,7 +180,7 @@ class Meetings:
             at = self._config.peer_addresses.get(src, where)
             self._say(src, at, not met, hello.challenge)
             if at != where and not where.unspecified and not met:
-                self._say(src, where, False, None)  # there it cannot be met, but be told
+                self._say(src, where, False, None, meet=False)  # it cannot be met, but be told
 
     def _look_for_twins(self, hello: Hello, met: bool) -> None:
         """Another node with this one's id: if it started later, this one has to go. If others
@@ -204,15 +204,18 @@ class Meetings:
             if node in known:
                 self._say(node, known[node], True, None)
 
-    def _say(self, node: NodeId, at: Address, wants: bool, echo: int | None) -> None:
-        """A Hello to one processor, unless it has had many."""
+    def _say(
+        self, node: NodeId, at: Address, wants: bool, echo: int | None, meet: bool = True
+    ) -> None:
+        """A Hello to one processor, unless it has had many. To ``meet``, it needs our challenge."""
         asked = echo is not None
         if self._greeted[node, asked] < (MOST_ANSWERS if asked else MOST_GREETINGS):
             self._greeted[node, asked] += 1
-            self._udp.send_to(at, self._hello(wants, echo or 0))
+            self._udp.send_to(at, self._hello(wants, echo or 0, meet))
 
-    def _hello(self, wants: bool, echo: int = 0) -> bytes:
+    def _hello(self, wants: bool, echo: int = 0, meet: bool = True) -> bytes:
         codec = self._codec
         terms = (codec.terms, codec.wishes)
-        hello = Hello(self.book.places(), wants, codec.challenge, echo, *terms)
+        challenge = codec.challenge if meet else 0
+        hello = Hello(self.book.places(), wants, challenge, echo, *terms)
         return codec.encode(hello, EVERYBODY)

@@ -17,7 +17,8 @@ import msgspec
 
 from ringcast.protocols import DEFAULT
 from ringcast.sim.meter import Measures
-from ringcast.sim.run import Breach, RunResult, RunSpec, run
+from ringcast.sim.run import Breach, RunResult, run
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
 
 CHUNK = 16

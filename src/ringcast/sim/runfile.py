@@ -11,7 +11,7 @@ import msgspec
 
 from ringcast.core.ids import NodeId
 from ringcast.sim.faults import FaultPlan, read_events
-from ringcast.sim.run import RunSpec, prepare
+from ringcast.sim.spec import RunSpec, prepare
 
 
 class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

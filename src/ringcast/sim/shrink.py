@@ -10,7 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ringcast.sim.model import NetworkModel
-from ringcast.sim.run import Breach, RunSpec, draw_core, prepare, run
+from ringcast.sim.run import Breach, run
+from ringcast.sim.settle import draw_core
+from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.workload import Bursts, ClosedLoop, Fill, Poisson, Sizes, Workload
 
 Item = TypeVar("Item")

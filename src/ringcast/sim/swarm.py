@@ -32,7 +32,7 @@ from ringcast.sim.model import (
     NetworkModel,
     Uniform,
 )
-from ringcast.sim.run import RunSpec
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm_faults import (
     KINDS,
     PASSING,

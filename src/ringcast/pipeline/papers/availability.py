@@ -16,7 +16,7 @@ from ringcast.core.trace import Delivered, Faulted, Installed, Submit, TraceEven
 from ringcast.sim import workload
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import schedule
-from ringcast.sim.run import RunSpec, prepare
+from ringcast.sim.spec import RunSpec, prepare
 
 Message = tuple[NodeId, int]
 """Its sender and its number."""

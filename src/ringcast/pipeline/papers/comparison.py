@@ -23,7 +23,7 @@ from ringcast.core.trace import Delivered, Noted, TraceEvent
 from ringcast.sim import workload
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import schedule
-from ringcast.sim.run import RunSpec, prepare
+from ringcast.sim.spec import RunSpec, prepare
 
 Body = tuple[NodeId, int, int]
 """Whose message, its number, and which piece of it."""

@@ -17,8 +17,8 @@ from ringcast.core.trace import Crashed, Delivered, Installed, Originated, Trace
 from ringcast.sim import workload
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import schedule
-from ringcast.sim.run import RunSpec, prepare
 from ringcast.sim.scenario.log import tapped
+from ringcast.sim.spec import RunSpec, prepare
 
 
 class Outage(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ from ringcast.pipeline.sweep.simulations import (
 from ringcast.pipeline.sweep.study import Point, Study
 from ringcast.sim import runfile
 from ringcast.sim.batch import Job
-from ringcast.sim.run import repeat_command
+from ringcast.sim.spec import repeat_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

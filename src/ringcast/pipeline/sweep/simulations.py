@@ -23,7 +23,8 @@ from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.sweep.results import Folder, Row, RunStatus, row_of, run_number, writing
 from ringcast.pipeline.sweep.study import Point
 from ringcast.sim.batch import Job
-from ringcast.sim.run import RunResult, RunSpec, claims_of, run
+from ringcast.sim.run import RunResult, run
+from ringcast.sim.spec import RunSpec, claims_of
 from ringcast.traces import TraceWriter
 
 DECIDING = ("core", "blocks", "protocols", "checks", "sim")

@@ -19,9 +19,9 @@ from ringcast.pipeline.sweep.measures import MEASURES
 from ringcast.sim.batch import Job
 from ringcast.sim.faults import FaultPlan
 from ringcast.sim.presets import preset
-from ringcast.sim.run import RunSpec, prepare
 from ringcast.sim.runfile import load_faults
 from ringcast.sim.scenario.syntax import seed_range
+from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.swarm import FEWEST_FIXED
 
 MOST_POINTS = 200_000

@@ -40,7 +40,7 @@ class OneLog(Property):
 
     tag = "one-log"
     title = "numbers go on from view to view"
-    reads = Reads.ORDER
+    reads = Reads.ORIGINS
     needs_storage = True
     notes = (EPOCH,)
 
@@ -81,7 +81,10 @@ class OneLog(Property):
         """Its heads were seen, and its last number is the highest."""
         numbers = self._numbers.get(stretch.ring)
         if numbers is not None and stretch.seq > numbers.last:
-            numbers.last, numbers.last_by = stretch.seq, self.history.ring.members[0]
+            last = stretch.heads[-1]
+            numbers.last, numbers.last_by = stretch.seq, last.node
+            if isinstance(last, Delivered):
+                self._compare(last, stretch.ring, later=True)
 
     def _compare(self, event: Delivered, view: ViewId, later: bool) -> None:
         """Look for a view of the same log whose numbers overlap with those of ``view``."""

@@ -20,7 +20,6 @@ from ringcast.sim.cluster import Cluster
 from ringcast.sim.model import BurstTail, LinkModel
 from ringcast.sim.network import Tamper
 from ringcast.sim.rings import attached
-from ringcast.sim.run import RunSpec, prepare
 from ringcast.sim.scenario.log import KINDS, Tap, plain, plain_set, tapped
 from ringcast.sim.scenario.syntax import (
     SIZE,
@@ -33,6 +32,7 @@ from ringcast.sim.scenario.syntax import (
     settings,
     times,
 )
+from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.workload import Workload
 
 LONGEST_WAIT_US = 120_000_000

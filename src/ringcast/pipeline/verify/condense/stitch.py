@@ -7,12 +7,13 @@ stretches fit together; if not, a window is asked to show more, and looked at ag
   sender reported its numbers as uncertain;
 - frames are shown that were begun before something odd in an earlier window was over, and in
   a closer look those delivered after something odd in a later window had begun;
-- a stretch stands behind all that is shown before it in its ring, and before all the rest.
+- a stretch stands behind all that is shown before it in its ring, and before all the rest; it
+  also stands behind the notes that were made before its first event.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -26,6 +27,7 @@ from ringcast.core.trace import (
     Delivered,
     Ended,
     Faulted,
+    Noted,
     Originated,
     ReportedUncertain,
     TraceEvent,
@@ -86,6 +88,7 @@ class Course:
         self._rounds = 0
         self._reports: dict[NodeId, list[range]] = {}
         """Numbers that their senders reported as uncertain: when those are delivered matters."""
+        self._notes = sorted(moment(e) for e in self.plan.control if isinstance(e, Noted))
         for event in self.plan.control:
             if isinstance(event, ReportedUncertain):
                 told = range(event.first, event.first + event.count)
@@ -196,6 +199,7 @@ class Course:
                     behind = max(behind, *moments)
                 if k < len(found.pieces):
                     piece = found.pieces[k]
+                    behind = max(behind, self._note_before(piece))
                     placed.append(Placed(behind, at, piece))
                     if 0 <= piece.first_us <= odd_us:
                         self._ask(keeps, at, until_us=odd_us)
@@ -213,6 +217,13 @@ class Course:
             if self.windows[at].closely and piece.last_us >= odd_us:
                 self._ask(keeps, at, from_us=odd_us)
         return placed
+
+    def _note_before(self, piece: Piece) -> Moment:
+        """The last note before all that a stretch shows; what no note can be before if there is
+        none."""
+        heads = piece.stretch.heads
+        at = bisect_left(self._notes, moment(heads[0])) if heads else 0
+        return self._notes[at - 1] if at else (-1, 0, 0)
 
     def _repeated(self, placed: list[Placed], keeps: dict[int, Keep]) -> None:
         """Show frames of stretches whose place or numbers occur elsewhere."""

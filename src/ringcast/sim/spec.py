@@ -1,0 +1,131 @@
+"""What a run is specified by, and what the names in it stand for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ringcast.core.explain import known
+from ringcast.core.ids import NodeId
+from ringcast.core.registry import Sheet, protocol
+from ringcast.core.rings import Rings
+from ringcast.protocols import DEFAULT
+from ringcast.sim.faults import FaultPlan, named
+from ringcast.sim.model import Micros, NetworkModel, Share
+from ringcast.sim.presets import preset
+from ringcast.sim.rings import attached
+from ringcast.sim.workload import Workload
+from ringcast.traces import Claims
+
+
+class RunSpec(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Everything a run depends on. The same specification gives the same trace."""
+
+    protocol: str = DEFAULT
+    nodes: Annotated[int, msgspec.Meta(ge=1, le=255)] = 5
+    """The processors are 1 .. nodes."""
+    rings: Rings = ()
+    """The processors of each broadcast domain; one in several is a gateway (``sim.rings``). Empty:
+    all are in one."""
+    seed: int = 0
+    duration_us: Micros = 1_000_000
+    """Length of the first stage."""
+    measure_from_us: Micros | None = None
+    """Measure rates and latencies, of the first stage from here on."""
+    network: str | NetworkModel = "lan"
+    """The name of a preset, or a model."""
+    profile: str = ""
+    """The protocol's profile; empty is its default one."""
+    config: dict[str, Any] = {}
+    """Settings that differ from the profile."""
+    workload: tuple[Workload, ...] = ()
+    faults: FaultPlan = ()
+    stagger_us: Micros = 0
+    """The processors start at random moments within this time."""
+    settle: bool = True
+    """Whether there is a second stage."""
+    core: Literal["drawn", "all"] | tuple[NodeId, ...] = "drawn"
+    """Who is healed for it: any of them, all if there are no faults; all; or these."""
+    progress_us: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    """A bound on it that is tighter than the protocol's own, for a run aimed at one delay."""
+    outsider: Share = 0.0
+    """Frames are sealed, and somebody on the path without the key acts upon this share of them."""
+    swarm: bool = False
+    """Whether ``swarm.draw`` made this from protocol, nodes and seed alone."""
+
+    @property
+    def ids(self) -> tuple[NodeId, ...]:
+        """The processors."""
+        return tuple(range(1, self.nodes + 1))
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """A specification with its names looked up."""
+
+    sheet: Sheet
+    config: Any
+    model: NetworkModel
+
+
+def prepare(spec: RunSpec) -> Setup:
+    """Look up and check everything ``spec`` names; ValueError says what is wrong."""
+    try:
+        sheet = protocol(spec.protocol)
+        model = preset(spec.network) if isinstance(spec.network, str) else spec.network
+        settings = msgspec.to_builtins(sheet.profile(spec.profile)) | spec.config
+    except LookupError as error:
+        raise ValueError(str(error)) from None
+    if strange := sorted(settings.keys() - set(sheet.config.__struct_fields__)):
+        there = known(strange[0], sheet.config.__struct_fields__)
+        raise ValueError(f"config: {spec.protocol} has no setting {', '.join(strange)}; {there}")
+    try:
+        config = sheet.for_group(msgspec.convert(settings, sheet.config), spec.ids)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise ValueError(f"config: {error}") from None
+    if (spec.measure_from_us or 0) > spec.duration_us:
+        raise ValueError(
+            f"measure_from_us {spec.measure_from_us} is after the end ({spec.duration_us} us)"
+        )
+    if spec.rings and sorted({n for ring in spec.rings for n in ring}) != list(spec.ids):
+        raise ValueError(f"rings: they must hold the processors 1 .. {spec.nodes}, each somewhere")
+    widest = max((len(ports) for ports in attached(spec.rings).values()), default=1)
+    if widest > sheet.most_ports:
+        raise ValueError(
+            f"rings: one processor is in {widest} of them; {spec.protocol} bears {sheet.most_ports}"
+        )
+    pids = set(spec.ids)
+    pids |= {pid for ports in attached(spec.rings).values() for _, pid in ports}
+    for i, fault in enumerate(spec.faults):
+        if strangers := sorted(named(fault) - pids):
+            raise ValueError(f"faults[{i}]: no such processors: {strangers}")
+        if fault.at_us > spec.duration_us:
+            raise ValueError(
+                f"faults[{i}]: at_us {fault.at_us} is after the end ({spec.duration_us} us)"
+            )
+    if isinstance(spec.core, tuple) and (not spec.core or set(spec.core) - set(spec.ids)):
+        raise ValueError(f"core: {list(spec.core)} are not processors of 1 .. {spec.nodes}")
+    for i, work in enumerate(spec.workload):
+        if strangers := sorted(set(work.senders) - set(spec.ids)):
+            raise ValueError(f"workload[{i}]: no such processors: {strangers}")
+    return Setup(sheet, config, model)
+
+
+def claims_of(spec: RunSpec) -> Claims:
+    """What the protocol claims for this run."""
+    setup = prepare(spec)
+    sheet, config = setup.sheet, setup.config
+    return Claims(sheet.claims(config), sheet.progress_bound_us(config, spec.nodes))
+
+
+def repeat_command(spec: RunSpec) -> str:
+    """The command that makes and runs ``spec`` again."""
+    if not spec.swarm:
+        return "ringcast sim RUN.toml"
+    seeds = f"{spec.seed}..{spec.seed + 1}"
+    profile = f" --profile {spec.profile}" if spec.profile else ""
+    named = f"--protocol {spec.protocol}{profile} --nodes {spec.nodes}"
+    named += f" --outsider {spec.outsider:g}" if spec.outsider else ""
+    return f"ringcast sim {named} --seeds {seeds} --faults swarm"
