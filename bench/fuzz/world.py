@@ -1,4 +1,4 @@
-"""Three machines of a protocol in virtual time; one of them is told what a hostile member says.
+"""A few machines of a protocol in virtual time; one of them is told what a hostile member says.
 
 Honest frames are recorded. A hostile one is an honest one with parts replaced, encoded, decoded as
 the wire does, and given to the victim from any sender. Everything follows from the seed.
@@ -7,6 +7,7 @@ the wire does, and given to the victim from any sender. Everything follows from 
 from __future__ import annotations
 
 import gc
+import re
 import sys
 import time
 from collections import Counter, deque
@@ -23,8 +24,10 @@ from ringcast.core.errors import UNREADABLE
 from ringcast.core.ids import Level
 from ringcast.core.inputs import Input, Received, Started, Submitted, TimerFired
 from ringcast.core.registry import Sheet
+from ringcast.sim.rings import attached
 
-N, VICTIM = 3, 2
+RING, RINGS, VICTIM = ((1, 2, 3),), ((1, 2, 3), (2, 4, 5)), 2
+"""One broadcast domain, or two that the victim joins."""
 MOST_UNDER_WAY = 400
 KEPT = 300
 """Honest frames to alter."""
@@ -37,7 +40,7 @@ class Processor:
     """A machine, its timers and its disk."""
 
     def __init__(self, world: World, me: int) -> None:
-        self.world, self.me = world, me
+        self.world, self.me, self.ports = world, me, world.places[me]
         self.stable: dict[str, int] = {}
         self.boot = 100 * me
         self.begin()
@@ -49,7 +52,7 @@ class Processor:
         self.timers: dict[str, int] = {}
         self.env = Env(self.me, Random(f"{self.world.seed}/{self.me}/{self.boot}"))
         self.machine = self.world.sheet.make(self.me, self.world.config)
-        self.handle(Started(self.boot, dict(self.stable)))
+        self.handle(Started(self.boot, dict(self.stable), tuple(pid for _, pid in self.ports)))
 
     def handle(self, event: Input) -> None:
         """One input, and what comes of it."""
@@ -61,9 +64,9 @@ class Processor:
         for effect in self.env.take():
             kind = type(effect)
             if kind is Send:
-                self.world.carry(self, effect.message, effect.to)  # type: ignore[union-attr]
+                self.world.carry(self, effect.message, effect.to, effect.port)  # type: ignore[union-attr]
             elif kind is Broadcast:
-                self.world.carry(self, effect.message, 0)  # type: ignore[union-attr]
+                self.world.carry(self, effect.message, 0, effect.port)  # type: ignore[union-attr]
             elif kind is SetTimer:
                 due = self.world.now_us + effect.delay_us  # type: ignore[union-attr]
                 self.timers[effect.timer] = due  # type: ignore[union-attr]
@@ -72,7 +75,8 @@ class Processor:
             elif kind is Persist:
                 self.stable[effect.key] = effect.value  # type: ignore[union-attr]
             elif kind is Stop:
-                self.world.stops[effect.reason.split(":")[0].split(" (")[0]] += 1  # type: ignore[union-attr]
+                reason = re.sub(r"^interface \d+: ", "", effect.reason)  # type: ignore[union-attr]
+                self.world.stops[re.split(r":| \(", reason)[0]] += 1
                 self.over = True
                 return
 
@@ -82,19 +86,29 @@ class World:
 
     def __init__(self, sheet: Sheet, seed: int) -> None:
         self.sheet, self.seed = sheet, seed
-        self.config = sheet.for_group(sheet.default, tuple(range(1, N + 1)))
+        self.places = attached(RINGS if sheet.most_ports > 1 else RING)
+        self.config = sheet.for_group(sheet.default, tuple(self.places))
         self.rng = Random(f"{seed}/fuzz/{sheet.name}")
         self.decode = msgspec.msgpack.Decoder(union(sheet)).decode
         self.now_us = 1_000_000
         self.under_way: deque[tuple[int, Received]] = deque()
         self.stops: Counter[str] = Counter()
-        self.kept: list[tuple[int, Any]] = []
+        self.kept: list[tuple[int, int, Any]] = []
+        """Domain, sender and frame."""
         self.known = [0]
         self.sent = self.refused = self.longest_ns = 0
         self.slowest = ""
         self.focus, self.pace = -1, self.rng.choice((1, 4, 12))
         """A kind of message that is altered more than others, and how much else goes on."""
-        self.processors = {me: Processor(self, me) for me in range(1, N + 1)}
+        self.at = {
+            (domain, pid): (me, port)
+            for me, ports in self.places.items()
+            for port, (domain, pid) in enumerate(ports)
+        }
+        """By domain and id there: whose port it is."""
+        self.processors: dict[int, Processor] = {}
+        for me in self.places:
+            self.processors[me] = Processor(self, me)
 
     @property
     def victim(self) -> Processor:
@@ -111,16 +125,17 @@ class World:
             each.stable.clear()
             each.begin()
 
-    def carry(self, sender: Processor, message: msgspec.Struct, to: int) -> None:
+    def carry(self, sender: Processor, message: msgspec.Struct, to: int, port: int) -> None:
         """An honest frame sets out. What the wire or the receivers refuse would be a defect."""
         self.decode(encode(message))
+        domain, src = sender.ports[port]
         if len(self.under_way) < MOST_UNDER_WAY:
-            frame = Received(sender.me, sender.boot, message)
-            others = [to] if to else [me for me in range(1, N + 1) if me != sender.me]
-            self.under_way += [(me, frame) for me in others if me <= N]
+            for (there, pid), (me, its) in self.at.items():
+                if there == domain and (pid == to if to else pid != src):
+                    self.under_way.append((me, Received(src, sender.boot, message, its)))
         if self.rng.random() < 0.2 or len(self.kept) < 20:
             plain = msgspec.to_builtins(message, builtin_types=(bytes,))
-            entry = (sender.me, plain)
+            entry = (domain, src, plain)
             if len(self.kept) < KEPT:
                 self.kept.append(entry)
             else:
@@ -138,7 +153,7 @@ class World:
                 me, frame = self.under_way.popleft()
                 self.processors[me].handle(frame)
             elif rng.random() < 0.2:
-                processor = self.processors[rng.randint(1, N)]
+                processor = self.processors[rng.choice([*self.places])]
                 if processor.machine.ready:
                     body = bytes(rng.choice((0, 5, 60, 3000)))
                     processor.handle(Submitted((body,) * rng.choice((1, 3)), rng.choice([*Level])))
@@ -158,16 +173,16 @@ class World:
 
     def aim(self) -> None:
         """Choose another kind of message."""
-        self.focus = self.rng.choice([-1, *(plain[0] for _, plain in self.kept)])
+        self.focus = self.rng.choice([-1, *(plain[0] for *_, plain in self.kept)])
 
     def attack(self) -> None:
         """One hostile frame."""
         rng = self.rng
-        src, plain = rng.choice(self.kept)
+        domain, src, plain = rng.choice(self.kept)
         for _ in range(6):
             if self.focus < 0 or plain[0] == self.focus:
                 break
-            src, plain = rng.choice(self.kept)
+            domain, src, plain = rng.choice(self.kept)
         for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
             plain = altered(rng, plain, self.known)
         self.sent += 1
@@ -180,13 +195,20 @@ class World:
             self.refused += 1
             return
         draw = rng.random()
-        if src == VICTIM or draw < 0.2:
-            src = rng.choice((1, 1, 1, 3, 3, 3, 9))
+        if draw < 0.02:
+            domain = rng.randrange(len(self.victim.ports))
+        port, own = next((i, pid) for i, (at, pid) in enumerate(self.victim.ports) if at == domain)
+        if src == own or draw < 0.2:
+            others = [pid for at, pid in self.at if at == domain and pid != own]
+            src = rng.choice((*others, *others, *others, 9))
         if draw > 0.9995:
-            src = VICTIM
-        boot = self.processors[src].boot if src <= N and draw < 0.999 else rng.randrange(400)
+            src = own
+        whose = self.at.get((domain, src))
+        boot = rng.randrange(400) if whose is None else self.processors[whose[0]].boot
         begun = time.thread_time_ns()
-        self.victim.handle(Received(src, boot, message))
+        self.victim.handle(
+            Received(src, boot if draw < 0.999 else rng.randrange(400), message, port)
+        )
         took = time.thread_time_ns() - begun
         if took > self.longest_ns:
             self.longest_ns, self.slowest = took, repr(message)[:300]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from driver import drops
 from msgspec.structs import replace
 
 from ringcast.checks.suite import Suite
 from ringcast.core.env import Env
 from ringcast.core.ids import ViewId
-from ringcast.core.inputs import Started
+from ringcast.core.inputs import Received, Started
 from ringcast.core.trace import Installed, Noted, Restarted
 from ringcast.protocols.irbp import Config, Irbp
 from ringcast.protocols.irbp.membership import HIGHEST
@@ -18,6 +19,7 @@ from ringcast.protocols.irbp.messages import Contribution, Join, Kind
 from ringcast.protocols.irbp.one_ring import OneRing
 from ringcast.protocols.irbp.proposals import best, next_iview, next_view
 from ringcast.protocols.rbp.epochs import NEVER, Entry, Epoch, EpochConfig, Extent, Seat
+from ringcast.protocols.rbp.reach import REACH
 from ringcast.protocols.rbp.state import Phase
 
 VIEW = ViewId(3, 1)
@@ -123,6 +125,15 @@ def test_i17_one_that_took_part_before_asks_to_be_a_member() -> None:
     env.take()
     again.chooser.membership.on_join_timer(env, None)  # type: ignore[arg-type]
     assert Join(again.group, again.life, 4) in [getattr(e, "message", None) for e in env.take()]
+
+
+def test_v1_one_frame_does_not_use_the_numbers_up() -> None:
+    """V1: a joiner that says to know of a view far ahead is not heard."""
+    machine, env = member(1)
+    for highest, heard in ((REACH + 2, False), (2**63 - 1, False), (REACH + 1, True)):
+        env.take()
+        machine.handle(env, Received(2, 7, Join(machine.group, 7, highest)))
+        assert ("a view far ahead" not in drops(env.take())) is heard
 
 
 # --- one-ring -----------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from ringcast.protocols.rbp.messages import (
     Refuse,
     Vote,
 )
+from ringcast.protocols.rbp.reach import REACH
 
 OLD, LATER, NEWEST = ViewId(1, 1), ViewId(2, 2), ViewId(9, 1)
 
@@ -133,7 +134,24 @@ def test_f2_a_version_is_above_all_seen_and_bears_its_originator() -> None:
     group.lose()
     group.crash(1)
     group.start(1)
-    assert group[1].chooser.joined == first.version
+    assert group[1].chooser.joined >= first.version, "it votes for no other one of that number"
+
+
+def test_f2_one_frame_does_not_use_the_numbers_up() -> None:
+    """F2: a version far beyond all that is known is not heard of, whatever frame tells of it."""
+    group = Group().up()
+    for far in (ViewId(2**62, 1), ViewId(1 + REACH + 1, 1)):
+        told = [
+            Invite(group.config.group, far),
+            Refuse(group.config.group, ViewId(1, 1), far),
+            News(group.config.group, replace(group.list(1), epoch=Epoch(far))),
+            group.ack(1, 1, epoch=Epoch(far)),
+        ]
+        for frame in told:
+            assert drops(group.receive(3, frame, 1)) == ["a view far ahead"]
+    (next_one,) = sent(group.reform(3), Invite)
+    assert next_one.version == ViewId(2, 3)
+    assert sent(group.receive(2, Invite(group.config.group, ViewId(REACH, 1)), 1), Vote)
 
 
 def test_f3_every_site_of_the_group_is_invited() -> None:

@@ -31,6 +31,7 @@ from ringcast.protocols.irbp.views import Views
 from ringcast.protocols.rbp.epochs import Data
 from ringcast.protocols.rbp.machine import EpochMachine, core_cells
 from ringcast.protocols.rbp.messages import ORDERING, Ack, Ask, Gone, News, Past
+from ringcast.protocols.rbp.reach import furthest
 from ringcast.protocols.rbp.state import Phase, Timer
 
 MOST_EARLY = 64
@@ -50,6 +51,11 @@ class Irbp(EpochMachine):
         super().__init__(me, config)
         self.chooser = Views(self, config)
 
+    @property
+    def highest(self) -> int:
+        """V1: the number of the last view that this site knows of."""
+        return self.chooser.membership.highest
+
     def start(self, env: Env, event: Started) -> None:
         """A3: a site that has taken part before comes back as somebody new."""
         self.boot = event.boot
@@ -64,6 +70,9 @@ class Irbp(EpochMachine):
             env.drop("irbp R16", why)
             return False
         if not super().admit(env, event):
+            return False
+        if type(message) is Join and message.highest > furthest(self.highest):
+            env.drop("irbp R16", "a view far ahead")
             return False
         early = type(message) is Ack and self.current and message.epoch > self.current.epoch
         if early and len(chooser.early_acks) < MOST_EARLY:

@@ -18,6 +18,7 @@ from ringcast.protocols.rbp.config import MAX_MEMBERS, MOST_WINDOW
 from ringcast.protocols.rbp.epochs import Data, Entry, Epoch, EpochConfig, Extent, Seat
 from ringcast.protocols.rbp.messages import LAST, MOST_ENTRIES, ORDERING, Group, News
 from ringcast.protocols.rbp.messages import malformed as malformed_in_ring
+from ringcast.protocols.rbp.reach import LAST_VIEW, out_of_reach
 
 Seats = Annotated[tuple[Seat, ...], msgspec.Meta(max_length=MAX_MEMBERS)]
 
@@ -171,7 +172,10 @@ def bad_payload(payload: msgspec.Struct, members: tuple[NodeId, ...]) -> str | N
 
 def bad_successor(value: Successor, members: tuple[NodeId, ...]) -> str | None:
     """Why it is no epoch of this group."""
-    why = malformed_in_ring(News(0, value.config), members)
+    news = News(0, value.config)
+    why = malformed_in_ring(news, members)
+    if why is None and out_of_reach(LAST_VIEW, news):
+        why = "a view far ahead"
     if why is None and bad_entries(value.entries, value.config.start):
         why = "malformed list"
     return why

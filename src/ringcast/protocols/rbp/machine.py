@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -34,7 +35,8 @@ from ringcast.protocols.rbp.messages import (
     malformed,
 )
 from ringcast.protocols.rbp.originator import ReformTimer
-from ringcast.protocols.rbp.reformation import JOINED, SITES, Reformation
+from ringcast.protocols.rbp.reach import out_of_reach
+from ringcast.protocols.rbp.reformation import ANYBODY, JOINED, Reformation
 from ringcast.protocols.rbp.state import Phase, Processor, Timer
 
 
@@ -57,6 +59,11 @@ class EpochMachine(Processor):
         """F15: our view goes on without us."""
         install.leave_epoch(self, env, why)
 
+    @property
+    @abstractmethod
+    def highest(self) -> int:
+        """F2, V1: the highest number of a view that is known."""
+
     def admit(self, env: Env, event: Received) -> bool:
         """Frames of the other sites of this group."""
         message, src = event.message, event.src
@@ -68,6 +75,9 @@ class EpochMachine(Processor):
             return False
         if why := malformed(message, self.members):
             env.drop("rbp R16", why)
+            return False
+        if out_of_reach(self.highest, message):
+            env.drop("rbp R16", "a view far ahead")
             return False
         return True
 
@@ -82,12 +92,17 @@ class Rbp(EpochMachine):
         super().__init__(me, config)
         self.chooser = Reformation(self)
 
+    @property
+    def highest(self) -> int:
+        """F2: the highest version that was heard of."""
+        return self.chooser.highest
+
     def start(self, env: Env, event: Started) -> None:
         """A3: a new incarnation, which remembers what it voted for and nothing else."""
         self.boot = event.boot
         joined = event.stable.get(JOINED)
         if joined is not None:
-            self.chooser.joined = ViewId(joined // SITES, joined % SITES)
+            self.chooser.joined, self.chooser.highest = ViewId(joined, ANYBODY), joined
         self.chooser.start(env)
 
 

@@ -30,7 +30,8 @@ from ringcast.protocols.rbp.state import LIVES, Phase, Processor
 JOINED = "rbp_joined"
 """Stable storage: the highest version that this site has voted for."""
 
-SITES = 1 << 32
+ANYBODY: NodeId = 2**32 - 1
+"""After a crash a site takes part in no version of a number that it voted for, whoever's it is."""
 
 LEFT = "left"
 """The reason a member stops with when it leaves."""
@@ -188,7 +189,7 @@ class Reformation(Chooser):
     def _promised(self, env: Env, version: ViewId) -> None:
         self.joined = version
         self.highest = max(self.highest, version.seq)
-        env.persist(JOINED, version.seq * SITES + version.rep)
+        env.persist(JOINED, version.seq)
 
     def vote(self) -> Vote:
         """F5: what we hold."""
@@ -353,7 +354,7 @@ class Reformation(Chooser):
         recent_us, quiet_us = (env.now_us - times * p.config.join_us for times in (RECENT, QUIET))
         here = [node for node, heard_us in self.blank.items() if heard_us > recent_us]
         many = len(here) + 1 >= p.config.majority and not self.forming.active
-        if many and self.heard_us <= quiet_us and p.me < min([*here, SITES]):
+        if many and self.heard_us <= quiet_us and p.me < min([*here, ANYBODY]):
             self.forming.originate(env, "nobody is in a list")
 
     def on_join(self, env: Env, event: Received) -> None:
