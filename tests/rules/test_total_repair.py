@@ -178,20 +178,20 @@ def test_tl_21_what_has_just_come_out_of_order_is_not_asked_for_at_once() -> Non
 
 
 def test_tl_24_numbers_that_cannot_be_kept_are_not_asked_for_at_once() -> None:
-    """They would come, be dropped, and be asked for again without end."""
-    group = lacking(1, 9, resend_window=4, queue_size=1)
-    assert tick(group) == [2, 3, 4, 5]
-    assert resends(group.receive(3, group.bcast(5), 1)) == []
-    assert resends(group.receive(3, group.bcast(4), 1)) == []
-    assert resends(group.receive(3, group.bcast(2), 1)) == []
-    assert resends(group.receive(3, group.bcast(3), 1)) == [4]
+    """They would come, be dropped, and be asked for again without end: in seed 100422 the sequencer
+    had no time for anything else."""
+    group = lacking(1, 9, resend_window=4, queue_size=2)
+    assert tick(group) == [2, 3]
+    assert resends(group.receive(3, group.bcast(3), 1)) == []
+    assert resends(group.receive(3, group.bcast(2), 1)) == [4, 5]
 
 
 def test_tl_24_numbers_too_far_ahead_are_fetched_later() -> None:
     group = lacking(1, 3, 4, queue_size=2)
     assert group[3].snapshot()["queue"] == (3,)
-    assert tick(group) == [2, 4]
-    assert delivered(group.receive(3, group.bcast(2), 1)) == [2, 3]
+    assert tick(group) == [2]
+    effects = group.receive(3, group.bcast(2), 1)
+    assert delivered(effects) == [2, 3] and resends(effects) == [4]
     assert delivered(group.receive(3, group.bcast(4), 1)) == [4]
 
 

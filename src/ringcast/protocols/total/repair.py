@@ -64,8 +64,7 @@ def go_on(p: Processor, env: Env) -> None:
     window = p.config.resend_window
     if 2 * len(p.asked) > window:
         return
-    last = min(p.lasting, p.numbers.got + p.config.queue_size)  # TL-24: what can be kept
-    due = [seq for seq in p.numbers.holes(window) if seq not in p.asked and seq <= last]
+    due = [seq for seq in p.numbers.holes(window) if seq not in p.asked and seq <= p.lasting]
     if due:
         for seq in due:
             ask(p, env, seq)

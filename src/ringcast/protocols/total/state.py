@@ -112,8 +112,9 @@ class Numbers(ReceiveWindow[Bcast]):
         self.top = bcast.seq
 
     def holes(self, limit: int) -> list[int]:
-        """TL-17: the lowest numbers that exist and are not here."""
-        return self.missing(self.top, limit)
+        """TL-17, TL-24: the lowest numbers that exist, are not here, and would be kept if they
+        came."""
+        return self.missing(min(self.top, self.got + self.ahead), limit)
 
     def release_stable(self) -> None:
         """TL-27: what is delivered here and held by all is needed by nobody any more."""
