@@ -31,6 +31,8 @@ from ringcast.api.group import MessageTooLarge, NotJoined, WouldBlock
 from ringcast.api.node import Node
 from ringcast.core.errors import (
     ConfigError,
+    MemberExcluded,
+    MemberFellBehind,
     NodeStopped,
     RingcastError,
     StorageError,
@@ -624,5 +626,43 @@ def test_a_send_many_larger_than_any_queue_arrives_whole(tmp_path: Path) -> None
             got = await messages(b, len(sent))
             assert [message.body for message in got] == sent
             assert got[-1].position == position
+
+    run(story)
+
+
+def test_a_member_without_the_others_is_blocked_and_says_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ring(tmp_path, 2, protocol="total", settings={"quorum": 2}) as nodes:
+            group, _ = await joined(nodes)
+            assert group.blocked == nodes[0].metrics()["blocked"] == ""
+            await nodes[1].close()
+            await eventually(lambda: group.blocked == "members here: 1, quorum: 2")
+        assert nodes[0].blocked == ""
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("gap: what this member missed is not kept any more", MemberFellBehind),
+        ("fell behind: the others no longer keep it", MemberFellBehind),
+        ("excluded too often: start this member again", MemberExcluded),
+        ("killed", NodeStopped),
+    ],
+)
+def test_what_an_application_can_mend_is_an_error_of_its_own(
+    tmp_path: Path, reason: str, kind: type[NodeStopped]
+) -> None:
+    """rbp F15, irbp I22, token-fd TF-38, counter CB-41."""
+
+    async def story() -> None:
+        async with ring(tmp_path, 1) as nodes:
+            (group,) = await joined(nodes)
+            assert nodes[0]._host is not None
+            nodes[0]._host.close(reason)
+            with pytest.raises(NodeStopped, match=reason) as caught:
+                await group.send(b"x")
+            assert type(caught.value) is kind
 
     run(story)

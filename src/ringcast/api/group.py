@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ringcast.api.events import Batch, Event, EventsLost, Message, View
 from ringcast.api.inbox import Inbox
 from ringcast.api.outgoing import Item
-from ringcast.core.errors import NodeStopped, RingcastError
+from ringcast.core.errors import RingcastError, node_stopped
 from ringcast.core.ids import Level, NodeId, Position
 from ringcast.core.ids import level as level_of
 from ringcast.wire.envelope import BODY_HEAD, MOST_BODIES
@@ -119,6 +119,15 @@ class Group:
         """The members as of the newest event that has arrived."""
         return self._node.members(self.name)
 
+    @property
+    def blocked(self) -> str:
+        """Why nothing is ordered here until others come back; empty while it goes on.
+
+        Where one part of a parted group alone goes on, the members of the others say so here. What
+        they send waits, and is sent when the group is whole again.
+        """
+        return self._node.blocked
+
     # --- sending ---------------------------------------------------------------------------
 
     async def send(
@@ -222,7 +231,7 @@ class Group:
 
     def end(self, reason: str) -> None:
         """The node has ended."""
-        error = NodeStopped(f"the node has stopped: {reason}")
+        error = node_stopped(reason)
         if self._in is not None and not self._in.done():
             self._in.set_exception(error)
         self._inbox.close(None if reason == "closed" else error)

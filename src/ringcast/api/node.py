@@ -12,7 +12,14 @@ from ringcast.api.directory import Directory
 from ringcast.api.group import Group, portions
 from ringcast.api.outgoing import Item, Outgoing
 from ringcast.core.effects import InstallView, PackedMessages
-from ringcast.core.errors import UNREADABLE, ConfigError, NodeStopped, RingcastError, StorageError
+from ringcast.core.errors import (
+    UNREADABLE,
+    ConfigError,
+    NodeStopped,
+    RingcastError,
+    StorageError,
+    node_stopped,
+)
 from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.journal.format.layout import JournalError, Source
 from ringcast.journal.node_journal import NodeJournal
@@ -148,7 +155,7 @@ class Node:
             if self._host is None:
                 raise RingcastError("the node is not running: use 'async with Node.open(...)'")
             if self._host.stopped is not None:
-                raise NodeStopped(f"the node has stopped: {self._host.stopped}")
+                raise node_stopped(self._host.stopped)
             self._changed.clear()
             await self._changed.wait()
         return self.ring
@@ -156,6 +163,12 @@ class Node:
     def members(self, group: str) -> tuple[NodeId, ...]:
         """The members of a group, as far as events have arrived."""
         return self._directory.members(group)
+
+    @property
+    def blocked(self) -> str:
+        """Why nothing is ordered here until others come back; empty while it goes on."""
+        host = self._host
+        return host.machine.blocked if host is not None and host.stopped is None else ""
 
     def metrics(self) -> dict[str, object]:
         """Counters and state, for people and monitors."""
@@ -301,7 +314,7 @@ class Node:
 
     def on_stop(self, reason: str) -> None:
         """The node has ended."""
-        self.outgoing.fail(NodeStopped(f"the node has stopped: {reason}"))
+        self.outgoing.fail(node_stopped(reason))
         for group in list(self._groups.values()):
             group.end(reason)
         self._changed.set()

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ringcast.core.errors import DeliveryUncertain, NodeStopped
+from ringcast.core.errors import DeliveryUncertain, node_stopped
 from ringcast.core.ids import Level, Position
 from ringcast.runtime.host import LiveHost
 from ringcast.wire import envelope
@@ -78,7 +78,7 @@ class Outgoing:
     def check(self) -> None:
         """Raise if nothing can be sent any more."""
         if self._host.stopped is not None:
-            raise NodeStopped(f"the node has stopped: {self._host.stopped}")
+            raise node_stopped(self._host.stopped)
 
     def put(self, item: Item) -> None:
         """Accept bodies. The first of a turn of the loop leave at once, for latency; what comes

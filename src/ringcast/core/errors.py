@@ -35,3 +35,24 @@ class DeliveryUncertain(RingcastError):
 
 class NodeStopped(RingcastError):
     """The node has ended, by ``close`` or for the reason given."""
+
+
+class MemberExcluded(NodeStopped):
+    """The others went on without this member, too often to come back by itself: start it again,
+    and find out what makes it slow or deaf."""
+
+
+class MemberFellBehind(NodeStopped):
+    """What this member has missed is kept by nobody any more. Start it again: it joins as a new
+    member, and its application takes a fresh copy of the state. A longer history bears longer
+    absences."""
+
+
+HEADS = {"excluded": MemberExcluded, "gap": MemberFellBehind, "fell behind": MemberFellBehind}
+"""How a protocol begins its reason to stop, where an application may do something about it."""
+
+
+def node_stopped(reason: str | None, what: str = "the node has stopped") -> NodeStopped:
+    """The error for a node that stopped for a reason."""
+    head = next((head for head in HEADS if (reason or "").startswith(head)), None)
+    return (HEADS[head] if head else NodeStopped)(f"{what}: {reason}")

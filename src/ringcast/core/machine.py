@@ -153,6 +153,12 @@ class Machine(ABC):
     def ready(self) -> bool:
         """Whether ``Submitted`` will be accepted now (back-pressure to the application)."""
 
+    @property
+    def blocked(self) -> str:
+        """Why nothing is ordered here until others come back; empty while it goes on. Where one
+        part alone goes on, the others say so."""
+        return ""
+
     @abstractmethod
     def snapshot(self) -> dict[str, object]:
         """The state a person would ask for: scenarios, monitor and tests read this."""

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from ringcast.core.env import Env
-from ringcast.core.errors import KeyFileError, NodeStopped
+from ringcast.core.errors import KeyFileError, node_stopped
 from ringcast.core.ids import Level
 from ringcast.core.inputs import Input, Leaving, Started, Submitted, TimerFired
 from ringcast.core.scribe import Scribe
@@ -117,7 +117,7 @@ class LiveHost:
         self._timers.start(loop, self._on_alarm)
         await asyncio.gather(*(port.welcome() for port in self.ports))
         if self.stopped is not None:
-            raise NodeStopped(f"the node could not start: {self.stopped}")
+            raise node_stopped(self.stopped, "the node could not start")
         for port in self.ports:
             port.start(loop, self)
         self._plan_housekeeping(loop)
@@ -125,7 +125,7 @@ class LiveHost:
         ids = tuple(port.id for port in self.ports) if several else ()
         self._handle(Started(self.boot, stable, ids))
         if self.stopped is not None:
-            raise NodeStopped(f"the node could not start: {self.stopped}")
+            raise node_stopped(self.stopped, "the node could not start")
         self._timers.arm_next()
         self.quiet()
 
@@ -197,7 +197,7 @@ class LiveHost:
     def submit(self, bodies: tuple[bytes, ...], level: Level) -> None:
         """Give messages to the machine; check ``ready`` first."""
         if self.stopped is not None:
-            raise NodeStopped(f"the node has stopped: {self.stopped}")
+            raise node_stopped(self.stopped)
         level = Level(level)  # the others would refuse the frames of anything else
         if self._scribe:
             self._scribe.submitted(self._wall_us(), bodies, level)
@@ -264,6 +264,7 @@ class LiveHost:
             "paused_us": self.clock.paused_us,
             "longest_pause_us": self.clock.longest_us,
             "longest_write_us": self._runner.longest_write_us,
+            "blocked": self.machine.blocked,
             "machine": self.machine.snapshot(),
         }
 

@@ -53,6 +53,14 @@ class CounterBased(Processor):
 
     table: ClassVar[Table]
 
+    @property
+    def blocked(self) -> str:
+        """CB-38: a list is a majority."""
+        here, least = len(self.reform.proms), self.config.majority
+        if self.phase is not Phase.FROZEN or here >= least:
+            return ""
+        return f"members here: {here}, majority: {least}"
+
     def start(self, env: Env, event: Started) -> None:
         """CB-5: all begin as members of one list, and the first of them with a virtual token;
         CB-42: one that comes back remembers nothing, and asks to be taken in."""

@@ -29,7 +29,7 @@ from ringcast.protocols.irbp.messages import (
 )
 from ringcast.protocols.irbp.views import Views
 from ringcast.protocols.rbp.epochs import Data
-from ringcast.protocols.rbp.machine import EpochMachine, core_cells
+from ringcast.protocols.rbp.machine import TOO_FEW, EpochMachine, core_cells
 from ringcast.protocols.rbp.messages import ORDERING, Ack, Ask, Gone, News, Past
 from ringcast.protocols.rbp.reach import furthest
 from ringcast.protocols.rbp.state import Phase, Timer
@@ -55,6 +55,11 @@ class Irbp(EpochMachine):
     def highest(self) -> int:
         """V1: the number of the last view that this site knows of."""
         return self.chooser.membership.highest
+
+    @property
+    def blocked(self) -> str:
+        """G46: too few for a change."""
+        return f"{TOO_FEW} (irbp I7)" if self.chooser.blocked else ""
 
     def start(self, env: Env, event: Started) -> None:
         """A3: a site that has taken part before comes back as somebody new."""

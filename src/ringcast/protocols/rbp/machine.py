@@ -82,6 +82,9 @@ class EpochMachine(Processor):
         return True
 
 
+TOO_FEW = "too few members are here to go on without the others"
+
+
 class Rbp(EpochMachine):
     """One site of RBP."""
 
@@ -96,6 +99,11 @@ class Rbp(EpochMachine):
     def highest(self) -> int:
         """F2: the highest version that was heard of."""
         return self.chooser.highest
+
+    @property
+    def blocked(self) -> str:
+        """F7, G46: the votes make no list."""
+        return f"{TOO_FEW} (rbp F7)" if self.chooser.blocked else ""
 
     def start(self, env: Env, event: Started) -> None:
         """A3: a new incarnation, which remembers what it voted for and nothing else."""
@@ -176,4 +184,4 @@ MESSAGES = (*ORDERING, *REFORMATION)
 
 Rbp.table = Table(Phase, MESSAGES, (*Timer, *ReformTimer), CELLS)
 
-__all__ = ["MESSAGES", "EpochMachine", "Rbp", "core_cells"]
+__all__ = ["MESSAGES", "TOO_FEW", "EpochMachine", "Rbp", "core_cells"]

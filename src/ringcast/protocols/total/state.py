@@ -226,6 +226,13 @@ class Processor(Machine):
         """G-5: whether this view may deliver."""
         return len(self.members) >= self.config.quorum
 
+    @property
+    def blocked(self) -> str:
+        """G-5: without a quorum nothing is delivered."""
+        if self.primary:
+            return ""
+        return f"members here: {len(self.members)}, quorum: {self.config.quorum}"
+
     def post(self, env: Env, to: NodeId, payload: Message) -> None:
         """Send something through the channel of the group below."""
         self.below.call(env, self.below.machine.post, to, payload)
