@@ -102,7 +102,7 @@ SOUTH: dict[str, Any] = {"bind": "127.0.0.1:5406", "seeds": ["127.0.0.1:2"], "id
 
 def gateway(*ports: dict[str, Any], **changes: Any) -> NodeConfig:
     """A node that says all of its domains in tables."""
-    settings = {"id": 9, "state_dir": "state", "ports": list(ports)}
+    settings = {"id": 9, "state_dir": "state", "protocol": "totem-multi", "ports": list(ports)}
     return from_settings(settings | changes)
 
 
@@ -147,6 +147,13 @@ def test_each_port_has_an_id_and_ways_to_find_the_others() -> None:
             {"protocol": "token-fd"},
             "peers: token-fd must know all who may take part; list them",
         ),
+        (
+            [NORTH, SOUTH],
+            {"protocol": "totem"},
+            "ports: 2 broadcast domains are more than the 1 that a node of totem can be in; take a "
+            "protocol that joins them (",
+        ),
+        ([NORTH] * 17, {}, "the 16 that a node of totem-multi can be in; leave tables out, or"),
     ],
 )
 def test_mistakes_with_ports_are_explained(
@@ -215,6 +222,7 @@ def test_a_file_and_its_paths(tmp_path: Path) -> None:
         """
         id = 9
         state_dir = "state"
+        protocol = "totem-multi"
         [[ports]]
         bind = "127.0.0.1:0"
         seeds = ["localhost:5405"]

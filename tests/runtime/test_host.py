@@ -156,6 +156,7 @@ register(
         {"plain": Settings()},
         (Word,),
         lambda c, n: 1,
+        most_ports=2,
     )
 )
 

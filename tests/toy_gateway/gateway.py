@@ -113,6 +113,7 @@ SHEET: Sheet = msgspec.structs.replace(
     config=Config,
     make=make,
     profiles={"toy": Config()},
+    most_ports=2,
     agreed=("max_message",),
     alike=("max_packet", "patience_us"),
 )

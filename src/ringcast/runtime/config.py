@@ -10,7 +10,7 @@ import msgspec
 from ringcast.core.errors import ConfigError
 from ringcast.core.explain import explained
 from ringcast.core.ids import NodeId
-from ringcast.core.registry import Sheet, protocol
+from ringcast.core.registry import Sheet, protocol, protocols
 from ringcast.core.settings import GroupSettings
 from ringcast.journal.writer import LIMITS, Limits
 from ringcast.protocols import DEFAULT
@@ -129,6 +129,12 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if not self.ports:
             self.check_port(self.insecure)
             return
+        most = self.sheet.most_ports
+        if len(self.ports) > most:
+            raise ConfigError(
+                f"ports: {len(self.ports)} broadcast domains are more than the {most} that a node "
+                f"of {self.protocol} can be in; {self._instead()}"
+            )
         for name in PortConfig.__struct_fields__:
             if name != "id" and getattr(self, name):
                 raise ConfigError(
@@ -142,6 +148,13 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         check_apart(self.ports)
         if len(self.ports) == 1 and self.domains[0].id != self.id:
             raise ConfigError("ports[0]: id: a node with one port has one id; leave it out here")
+
+    def _instead(self) -> str:
+        """What to do if the protocol does not bear that many ports."""
+        wanted = len(self.ports)
+        able = [s.name for s in protocols() if s.live and s.most_ports >= wanted]
+        fewer = "leave tables out, or start a node for each domain"
+        return f"take a protocol that joins them ({', '.join(able)}), or {fewer}" if able else fewer
 
 
 def from_settings(settings: dict[str, Any]) -> NodeConfig:
