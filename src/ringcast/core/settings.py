@@ -70,6 +70,10 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """Room for contents in one frame."""
         raise NotImplementedError(f"{type(self)} does not say its frame_budget")
 
+    def least_part(self, n: int) -> int:
+        """How many of ``n`` processors must be together to go on, cut off from the others."""
+        return 1
+
 
 class ListedSettings(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of a group that knows from the start who may ever take part."""
@@ -86,6 +90,10 @@ class ListedSettings(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fi
     def faults(self) -> int:
         """How many of them may be missing while the rest go on."""
         raise NotImplementedError(f"{type(self)} does not say how many faults it bears")
+
+    def least_part(self, n: int) -> int:
+        """All but those that may be missing."""
+        return n - self.faults
 
     @property
     def steadfast(self) -> int:

@@ -13,7 +13,6 @@ from random import Random
 
 from ringcast.checks import Violation
 from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.core.registry import Membership
 from ringcast.core.rings import Rings
 from ringcast.core.trace import Crashed, Delivered, Installed, Restarted, Submit, TraceEvent
 from ringcast.sim.cluster import Cluster
@@ -93,9 +92,7 @@ def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
     Where one part alone goes on, it is such a part, or nobody: then nothing is promised.
     """
     setup = prepare(spec)
-    primary = setup.sheet.membership is Membership.PRIMARY
-    least = spec.nodes - setup.config.faults if primary else 1
-    least = max(least, min(getattr(setup.config, "quorum", 0), spec.nodes))
+    least = setup.config.least_part(spec.nodes)
     if isinstance(spec.core, tuple):
         core = tuple(sorted(set(spec.core)))
         return core if len(core) >= least else ()

@@ -128,6 +128,10 @@ class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Room for contents in one frame."""
         return self.max_packet - HEADER_BYTES - PACKET_BYTES - 12
 
+    def least_part(self, n: int) -> int:
+        """G-5: a quorum; all of them, if they are fewer than one."""
+        return max(1, min(self.quorum, n))
+
     @property
     def group(self) -> changing.Settings:
         """What concerns the membership and its parts."""
