@@ -235,6 +235,30 @@ def test_modules_explain_themselves_and_stay_short(path: Path) -> None:
     assert lines <= LONGEST or name_of(path) in LONG, f"{name_of(path)} has {lines} lines"
 
 
+def undocumented(tree: ast.Module) -> Iterator[str]:
+    """Public classes, functions and methods without a docstring."""
+    waiting: list[tuple[str, ast.Module | ast.ClassDef]] = [("", tree)]
+    while waiting:
+        prefix, place = waiting.pop()
+        for node in place.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                if node.name.startswith("_"):
+                    continue
+                if not ast.get_docstring(node):
+                    yield prefix + node.name
+                if isinstance(node, ast.ClassDef):
+                    waiting.append((f"{prefix}{node.name}.", node))
+
+
+def test_public_names_have_a_docstring() -> None:
+    silent = {
+        name_of(path): [*undocumented(ast.parse(path.read_text("utf-8")))] for path in MODULES
+    }
+    assert not {name: found for name, found in silent.items() if found}
+    source = "class A:\n  def b(self): ...\n  def _c(self): ...\n\nclass _D: ...\n"
+    assert [*undocumented(ast.parse(source))] == ["A", "A.b"]
+
+
 def test_list_of_long_modules_is_true() -> None:
     for name in LONG:
         assert (ROOT / name).read_text("utf-8").count("\n") > LONGEST, f"{name} is short now"

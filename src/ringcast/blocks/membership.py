@@ -162,6 +162,7 @@ class Membership(Changing):
     # --- parts --------------------------------------------------------------------------------
 
     def hear_channel(self, env: Env, heard: Heard) -> None:
+        """What the channel hands up: the membership's own words, or the owner's."""
         word = heard.what  # type: ignore[union-attr]
         assert isinstance(word, Arrived)
         act = WORDS.get(type(word.payload))

@@ -113,10 +113,12 @@ def in_order(*plans: Iterable[Fault]) -> tuple[Fault, ...]:
 
 
 def any_node(rng: Random, n: int) -> NodeId:
+    """One of the processors 1 .. n."""
     return rng.randint(1, n)
 
 
 def any_pair(rng: Random, n: int) -> tuple[NodeId, NodeId]:
+    """Two different ones."""
     src, dst = rng.sample(range(1, n + 1), 2)
     return src, dst
 

@@ -203,6 +203,7 @@ class SimLoop(_Base):  # type: ignore[misc]
     # --- tasks and futures -----------------------------------------------------------------
 
     def create_future(self) -> SimFuture:
+        """A future whose number, not its address, orders it in sets."""
         return SimFuture(loop=self, number=next(self._numbers))
 
     def create_task(
@@ -213,12 +214,14 @@ class SimLoop(_Base):  # type: ignore[misc]
         context: Context | None = None,
         **kwargs: Any,
     ) -> SimTask:
+        """A task with a number; its default name does not depend on earlier worlds."""
         self._check_closed()
         number = next(self._numbers)
         name = name or f"Task-{number}"
         return SimTask(coro, loop=self, number=number, name=name, context=context, **kwargs)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Errors that nobody awaits are the world's to report."""
         self.on_error(context)
 
     def run_in_executor(
@@ -235,17 +238,21 @@ class SimLoop(_Base):  # type: ignore[misc]
     # --- the network -----------------------------------------------------------------------
 
     def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+        """Watch a simulated socket."""
         sockets.add_reader(self, fd, callback, *args)
 
     def remove_reader(self, fd: Any) -> bool:
+        """Stop watching it."""
         return sockets.remove_reader(self, fd)
 
     async def getaddrinfo(self, host: Any, port: Any, **kwargs: Any) -> Any:
+        """Names of simulated hosts, found without a thread."""
         return socket.getaddrinfo(host, port, **kwargs)
 
     async def create_server(
         self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **kwargs: Any
     ) -> streams.SimServer:
+        """A listening server of the host that calls."""
         self._plain(kwargs)
         process = sockets.owner()
         place = (host or "0.0.0.0", port or 0)
@@ -254,6 +261,7 @@ class SimLoop(_Base):  # type: ignore[misc]
     async def create_connection(
         self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **kwargs: Any
     ) -> tuple[streams.Stream, Any]:
+        """A simulated stream to another host."""
         self._plain(kwargs)
         stream = await streams.connect(self, sockets.owner().host, host, port)
         protocol = protocol_factory()
@@ -267,6 +275,7 @@ class SimLoop(_Base):  # type: ignore[misc]
         remote_addr: Any = None,
         **kwargs: Any,
     ) -> tuple[sockets.DatagramTransport, Any]:
+        """A simulated UDP socket with a protocol."""
         opened: Any = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         if local_addr:
             opened.bind(local_addr)
@@ -287,17 +296,20 @@ class SimLoop(_Base):  # type: ignore[misc]
         """Nobody sends signals here."""
 
     def remove_signal_handler(self, sig: int) -> bool:
+        """As if there had been one."""
         return True
 
     def _refuse(self, what: str, instead: str) -> NoReturn:
         self.escapes.escape(what, instead)
 
     async def subprocess_exec(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: it would leave virtual time."""
         self._refuse("a subprocess", "make it a host of its own with world.host()")
 
     subprocess_shell = subprocess_exec
 
     async def connect_read_pipe(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: it would leave virtual time."""
         self._refuse("a pipe", "hosts talk through sockets, streams and host.call()")
 
     connect_write_pipe = connect_read_pipe

@@ -253,15 +253,18 @@ class DatagramTransport(asyncio.DatagramTransport):
             self._protocol.datagram_received(*self._socket.recvfrom(2**16))
 
     def sendto(self, data: Any, addr: Any = None) -> None:
+        """Send to ``addr``, or to the address that the socket is connected to."""
         if addr is None:
             self._socket.send(data)
         else:
             self._socket.sendto(data, addr)
 
     def is_closing(self) -> bool:
+        """Whether the socket is closed."""
         return self._socket.fileno() < 0
 
     def close(self) -> None:
+        """Close the socket, and tell the protocol."""
         if not self.is_closing():
             self._socket.close()
             self._loop.call_soon(self._protocol.connection_lost, None)

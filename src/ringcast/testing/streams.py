@@ -62,6 +62,7 @@ class Stream(asyncio.Transport):
     # --- sending ---------------------------------------------------------------------------
 
     def write(self, data: Any) -> None:
+        """Send; the protocol is told to pause if much is on the way."""
         if self._closing or not data:
             return
         self._on_the_way += len(data)
@@ -71,15 +72,19 @@ class Stream(asyncio.Transport):
             self._protocol.pause_writing()
 
     def writelines(self, list_of_data: Any) -> None:
+        """Send all of them."""
         self.write(b"".join(list_of_data))
 
     def write_eof(self) -> None:
+        """Tell the other end that no more will come."""
         self._ship(EOF)
 
     def can_write_eof(self) -> bool:
+        """It can."""
         return True
 
     def get_write_buffer_size(self) -> int:
+        """How much is on the way."""
         return self._on_the_way
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -141,20 +146,24 @@ class Stream(asyncio.Transport):
             self.close()
 
     def pause_reading(self) -> None:
+        """Keep what arrives until reading resumes."""
         self._resting = True
 
     def resume_reading(self) -> None:
+        """Hand over what has arrived meanwhile."""
         self._resting = False
         unread, self._unread = self._unread, []
         for segment in unread:
             self._loop.call_soon(self.take, segment, context=self._context)
 
     def is_reading(self) -> bool:
+        """Whether what arrives is handed over."""
         return not self._resting and not self._closing
 
     # --- the end ---------------------------------------------------------------------------
 
     def is_closing(self) -> bool:
+        """Whether this end is closed."""
         return self._closing
 
     def close(self) -> None:
@@ -185,9 +194,11 @@ class Stream(asyncio.Transport):
                 self._protocol.connection_lost(error)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Another object hears the stream from now on."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
+        """The object that hears the stream."""
         found: asyncio.BaseProtocol = self._protocol
         return found
 
@@ -228,22 +239,27 @@ class SimServer(asyncio.AbstractServer):
             stream.begin(self._make())
 
     def close(self) -> None:
+        """Accept no more connections."""
         self.host.unlisten(self)
         self._closed.set()
 
     async def wait_closed(self) -> None:
+        """Until it is closed."""
         await self._closed.wait()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop it belongs to."""
         return self._loop
 
     def is_serving(self) -> bool:
+        """Whether it accepts connections."""
         return not self._closed.is_set()
 
     async def start_serving(self) -> None:
         """It does from the beginning."""
 
     async def serve_forever(self) -> None:
+        """Until it is closed or cancelled."""
         try:
             await self._closed.wait()
         finally:

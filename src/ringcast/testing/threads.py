@@ -27,10 +27,12 @@ class PoolJob(Future[Any]):
         self.slept_us = 0
 
     def result(self, timeout: float | None = None) -> Any:
+        """The result; virtual time goes on until it is there."""
         self._pool.finish(self)
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The error, or None; virtual time goes on until the job is done."""
         self._pool.finish(self)
         return super().exception(timeout)
 

@@ -35,6 +35,7 @@ def look(p: Processor, env: Env) -> None:
 
 
 def arm(p: Processor, env: Env, delay_us: int) -> None:
+    """Ask when that time is over."""
     p.asking.armed = True
     env.set_timer(Timer.NACK, delay_us)
 

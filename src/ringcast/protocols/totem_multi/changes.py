@@ -63,7 +63,7 @@ class RingChanges(OrderState):
         new ring takes part in its one exchange at the first of them: gateways that are joined on
         other sides as well would wait for each other in turn if each began at its own.
         """
-        for id in self.mine:
+        for id in sorted(self.mine):
             if id[0] == change.ring and id in self.pending:
                 return self.pending[id]
         return None

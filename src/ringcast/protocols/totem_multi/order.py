@@ -218,7 +218,7 @@ class NetworkOrder(RingChanges):
         survey = self._survey(key)
         shrunk: dict[RingId, frozenset[NodeId]] = {}
         rings, _ = self.live()
-        for ring in self.topology:
+        for ring in sorted(self.topology):
             pids = self._pids(ring)
             waits = ring in rings and any(survey.word(pid, ring) is None for pid in pids)
             survivors = None if waits else survey.survivors(ring, ring, pids)

@@ -104,7 +104,7 @@ class OrderState:
         self.seen: set[Key] = set()  # stored, not delivered
         self.entries = {
             ring: StreamEntry(self.last, Key(timestamp, ring, Rank.CHANGE, ring))
-            for ring in self.topology
+            for ring in sorted(self.topology)
         }
         self._live: tuple[set[RingId], set[NodeId]] | None = None
         self._known: tuple[tuple[Change, ...], frozenset[RingId], frozenset[NodeId]] | None = None
