@@ -47,7 +47,7 @@ WHOLE_JOURNALS = 0.003
 
 def history() -> list[Entry]:
     """Records of a small group, in three segments."""
-    found = [view_entry(RING, (1, 2, 3), False, START, 5)]
+    found = [view_entry(Position.at(RING, 0), RING, (1, 2, 3), False, 5)]
     for seq in range(1, 25):
         place = Position(0, 8, 1, seq, 0)
         bodies = (b"a%d" % seq, b"b" * seq)

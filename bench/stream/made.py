@@ -69,7 +69,7 @@ def entries(first: int, count: int, size: int) -> Iterator[Entry]:
 def write_journal(folder: Path, records: int, size: int) -> None:
     """A journal of so many messages of so many bytes."""
     journal = Journal(folder)
-    journal.append([view_entry(RING, MEMBERS, False, START, EPOCH_US)])
+    journal.append([view_entry(Position.at(RING, 0), RING, MEMBERS, False, EPOCH_US)])
     step = FRAME_BYTES // TOGETHER_BYTES * (TOGETHER_BYTES // size)
     for first in range(0, records, step):
         journal.append(list(entries(first, min(step, records - first), size)))

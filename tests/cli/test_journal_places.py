@@ -8,14 +8,14 @@ import msgspec
 from typer.testing import CliRunner
 
 from ringcast.cli.app import app
-from ringcast.core.ids import START, Position, ViewId
+from ringcast.core.ids import Position, ViewId
 from ringcast.journal.format.layout import Entry, view_entry
 from ringcast.journal.writer import Journal, commit
 
 VIEWS = [
-    view_entry(ViewId(4, 1), (1,), False, START, 0),
-    view_entry(ViewId(8, 1), (1,), True, Position(0, 4, 1, 0, 0), 0),
-    view_entry(ViewId(8, 1), (1, 2), False, START, 0),
+    view_entry(Position.at(ViewId(4, 1), 0), ViewId(4, 1), (1,), False, 0),
+    view_entry(Position(0, 4, 1, 0, 0).end(1), ViewId(8, 1), (1,), True, 0),
+    view_entry(Position.at(ViewId(8, 1), 0), ViewId(8, 1), (1, 2), False, 0),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ringcast.core.ids import START, Level, Position, ViewId
+from ringcast.core.ids import Level, Position, ViewId
 from ringcast.journal.format import layout
 from ringcast.journal.format.frame import Frame, read_frame
 from ringcast.journal.format.frame_writer import FrameContent, frame_content
@@ -20,7 +20,7 @@ def entry(seq: int, *bodies: bytes, index: int = 0, level: Level = Level.AGREED)
 
 
 def entries(upto: int) -> list[Entry]:
-    start = view_entry(RING, (1, 2, 3), False, START, 5)
+    start = view_entry(Position.at(RING, 0), RING, (1, 2, 3), False, 5)
     return [start, *(entry(seq, b"a%d" % seq, b"b" * seq) for seq in range(1, upto + 1))]
 
 
@@ -49,7 +49,7 @@ def history() -> list[Entry]:
         (ViewId(12, 2), (2, 3), 6),
         (ViewId(16, 1), (1, 2, 3), 8),
     ):
-        found.append(view_entry(ring, members, False, START, 0))
+        found.append(view_entry(Position.at(ring, 0), ring, members, False, 0))
         for seq in range(1, count + 1):
             place = Position(0, ring.seq, ring.rep, seq, 0)
             bodies = tuple(b"%d/%d" % (seq, part) for part in range(1 + seq % 3))

@@ -82,7 +82,7 @@ def test_replicas_are_identical_the_same_or_different(folder: Path, tmp_path: Pa
 def test_members_that_parted_differ_in_nothing_they_shared(tmp_path: Path) -> None:
     end = HISTORY[12]
     for name, view, members in (("a", ViewId(10, 1), (1,)), ("b", ViewId(10, 2), (2, 3))):
-        parted = view_entry(view, members, True, end.last, 0)
+        parted = view_entry(end.last.end(view.rep), view, members, True, 0)
         last = entry(13, b"both have it")._replace(view=view)
         write(tmp_path / name, [*HISTORY[:13], parted, last], [5])
     found = report(tmp_path / "a", tmp_path / "b")
@@ -96,7 +96,11 @@ def test_two_histories_at_one_position_are_found_whatever_their_configurations(
     end = HISTORY[12].last
     write(tmp_path / "a", HISTORY[:13], [5])
     for name, view, members in (("b", ViewId(10, 2), (2, 3)), ("c", ViewId(14, 2), (2,))):
-        write(tmp_path / name, [*HISTORY[:13], view_entry(view, members, True, end, 0)], [5])
+        write(
+            tmp_path / name,
+            [*HISTORY[:13], view_entry(end.end(view.rep), view, members, True, 0)],
+            [5],
+        )
     found = report(*(tmp_path / name for name in "abc"))
     assert [each["place"] for each in found["differences"]] == [str(end.end(2))]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from histories import entries, entry
 
-from ringcast.core.ids import START, Position, ViewId
+from ringcast.core.ids import Position, ViewId
 from ringcast.files.disk import Disk
 from ringcast.journal.format.layout import JournalError, view_entry
 from ringcast.journal.group_commit import PENDING, GroupCommit
@@ -137,8 +137,8 @@ def test_who_was_away_takes_both_sides_of_a_partition(tmp_path: Path, was_there:
     ring, merged = entries(2), ViewId(12, 1)
 
     def side(commits: GroupCommit, rep: int) -> None:
-        view = view_entry(ViewId(10, rep), (rep,), True, ring[-1].last, 0)
-        alone = view_entry(ViewId(10, rep), (rep,), False, START, 0)
+        view = view_entry(ring[-1].last.end(rep), ViewId(10, rep), (rep,), True, 0)
+        alone = view_entry(Position.at(ViewId(10, rep), 0), ViewId(10, rep), (rep,), False, 0)
         scratch = commits.scratch(rep)
         scratch.append([*ring, view, alone])
         scratch.close()
@@ -149,7 +149,7 @@ def test_who_was_away_takes_both_sides_of_a_partition(tmp_path: Path, was_there:
             commits.journal.append(ring)
         for rep in (1, 2):
             side(commits, rep)
-        commits.add(view_entry(merged, (1, 2, 3), False, START, 0))
+        commits.add(view_entry(Position.at(merged, 0), merged, (1, 2, 3), False, 0))
         await commits.settle([1, 2], Position.at(merged, -1), (1, 2, 3))
         assert not commits.error and commits.caught_up
         commits.close()

@@ -130,7 +130,7 @@ def part_ways(folder: Path) -> tuple[Journal, Journal]:
     ):
         ring = [each for each in HISTORY if each.first.ring_seq == 8]
         journal.append(ring)
-        journal.append([view_entry(view, members, True, ring[-1].last, 0)])
+        journal.append([view_entry(ring[-1].last.end(view.rep), view, members, True, 0)])
         last = ring[-1].first.seq
         for seq in tail:  # each delivers what it has of the end of the ring
             place = Position(0, 8, 1, last + seq, 0)

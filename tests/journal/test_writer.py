@@ -53,10 +53,12 @@ def filled(folder: Path, count: int = 20, limits: Limits = SMALL) -> Journal:
 
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    journal.append([view_entry(RING, (1, 2, 3), False, START, 5), entry(1, b"x", b"", b"zz")])
+    journal.append(
+        [view_entry(Position.at(RING, 0), RING, (1, 2, 3), False, 5), entry(1, b"x", b"", b"zz")]
+    )
     journal.append([entry(2, b"safe", level=Level.SAFE)])
     end = Position(0, 8, 1, 2, 0)
-    journal.append([view_entry(ViewId(10, 1), (1, 2), True, end, 9)])
+    journal.append([view_entry(end.end(1), ViewId(10, 1), (1, 2), True, 9)])
     journal.close()
     (path,) = segment_names(tmp_path)
     file = SegmentFile(path)
@@ -98,7 +100,10 @@ def test_the_chain_does_not_depend_on_batches_and_tells_every_change(
     sizes: list[int], data: st.DataObject
 ) -> None:
     parts = [entry(seq, *[b"%d" % n for n in range(size)]) for seq, size in enumerate(sizes, 1)]
-    parts.insert(data.draw(st.integers(0, len(parts))), view_entry(RING, (1, 2), False, START, 0))
+    parts.insert(
+        data.draw(st.integers(0, len(parts))),
+        view_entry(Position.at(RING, 0), RING, (1, 2), False, 0),
+    )
     chain = link(NO_CHAIN, written(parts).values)
     by_part = NO_CHAIN
     for each in parts:
@@ -424,7 +429,7 @@ def test_records_out_of_order_are_refused(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="holds another history of that ring"):
         journal.append([entry(20, b"again")])
     with pytest.raises(JournalError, match="ahead of its node, whose state_dir was lost"):
-        journal.append([view_entry(ViewId(4, 1), (1,), False, START, 0)])
+        journal.append([view_entry(Position.at(ViewId(4, 1), 0), ViewId(4, 1), (1,), False, 0)])
     journal.close()
 
 

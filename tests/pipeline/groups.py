@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ringcast.api.node import Node
-from ringcast.core.ids import START, Level, Position, ViewId
+from ringcast.core.ids import Level, Position, ViewId
 from ringcast.journal.format import layout
 from ringcast.journal.format.layout import Entry, view_entry
 from ringcast.journal.merged_reader import whole
@@ -37,7 +37,7 @@ def entries(first: int, last: int) -> list[Entry]:
 def write(folder: Path, first: int, last: int, view: bool = False) -> None:
     journal = Journal(folder, SMALL)
     if view:
-        journal.append([view_entry(RING, (1, 2, 3), False, START, 0)])
+        journal.append([view_entry(Position.at(RING, 0), RING, (1, 2, 3), False, 0)])
     for at in range(first, last + 1, 40):
         journal.append(entries(at, min(at + 39, last)))
     journal.close()

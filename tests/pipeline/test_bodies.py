@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from ringcast.core.ids import START, Level, Position, ViewId
+from ringcast.core.ids import Level, Position, ViewId
 from ringcast.journal.format import layout
 from ringcast.journal.format.frame import read_frame
 from ringcast.journal.format.frame_writer import frame_content
@@ -51,7 +51,7 @@ def columns(form: str, row: T.StructType = ORDER) -> T.StructType:
 
 def records(found: list[bytes]) -> Any:
     """A view, then messages with these bodies."""
-    entries = [view_entry(RING, (1, 2), False, START, 0)]
+    entries = [view_entry(Position.at(RING, 0), RING, (1, 2), False, 0)]
     for seq, body in enumerate(found, 1):
         place = Position(0, 8, 1, seq, 0)
         entries.append(

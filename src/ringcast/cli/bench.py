@@ -17,6 +17,7 @@ from ringcast.core.registry import protocol
 from ringcast.members.process import LOOPBACK
 from ringcast.protocols import DEFAULT
 from ringcast.runtime.config import NodeConfig
+from ringcast.wire.envelope import ROOM
 
 MOST_NODES = 60
 
@@ -140,7 +141,7 @@ def check(trial: Trial) -> None:
             profile=trial.profile,
             settings=settings(trial),
         )
-        largest = config.check().protocol_config.max_message - 2**16
+        largest = config.check().protocol_config.max_message - ROOM
     except (LookupError, ConfigError) as error:
         fail(str(error))
     if trial.size > largest:

@@ -18,6 +18,17 @@ Stream: TypeAlias = Callable[[str], Random]
 USUAL_FRAMES = 50
 
 
+def queue_settings(rng: Random) -> dict[str, Any]:
+    """A short queue, with its two marks."""
+    most = rng.choice((20, 60))
+    return {"max_queue": most, "min_queue": most * 3 // 4}
+
+
+def frame_settings(rng: Random) -> dict[str, Any]:
+    """Frames of a size, packed in most runs."""
+    return {"max_packet": rng.choice((600, 1460, 1460, 9000)), "packing": rng.random() < 0.8}
+
+
 class Drawn(msgspec.Struct, frozen=True):
     """Settings drawn for one run."""
 

@@ -127,11 +127,8 @@ class NodeJournal:
 
     def on_view(self, change: InstallView) -> None:
         """A configuration, at its place in the order."""
-        after = Position.at(change.ring, change.seq)
-        now_us = time.time_ns() // 1000
-        self._commits.add(
-            layout.view_entry(change.view, change.members, change.transitional, after, now_us)
-        )
+        what = (change.position, change.view, change.members, change.transitional)
+        self._commits.add(layout.view_entry(*what, time.time_ns() // 1000))
         if not change.transitional:
             self._view = change
             self._changed.set()

@@ -85,13 +85,10 @@ def entry(
 
 
 def view_entry(
-    view: ViewId, members: tuple[NodeId, ...], transitional: bool, after: Position, time_us: int
+    first: Position, view: ViewId, members: tuple[NodeId, ...], transitional: bool, time_us: int
 ) -> Entry:
-    """A configuration as a record. ``after`` is the last place before a transitional one."""
-    if transitional:
-        first, kind = after.end(view.rep), TRANSITIONAL
-    else:
-        first, kind = Position.at(view, 0), VIEW
+    """A configuration as a record, at ``first``."""
+    kind = TRANSITIONAL if transitional else VIEW
     return entry(first, view, kind, 0, Level.AGREED, "", members, (b"",), time_us)
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringcast.core.swarm import Drawn, Stream, SwarmDraw
+from ringcast.core.swarm import Drawn, Stream, SwarmDraw, queue_settings
 
 
 def common(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
     """Unusual but legal combinations."""
     rng = stream("config")
     hop_us = unit_us // (8 + 4 * n)
-    queue = rng.choice((20, 60))
+    queue = queue_settings(rng)
     drawn: dict[str, Any] = {
         "repair_us": hop_us * rng.choice((4, 10, 30)),
         "window": 64 if large else rng.choice((1, 4, 16, 64)),
         "max_packet": 9000 if large else rng.choice((600, 1460, 1460, 9000)),
         "packing": rng.random() < 0.8,
-        "max_queue": queue,
-        "min_queue": queue * 3 // 4,
+        **queue,
     }
     return Drawn(drawn, n * drawn["window"])
 

@@ -86,10 +86,7 @@ class CounterBased(Processor):
         """Frames of the others of this group; CB-42: of their latest incarnation."""
         message, src = event.message, event.src
         if src == self.me:
-            if event.boot == self.boot:
-                env.drop("counter CB-8", "own frame")
-            else:
-                env.stop(f"another processor uses the id {self.me} (counter CB-42)")
+            self.refuse_own(env, event, copy="counter CB-8", twin="counter CB-42")
             return False
         if src not in self.members or getattr(message, "group", self.group) != self.group:
             env.drop("counter CB-8", "a frame of another group")

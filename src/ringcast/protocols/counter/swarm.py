@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringcast.core.swarm import Drawn, Mistake, Stream, SwarmDraw
+from ringcast.core.swarm import Drawn, Mistake, Stream, SwarmDraw, frame_settings, queue_settings
 from ringcast.protocols.counter.state import Timer
 
 NODES = (2, 3, 3, 4, 5, 5, 6, 7)
@@ -19,7 +19,7 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
     ever."""
     rng = stream("config")
     hop_us = unit_us // (8 + 4 * n)
-    queue = rng.choice((20, 60))
+    queue = queue_settings(rng)
     drawn: dict[str, Any] = {
         "order": rng.choice(("fixed", "fixed", "rotating")),
         "first_sender": rng.randrange(n),
@@ -36,10 +36,8 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
         "most_held": rng.choice((0, 0, 4)),
         "most_listed": rng.choice((0, 0, 3)),
         "history_bytes": rng.choice((2_000, 1_000_000, 1_000_000)),
-        "max_packet": rng.choice((600, 1460, 1460, 9000)),
-        "packing": rng.random() < 0.8,
-        "max_queue": queue,
-        "min_queue": queue * 3 // 4,
+        **frame_settings(rng),
+        **queue,
     }
     if large:  # through in some rotations
         drawn |= {"window": 64, "max_packet": 9000, "most_held": 0, "most_listed": 0}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringcast.core.swarm import Drawn, Mistake, Stream, SwarmDraw
+from ringcast.core.swarm import Drawn, Mistake, Stream, SwarmDraw, frame_settings, queue_settings
 from ringcast.protocols.rbp.originator import ReformTimer
 from ringcast.protocols.rbp.state import Timer
 
@@ -20,7 +20,7 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
     ever."""
     rng = stream("config")
     hop_us = unit_us // (8 + 4 * n)
-    queue = rng.choice((20, 60))
+    queue = queue_settings(rng)
     idle_us = hop_us * rng.choice((0, 2, 8))
     token_us = hop_us * rng.choice((4, 8, 14))
     drawn: dict[str, Any] = {
@@ -37,10 +37,8 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
         "backoff_us": hop_us * rng.choice((10, 30)),
         "join_us": hop_us * rng.choice((20, 60)),
         "window": rng.choice((1, 4, 16, 64)),
-        "max_packet": rng.choice((600, 1460, 1460, 9000)),
-        "packing": rng.random() < 0.8,
-        "max_queue": queue,
-        "min_queue": queue * 3 // 4,
+        **frame_settings(rng),
+        **queue,
     }
     if large:  # through in some rotations
         drawn |= {"window": 64, "batch": 64, "max_packet": 9000}

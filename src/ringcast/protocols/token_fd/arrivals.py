@@ -12,9 +12,6 @@ from ringcast.protocols.token_fd import bodies, catchup, tokens
 from ringcast.protocols.token_fd.messages import Body, LogRep, Token, TokenAck
 from ringcast.protocols.token_fd.state import Processor
 
-MOST_AT_ONCE = 1024
-"""Messages that one submission may bring; with the upper mark it bounds the queue."""
-
 LEFT = "left"
 """The reason a member stops with when it leaves."""
 
@@ -28,9 +25,7 @@ def go_on(p: Processor, env: Env) -> None:
 
 def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
     """TF-24: queue the messages, and send what the window allows; a token that rests goes on."""
-    sizes = [len(body) for body in event.bodies]
-    too_many = len(sizes) > MOST_AT_ONCE or sum(sizes) > p.config.max_queue_bytes
-    if not p.ready or too_many or max(sizes, default=0) > p.config.max_message:
+    if not p.queue.takes(event.bodies, p.config.max_message):
         env.drop("token-fd TF-24", "a submission over the bounds")
         return
     p.queue.put(event.bodies, event.level)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ringcast.blocks.ring_detector import Timer
 from ringcast.blocks.token_ring import most_faults
-from ringcast.core.swarm import Drawn, Mistake, Stream, SwarmDraw
+from ringcast.core.swarm import Drawn, Mistake, Stream, SwarmDraw, frame_settings, queue_settings
 
 NODES = (3, 3, 4, 7)
 """f is 1, 1, 1 or 2."""
@@ -20,7 +20,7 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
     """Unusual but legal combinations."""
     rng = stream("config")
     hop_us = unit_us // (8 + 4 * n)
-    queue = rng.choice((20, 60))
+    queue = queue_settings(rng)
     beat_us = hop_us * rng.choice((2, 5))
     drawn: dict[str, Any] = {
         "beat_us": beat_us,
@@ -34,10 +34,8 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
         "copies": rng.random() < 0.3,
         "lag_limit": rng.choice((0, n, 2)),
         "each_time": rng.choice((1, 4, 16)),
-        "max_packet": rng.choice((600, 1460, 1460, 9000)),
-        "packing": rng.random() < 0.8,
-        "max_queue": queue,
-        "min_queue": queue * 3 // 4,
+        **frame_settings(rng),
+        **queue,
     }
     if large:
         drawn |= {"each_time": 16, "max_packet": 9000}

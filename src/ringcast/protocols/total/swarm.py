@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringcast.core.swarm import Drawn, Stream, SwarmDraw
+from ringcast.core.swarm import Drawn, Stream, SwarmDraw, frame_settings, queue_settings
 
 
 def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
@@ -17,7 +17,7 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
     hop_us = unit_us // (8 + 4 * n)
     beat_us = hop_us * rng.choice((4, 8))
     suspect_us = max(2 * beat_us, hop_us * rng.choice((6, 12, 24)))
-    queue = rng.choice((20, 60))
+    queue = queue_settings(rng)
     window = rng.choice((4, 20, 64, 256))
     drawn: dict[str, Any] = {
         "beat_us": beat_us,
@@ -44,10 +44,8 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
         "resend_max_us": hop_us * rng.choice((6, 30)),
         "resend_window": rng.choice((1, 8, 64)),
         "first_in_bcast": rng.random() < 0.8,
-        "max_packet": rng.choice((600, 1460, 1460, 9000)),
-        "packing": rng.random() < 0.8,
-        "max_queue": queue,
-        "min_queue": queue * 3 // 4,
+        **frame_settings(rng),
+        **queue,
     }
     if stream("quorum").random() < 0.25:
         drawn["quorum"] = n // 2 + 1

@@ -23,15 +23,9 @@ from ringcast.protocols.totem_single.state import ANOTHER_LIFE, Cause, Phase, Pr
 
 def on_token(p: Processor, env: Env, event: Received) -> None:
     """R10-R21, F4.1: a regular token arrives."""
-    token = event.message
-    assert isinstance(token, Token)
-    if tokens.stale(p, token):
-        env.drop("totem R10", "stale token")
+    token = tokens.take(p, env, p.old, event)
+    if token is None:
         return
-    if not tokens.passed_on(p.old, event):
-        env.drop("totem R20", tokens.NOT_PASSED)
-        return
-    tokens.accept(p, env, token)
     if not tokens.quiet(p, p.old, token):
         p.token.idle_visits = 0
         visit(p, env, token)

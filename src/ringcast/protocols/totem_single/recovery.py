@@ -96,15 +96,9 @@ def on_commit_token(p: Processor, env: Env, event: Received) -> None:
 
 def on_token(p: Processor, env: Env, event: Received) -> None:
     """R60-R64, F4.12: the token collects the exchange; then everybody installs."""
-    token = event.message
-    assert isinstance(token, Token)
-    if tokens.stale(p, token):
-        env.drop("totem R10", "stale token")
+    token = tokens.take(p, env, p.new, event)
+    if token is None:
         return
-    if not tokens.passed_on(p.new, event):
-        env.drop("totem R20", tokens.NOT_PASSED)
-        return
-    tokens.accept(p, env, token)
     memb = p.my_new_memb
     passed_on = tokens.visit(p, env, p.new, token, send_old)
     if passed_on is None:
@@ -169,31 +163,32 @@ def complete_exchange(p: Processor) -> None:
 
 
 def on_regular(p: Processor, env: Env, event: Received) -> None:
-    """R65: an early installer's message waits; R67: an old-ring message directly is too late."""
+    """R65: an early installer's message waits."""
     message = event.message
     assert isinstance(message, Regular)
+    keep(p, env, event, message)
+
+
+def keep(p: Processor, env: Env, event: Received, message: Regular | Encapsulated) -> bool:
+    """R65: a message of the ring being formed is kept under its number there; R67: an old-ring
+    message directly is too late."""
     if message.ring_id != p.my_ring_id:
         env.drop("totem R67", "not of the ring being formed")
-        return
+        return False
     if p.new.boots.get(event.src) != event.boot:
         env.drop("totem R65", ANOTHER_LIFE)
-        return
+        return False
     env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
     p.new.put(message.seq, message)
+    return True
 
 
 def on_encapsulated(p: Processor, env: Env, event: Received) -> None:
     """R65, R66: keep it under its new number, and what it carries if that is of my old ring."""
     message = event.message
     assert isinstance(message, Encapsulated)
-    if message.ring_id != p.my_ring_id:
-        env.drop("totem R67", "not of the ring being formed")
+    if not keep(p, env, event, message):
         return
-    if p.new.boots.get(event.src) != event.boot:
-        env.drop("totem R65", ANOTHER_LIFE)
-        return
-    env.set_timer(Timer.TOKEN_LOSS, p.config.token_loss_us)
-    p.new.put(message.seq, message)
     inner = message.inner
     if inner.ring_id == p.old.ring_id and not p.recovery.my_received_flg:
         p.old.put(inner.seq, inner)

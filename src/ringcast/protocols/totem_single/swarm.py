@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringcast.core.swarm import Drawn, Stream, SwarmDraw
+from ringcast.core.swarm import Drawn, Stream, SwarmDraw, frame_settings, queue_settings
 
 
 def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
@@ -12,7 +12,7 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
     rng = stream("config")
     each_time = rng.choice((1, 3, 10, 30))
     consensus_us = rng.choice((unit_us // 2, unit_us))
-    queue = rng.choice((20, 60))
+    queue = queue_settings(rng)
     drawn: dict[str, Any] = {
         "token_loss_us": unit_us,
         "token_retransmit_us": unit_us // rng.choice((3, 5)),
@@ -30,10 +30,8 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
         "fail_rcv_const": rng.choice((5, 20, 20, 50)),
         "max_requests": rng.choice((3, 90, 90)),
         "miss_visits": rng.choice((0, 0, 0, 2)),
-        "max_packet": rng.choice((600, 1460, 1460, 9000)),
-        "packing": rng.random() < 0.8,
-        "max_queue": queue,
-        "min_queue": queue * 3 // 4,
+        **frame_settings(rng),
+        **queue,
         "mutual": rng.random() < 0.75,
         "merge_backoff_us": stream("backoff").choice((0, 0, 0, unit_us // 64, unit_us // 16)),
     }

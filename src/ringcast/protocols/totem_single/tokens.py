@@ -52,6 +52,20 @@ def accept(p: Processor, env: Env, token: Token | CommitToken) -> None:
         p.rider.token_received(env, token)
 
 
+def take(p: Processor, env: Env, ring: Ring, event: Received) -> Token | None:
+    """R10, R11, R20: the token that has arrived, accepted; None if it must be dropped."""
+    token = event.message
+    assert isinstance(token, Token)
+    if stale(p, token):
+        env.drop("totem R10", "stale token")
+        return None
+    if not passed_on(ring, event):
+        env.drop("totem R20", NOT_PASSED)
+        return None
+    accept(p, env, token)
+    return token
+
+
 def quiet(p: Processor, ring: Ring, token: Token) -> bool:
     """Whether a visit finds nothing to do: all there is was delivered, is safe and released."""
     seq, last = token.seq, p.flow
