@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -272,6 +273,44 @@ def test_nothing_is_left_over() -> None:
         if LEFT_OVER.search(line)
     ]
     assert not found, "\n".join(found)
+
+
+SIGNALS = {
+    "BadBody": "a body's reader tells its caller, which counts it or says where it stands",
+    "Irregular": "the condensed engine gives a run back to the plain one",
+    "StorageFailed": "the simulator's storage stops a simulated processor",
+    "WorldEnds": "closes what a program has open when its simulated world ends",
+    "_Spent": "ends a search",
+}
+"""Exceptions that never reach a user, so that they need no root."""
+
+
+def exceptions(modules: Iterable[ast.Module]) -> dict[str, set[str]]:
+    """Each class that is an exception of Python's, with all that it is derived from."""
+    bases = {
+        node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
+        for tree in modules
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+
+    def above(name: str) -> set[str]:
+        return {name}.union(*(above(base) for base in bases.get(name, ())))
+
+    def own(name: str) -> bool:
+        kind = getattr(builtins, name, None)
+        return isinstance(kind, type) and issubclass(kind, BaseException)
+
+    return {name: found for name in bases if any(map(own, found := above(name)))}
+
+
+def test_errors_have_one_root() -> None:
+    found = exceptions(ast.parse(path.read_text("utf-8")) for path in MODULES)
+    assert found.keys() >= {"RingcastError", *SIGNALS}
+    astray = [name for name, above in found.items() if "RingcastError" not in above]
+    assert sorted(astray) == sorted(SIGNALS)
+    source = ast.parse("class A(ValueError): ...\nclass B(A): ...\nclass C(Base): ...")
+    assert exceptions([source]) == {"A": {"A", "ValueError"}, "B": {"B", "A", "ValueError"}}
 
 
 KINDS = ("R", "G")

@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from ringcast.api.events import Batch, Event, EventsLost, Message, View
     from ringcast.api.group import Group, MessageTooLarge, NotJoined, WouldBlock
+    from ringcast.api.inbox import TwoReaders
     from ringcast.api.node import Node
     from ringcast.api.quorum import Local
     from ringcast.api.replica import Replica
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "api.events": ("Batch", "Event", "EventsLost", "Message", "View"),
     "api.group": ("Group", "MessageTooLarge", "NotJoined", "WouldBlock"),
+    "api.inbox": ("TwoReaders",),
     "api.node": ("Node",),
     "api.quorum": ("Local",),
     "api.replica": ("Replica",),
@@ -98,6 +100,7 @@ __all__ = [
     "StateMachine",
     "StorageError",
     "TransportError",
+    "TwoReaders",
     "View",
     "WouldBlock",
 ]

@@ -10,9 +10,14 @@ from __future__ import annotations
 import asyncio
 
 from ringcast.api.events import Batch, EventsLost, View
+from ringcast.core.errors import RingcastError
 
 SOFT_BYTES, HARD_BYTES = 64 * 2**20, 256 * 2**20
 """What the bodies that wait may take before the ring slows down, and before events are lost."""
+
+
+class TwoReaders(RingcastError, RuntimeError):
+    """A group is read in two places at the same time: each event goes to one of them only."""
 
 
 class Inbox:
@@ -81,7 +86,7 @@ class Inbox:
     async def take(self) -> list[Batch | View | EventsLost]:
         """Everything that waits, at least one event; empty when there will be no more."""
         if self._reader is not None:
-            raise RuntimeError("a group has one reader; use one 'async for' at a time")
+            raise TwoReaders("a group has one reader; use one 'async for' at a time")
         while not self._events:
             if self._over:
                 if self._closed is not None:

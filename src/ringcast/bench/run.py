@@ -17,6 +17,7 @@ import msgspec
 
 from ringcast.bench.bridge import HEADERS, Bridge
 from ringcast.bench.member import MemberReady, MemberShare, Task, Word
+from ringcast.core.errors import RingcastError
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.registry import protocol
 from ringcast.members.process import LOOPBACK, free_ports
@@ -107,7 +108,7 @@ class Figures(msgspec.Struct):
     """Processor time, frames sent, received and refused, and pauses, of each member."""
 
 
-class Failed(Exception):
+class Failed(RingcastError):
     """The measurement could not be made."""
 
 

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from ringcast.bench import bridge
-from ringcast.bench.run import MOST_FRAME, Failed, Figures, Trial, run, settings
+from ringcast.bench.run import MOST_FRAME, Figures, Trial, run, settings
 from ringcast.console.options import OK, VIOLATED, fail
 from ringcast.console.output import as_json, say
 from ringcast.core.errors import ConfigError, RingcastError
@@ -110,7 +110,7 @@ def live(
     check(trial)
     try:
         result = run(trial)
-    except (Failed, OSError, RingcastError) as error:
+    except (OSError, RingcastError) as error:
         fail(str(error))
     if json:
         as_json(result)

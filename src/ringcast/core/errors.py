@@ -9,7 +9,8 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class RingcastError(Exception):
-    """Base of every error that ringcast raises for its user."""
+    """Base of every error that ringcast raises for its user. A wrong argument of a call is Python's
+    own TypeError or ValueError."""
 
 
 class ConfigError(RingcastError):

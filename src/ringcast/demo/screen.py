@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ringcast.console.output import console, say
+from ringcast.core.errors import RingcastError
 from ringcast.members.process import Band
 
 REFRESH_S = 0.2
@@ -19,7 +20,7 @@ SILENCE_S = 5.0
 """After so long without a word, a story tells what it waits for."""
 
 
-class Late(Exception):
+class Late(RingcastError):
     """Something that had to happen did not, in good time."""
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from ringcast.core.ids import NodeId
 from ringcast.sim.faults import FaultPlan, read_events
-from ringcast.sim.spec import RunSpec, prepare
+from ringcast.sim.spec import RunSpec, SpecError, prepare
 
 
 class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,14 +21,14 @@ class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(path: Path) -> RunSpec:
-    """Read and check a run file; ValueError says where it is wrong."""
+    """Read and check a run file; SpecError says where it is wrong."""
     try:
         spec = msgspec.toml.decode(path.read_bytes(), type=RunSpec)
         prepare(spec)
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
+        raise SpecError(f"{path}: {error.strerror}") from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise SpecError(f"{path}: {error}") from None
     return spec
 
 
@@ -41,9 +41,9 @@ def load_faults(path: Path, ids: Iterable[NodeId]) -> tuple[FaultPlan, list[str]
         return msgspec.toml.decode(text, type=PlanFile).faults, []
     except OSError as error:
         known = "faults are swarm, none, a .toml fault plan or an events file"
-        raise ValueError(f"cannot read {str(path)!r} ({error.strerror}); {known}") from None
+        raise SpecError(f"cannot read {str(path)!r} ({error.strerror}); {known}") from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise SpecError(f"{path}: {error}") from None
 
 
 def dump(spec: RunSpec) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ringcast.core.errors import RingcastError
 from ringcast.core.explain import known
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet, protocol
@@ -17,6 +18,10 @@ from ringcast.sim.presets import preset
 from ringcast.sim.rings import attached
 from ringcast.sim.workload import Workload
 from ringcast.traces import Claims
+
+
+class SpecError(RingcastError, ValueError):
+    """A run that cannot be made; the text names the setting and says what it may be."""
 
 
 class RunSpec(
@@ -71,45 +76,45 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 def prepare(spec: RunSpec) -> Setup:
-    """Look up and check everything ``spec`` names; ValueError says what is wrong."""
+    """Look up and check everything ``spec`` names; SpecError says what is wrong."""
     try:
         sheet = protocol(spec.protocol)
         model = preset(spec.network) if isinstance(spec.network, str) else spec.network
         settings = msgspec.to_builtins(sheet.profile(spec.profile)) | spec.config
     except LookupError as error:
-        raise ValueError(str(error)) from None
+        raise SpecError(str(error)) from None
     if strange := sorted(settings.keys() - set(sheet.config.__struct_fields__)):
         there = known(strange[0], sheet.config.__struct_fields__)
-        raise ValueError(f"config: {spec.protocol} has no setting {', '.join(strange)}; {there}")
+        raise SpecError(f"config: {spec.protocol} has no setting {', '.join(strange)}; {there}")
     try:
         config = sheet.for_group(msgspec.convert(settings, sheet.config), spec.ids)
     except (msgspec.ValidationError, ValueError) as error:
-        raise ValueError(f"config: {error}") from None
+        raise SpecError(f"config: {error}") from None
     if (spec.measure_from_us or 0) > spec.duration_us:
-        raise ValueError(
+        raise SpecError(
             f"measure_from_us {spec.measure_from_us} is after the end ({spec.duration_us} us)"
         )
     if spec.rings and sorted({n for ring in spec.rings for n in ring}) != list(spec.ids):
-        raise ValueError(f"rings: they must hold the processors 1 .. {spec.nodes}, each somewhere")
+        raise SpecError(f"rings: they must hold the processors 1 .. {spec.nodes}, each somewhere")
     widest = max((len(ports) for ports in attached(spec.rings).values()), default=1)
     if widest > sheet.most_ports:
-        raise ValueError(
+        raise SpecError(
             f"rings: one processor is in {widest} of them; {spec.protocol} bears {sheet.most_ports}"
         )
     pids = set(spec.ids)
     pids |= {pid for ports in attached(spec.rings).values() for _, pid in ports}
     for i, fault in enumerate(spec.faults):
         if strangers := sorted(named(fault) - pids):
-            raise ValueError(f"faults[{i}]: no such processors: {strangers}")
+            raise SpecError(f"faults[{i}]: no such processors: {strangers}")
         if fault.at_us > spec.duration_us:
-            raise ValueError(
+            raise SpecError(
                 f"faults[{i}]: at_us {fault.at_us} is after the end ({spec.duration_us} us)"
             )
     if isinstance(spec.core, tuple) and (not spec.core or set(spec.core) - set(spec.ids)):
-        raise ValueError(f"core: {list(spec.core)} are not processors of 1 .. {spec.nodes}")
+        raise SpecError(f"core: {list(spec.core)} are not processors of 1 .. {spec.nodes}")
     for i, work in enumerate(spec.workload):
         if strangers := sorted(set(work.senders) - set(spec.ids)):
-            raise ValueError(f"workload[{i}]: no such processors: {strangers}")
+            raise SpecError(f"workload[{i}]: no such processors: {strangers}")
     return Setup(sheet, config, model)
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from ringcast.core.errors import RingcastError
 
-class Escape(RuntimeError):
+
+class Escape(RingcastError, RuntimeError):
     """The program reached for something outside the simulated world: a thread, a real socket."""
 
 
-class Stuck(AssertionError):
+class Stuck(RingcastError, AssertionError):
     """Nothing will ever happen again, time stands still, or the run takes far too long."""
 
 
-class Violated(AssertionError):
+class Violated(RingcastError, AssertionError):
     """Something that was said to hold always did not."""
 
     def __init__(self, name: str, why: str = "") -> None:
@@ -21,7 +23,7 @@ class Violated(AssertionError):
         self.name = name
 
 
-class NotReached(AssertionError):
+class NotReached(RingcastError, AssertionError):
     """What was waited for did not come about in time."""
 
     def __init__(self, name: str, why: str) -> None:
@@ -29,11 +31,11 @@ class NotReached(AssertionError):
         self.name = name
 
 
-class HostFailed(AssertionError):
+class HostFailed(RingcastError, AssertionError):
     """The program of a host ended with an error, or one of its callbacks did."""
 
 
-class CallFailed(ConnectionError):
+class CallFailed(RingcastError, ConnectionError):
     """A request to another host got no answer. Whether it was carried out is not known."""
 
 
@@ -51,21 +53,21 @@ class EscapeLog:
         raise error
 
 
-class SimFailure(AssertionError):
+class SimFailure(RingcastError, AssertionError):
     """A seed fails; the text tells the story of the smallest run that fails so."""
 
 
-class NeverMet(AssertionError):
+class NeverMet(RingcastError, AssertionError):
     """Something that was to be seen sometimes was seen in no seed."""
 
 
-class NotDeterministic(AssertionError):
+class NotDeterministic(RingcastError, AssertionError):
     """The same seed ran in two ways."""
 
 
-class NotLinearizable(AssertionError):
+class NotLinearizable(RingcastError, AssertionError):
     """No order of operations explains what clients were told."""
 
 
-class Undecided(RuntimeError):
+class Undecided(RingcastError, RuntimeError):
     """A history is too long to tell whether it is linearizable: check shorter ones."""

@@ -13,6 +13,7 @@ import msgspec
 
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered, Faulted, Installed, Submit, TraceEvent
+from ringcast.pipeline.sweep.study import StudyError
 from ringcast.sim import workload
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import schedule
@@ -78,7 +79,7 @@ class Ledger:
 
 
 def service(spec: RunSpec) -> Service:
-    """Carry ``spec`` out, then let it come to rest; ValueError if nothing was submitted."""
+    """Carry ``spec`` out, then let it come to rest; StudyError if nothing was submitted."""
     setup = prepare(spec)
     from_us = spec.measure_from_us or 0
     ledger = Ledger(from_us, spec.duration_us)
@@ -94,7 +95,7 @@ def service(spec: RunSpec) -> Service:
     up = set(cluster.up())
     owed = [message for message in ledger.submitted_us if message[0] in up]
     if not owed:
-        raise ValueError("nobody who stays up submitted anything: there is no service to speak of")
+        raise StudyError("nobody who stays up submitted anything: there is no service to speak of")
     end_us, span_us = cluster.now_us, spec.duration_us - from_us
     waited_us = sorted(
         ledger.waited_us.get(message, end_us - ledger.submitted_us[message]) for message in owed

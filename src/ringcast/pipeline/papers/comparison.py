@@ -20,6 +20,7 @@ from ringcast.core.inputs import Input, Message, Received
 from ringcast.core.machine import Machine
 from ringcast.core.registry import Sheet
 from ringcast.core.trace import Delivered, Noted, TraceEvent
+from ringcast.pipeline.sweep.study import StudyError
 from ringcast.sim import workload
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import schedule
@@ -169,7 +170,7 @@ def body_of(message: Message) -> Body | None:
 def compare(spec: RunSpec) -> Comparison:
     """Carry ``spec`` out and measure from ``measure_from_us`` on.
 
-    Latencies are those of the rotations of which all was delivered. ValueError if nobody sent
+    Latencies are those of the rotations of which all was delivered. StudyError if nobody sent
     anything by then.
     """
     setup = prepare(spec)
@@ -189,7 +190,7 @@ def compare(spec: RunSpec) -> Comparison:
 
     count = sum(map(within, frames.sent_us.values()))
     if not count:
-        raise ValueError("nobody sent anything in the part that is measured")
+        raise StudyError("nobody sent anything in the part that is measured")
     control = [links for at_us, links in frames.control if within(at_us)]
     bodies = [links for at_us, links in frames.bodies if within(at_us)]
     waits_us = [

@@ -21,6 +21,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from ringcast.pipeline.sweep.study import StudyError
+
 NODES = 50
 DEGREE = 4
 """The networks of the paper: 50 nodes, of at most four gateways each."""
@@ -73,7 +75,7 @@ def random(rng: np.random.Generator, nodes: int, edges: int | None = None) -> Gr
         graph = nx.Graph(drawn)
         if edges in (None, len(drawn)) and len(graph) == nodes and nx.is_biconnected(graph):
             return _graph(graph)
-    raise ValueError(f"none of {MOST_DRAWS} random graphs of {nodes} nodes and {edges} edges fits")
+    raise StudyError(f"none of {MOST_DRAWS} random graphs of {nodes} nodes and {edges} edges fits")
 
 
 def _graph(graph: nx.Graph[int]) -> Graph:
@@ -91,7 +93,7 @@ def drawing(design: str) -> Callable[[np.random.Generator], Graph]:
             return lambda rng: random(rng, NODES)
         case ["random", edges] if edges.isdecimal() and NODES <= int(edges) < NODES * DEGREE // 2:
             return lambda rng: random(rng, NODES, int(edges))
-    raise ValueError(f"no design of a network: {design!r}; try robust 14 8 or random 95")
+    raise StudyError(f"no design of a network: {design!r}; try robust 14 8 or random 95")
 
 
 def failures(design: str, seed: int, orders: int) -> Iterator[FailureTally]:

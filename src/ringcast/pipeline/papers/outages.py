@@ -14,6 +14,7 @@ import msgspec
 from ringcast.core.effects import Effect, Send
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Delivered, Installed, Originated, TraceEvent
+from ringcast.pipeline.sweep.study import StudyError
 from ringcast.sim import workload
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import schedule
@@ -66,11 +67,11 @@ class Witness:
 
 
 def outage(spec: RunSpec) -> Outage:
-    """Carry ``spec`` out and say what its first loss cost; ValueError if nothing was lost."""
+    """Carry ``spec`` out and say what its first loss cost; StudyError if nothing was lost."""
     setup = prepare(spec)
     sheet = setup.sheet
     if not sheet.turn:
-        raise ValueError(f"{spec.protocol} has no turns, so that none can be waited for")
+        raise StudyError(f"{spec.protocol} has no turns, so that none can be waited for")
     witness = Witness(sheet.turn)
     sheet = msgspec.structs.replace(sheet, make=tapped(sheet.make, witness))
     parts = (sheet, setup.config, spec.ids, setup.model, spec.seed)
@@ -80,7 +81,7 @@ def outage(spec: RunSpec) -> Outage:
     workload.start(spec.workload, cluster, spec.seed)
     while len(cluster.up()) == spec.nodes and not cluster.counts.lost["tampering"]:
         if cluster.now_us >= spec.duration_us:
-            raise ValueError("no frame was tampered with and nobody crashed: there is no outage")
+            raise StudyError("no frame was tampered with and nobody crashed: there is no outage")
         cluster.step()
     began_us = cluster.now_us
     witness.forget()
@@ -107,7 +108,7 @@ class Silence(msgspec.Struct, frozen=True):
 
 
 def silence(spec: RunSpec) -> Silence:
-    """Carry ``spec`` out and say what its first crash cost; ValueError if nobody crashes."""
+    """Carry ``spec`` out and say what its first crash cost; StudyError if nobody crashes."""
     setup = prepare(spec)
     last_us: dict[NodeId, int] = {}
     longest_us: dict[NodeId, int] = {}
@@ -132,6 +133,6 @@ def silence(spec: RunSpec) -> Silence:
     workload.start(spec.workload, cluster, spec.seed)
     cluster.run_until(spec.duration_us)
     if not crashed:
-        raise ValueError("nobody crashed: there is no silence to speak of")
+        raise StudyError("nobody crashed: there is no silence to speak of")
     waited_us = [max(longest_us.get(n, 0), spec.duration_us - last_us[n]) for n in cluster.up()]
     return Silence(max(waited_us) / 1e3, views, spec.nodes)

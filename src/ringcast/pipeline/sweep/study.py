@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.sweep.measures import MEASURES
 from ringcast.sim.batch import Job
 from ringcast.sim.faults import FaultPlan
@@ -23,6 +24,11 @@ from ringcast.sim.runfile import load_faults
 from ringcast.sim.scenario.syntax import seed_range
 from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.swarm import FEWEST_FIXED
+
+
+class StudyError(PipelineError, ValueError):
+    """A study that cannot be made; the text names the setting and says what it may be."""
+
 
 MOST_POINTS = 200_000
 """A larger study is taken for a slip of the pen."""
@@ -45,10 +51,10 @@ class ParameterRange(
     def values(self) -> list[int | float]:
         """All of them."""
         if not (self.step > 0 and self.to >= self.first):
-            raise ValueError("a range goes from the smaller to the larger, by a step above 0")
+            raise StudyError("a range goes from the smaller to the larger, by a step above 0")
         steps = (self.to - self.first) / self.step
         if steps >= MOST_POINTS:
-            raise ValueError(f"a range of more than {MOST_POINTS:,} values")
+            raise StudyError(f"a range of more than {MOST_POINTS:,} values")
         # 0.1 is not a tenth, so the last step may fall short of the end by a hair.
         return [self.first + i * self.step for i in range(floor(steps + 1e-9) + 1)]
 
@@ -107,7 +113,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(path: Path, changes: Mapping[str, Any] | None = None) -> Study:
-    """Read and check a study file; ValueError says where it is wrong.
+    """Read and check a study file; StudyError says where it is wrong.
 
     ``changes`` are laid over the file first, as a case is laid over the run.
     """
@@ -115,9 +121,9 @@ def load(path: Path, changes: Mapping[str, Any] | None = None) -> Study:
         return parse(path.read_text("utf-8"), path.parent, changes)
     except OSError as error:
         reason = error.strerror
-        raise ValueError(f"cannot read {str(path)!r} ({reason}); a study is wanted here") from None
+        raise StudyError(f"cannot read {str(path)!r} ({reason}); a study is wanted here") from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise StudyError(f"{path}: {error}") from None
 
 
 def parse(text: str, folder: Path, changes: Mapping[str, Any] | None = None) -> Study:
@@ -125,7 +131,7 @@ def parse(text: str, folder: Path, changes: Mapping[str, Any] | None = None) -> 
     try:
         raw = msgspec.toml.decode(text)
     except msgspec.DecodeError as error:
-        raise ValueError(str(error)) from None
+        raise StudyError(str(error)) from None
     return of_table(overlay(raw, dict(changes or {})), folder)
 
 
@@ -136,13 +142,13 @@ def of_table(raw: Table, folder: Path) -> Study:
     try:
         seeds = seed_range(str(file.seeds))
     except ValueError as error:
-        raise ValueError(f"seeds: {error}") from None
+        raise StudyError(f"seeds: {error}") from None
     if strange := [name for name in asked if name not in MEASURES]:
-        raise ValueError(f"measures: no {strange[0]!r}; known: {', '.join(MEASURES)}")
+        raise StudyError(f"measures: no {strange[0]!r}; known: {', '.join(MEASURES)}")
     cases, axes = _cases(file), _axes(file)
     size = len(cases) * prod(map(len, axes.values())) * len(seeds)
     if size > MOST_POINTS:
-        raise ValueError(f"{size:,} runs are more than {MOST_POINTS:,}; make it several studies")
+        raise StudyError(f"{size:,} runs are more than {MOST_POINTS:,}; make it several studies")
 
     places = _places(cases, axes)
     combinations: list[Combination] = []
@@ -158,7 +164,7 @@ def of_table(raw: Table, folder: Path) -> Study:
             _check_measures(job, asked)
         except ValueError as error:
             at = ", ".join(f"{name} = {value!r}" for name, value in (named | varied).items())
-            raise ValueError(f"{at}: {error}" if at else str(error)) from None
+            raise StudyError(f"{at}: {error}" if at else str(error)) from None
         protocol = {"protocol": job.spec.protocol if job.spec else job.protocol}
         # The number of processors, which a swarm may draw, is known after the run.
         parameters = {k: v for k, v in (named | protocol | varied).items() if k != "nodes"}
@@ -185,12 +191,12 @@ def overlay(base: Any, change: Any, place: Place = ()) -> Any:
         whole: dict[str, Any] = {str(at): item for at, item in enumerate(base)}
         if strange := [key for key in change if key not in whole]:
             name, last = ".".join(place), len(base) - 1
-            raise ValueError(f"{name}.{strange[0]}: {name} is a list with entries 0 .. {last}")
+            raise StudyError(f"{name}.{strange[0]}: {name} is a list with entries 0 .. {last}")
     elif place[-1:] == ("network",) and isinstance(base, str):
         try:
             whole = msgspec.to_builtins(preset(base))
         except LookupError as error:
-            raise ValueError(str(error)) from None
+            raise StudyError(str(error)) from None
     else:
         whole = dict(base) if isinstance(base, dict) else {}
     for key, value in change.items():
@@ -230,7 +236,7 @@ def _cases(file: StudyFile) -> dict[str, Table]:
     for at, case in enumerate(file.cases):
         name = case.get("name")
         if not isinstance(name, str) or not name or name in cases:
-            raise ValueError(f"cases[{at}]: every case has a name, and no two have the same")
+            raise StudyError(f"cases[{at}]: every case has a name, and no two have the same")
         cases[name] = {key: value for key, value in case.items() if key != "name"}
     return cases or {"": {}}
 
@@ -243,11 +249,11 @@ def _axes(file: StudyFile) -> dict[Place, list[Any]]:
         try:
             values = _convert(given, ParameterRange).values() if isinstance(given, dict) else given
         except ValueError as error:
-            raise ValueError(f"grid: {name}: {error}") from None
+            raise StudyError(f"grid: {name}: {error}") from None
         if not isinstance(values, list) or not values:
-            raise ValueError(f"grid: {name} is no list of values; what is fixed belongs to [run]")
+            raise StudyError(f"grid: {name} is no list of values; what is fixed belongs to [run]")
         if len({msgspec.json.encode(value) for value in values}) < len(values):
-            raise ValueError(f"grid: {name} has a value twice")
+            raise StudyError(f"grid: {name} has a value twice")
         axes[place] = values
     return axes
 
@@ -257,7 +263,7 @@ def _places(cases: Mapping[str, Table], axes: Mapping[Place, list[Any]]) -> list
     by_cases = dict.fromkeys(place for case in cases.values() for place, _ in _leaves(case))
     for one, other in product(by_cases, axes):
         if one[: len(other)] == other[: len(one)]:
-            raise ValueError(f"{'.'.join(other)} is in the grid and in a case; choose one of them")
+            raise StudyError(f"{'.'.join(other)} is in the grid and in a case; choose one of them")
     return [*by_cases, *axes]
 
 
@@ -265,16 +271,16 @@ def _job(settings: Table, folder: Path) -> tuple[Job, list[str]]:
     """The run that ``settings`` describe, and warnings."""
     for own, instead in (("seed", "seeds"), ("swarm", 'faults = "swarm"')):
         if own in settings:
-            raise ValueError(f"{own} is no setting of a study, which has {instead}")
+            raise StudyError(f"{own} is no setting of a study, which has {instead}")
     faults = settings.get("faults")
     bare = {key: value for key, value in settings.items() if key != "faults"}
     if faults == "swarm":
         if drawn := sorted(bare.keys() - {"protocol", "nodes"}):
-            raise ValueError(f"{drawn[0]} is drawn by a swarm from the seed; leave it out")
+            raise StudyError(f"{drawn[0]} is drawn by a swarm from the seed; leave it out")
         spec = _convert(bare, RunSpec)
         prepare(spec)
         if spec.nodes < FEWEST_FIXED:
-            raise ValueError(f"a swarm needs {FEWEST_FIXED} processors or more")
+            raise StudyError(f"a swarm needs {FEWEST_FIXED} processors or more")
         return Job(0, spec.protocol, spec.nodes if "nodes" in bare else None), []
     plan: FaultPlan = ()
     warnings: list[str] = []
@@ -292,14 +298,14 @@ def _check_measures(job: Job, asked: tuple[str, ...]) -> None:
     if job.spec is None or job.spec.measure_from_us is None:
         timed = [name for name in asked if MEASURES[name].timed]
         if timed and job.spec is None:
-            raise ValueError(f"measures: a swarm has no {timed[0]}")
+            raise StudyError(f"measures: a swarm has no {timed[0]}")
         if timed:
-            raise ValueError(f"measures: {timed[0]} needs a run with measure_from_us")
+            raise StudyError(f"measures: {timed[0]} needs a run with measure_from_us")
 
 
 def _convert(value: Any, kind: type[T]) -> T:
-    """``value`` as ``kind``; ValueError says what does not fit."""
+    """``value`` as ``kind``; StudyError says what does not fit."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from None
+        raise StudyError(str(error)) from None
