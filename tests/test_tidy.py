@@ -128,56 +128,102 @@ def test_imports_point_downward(path: Path) -> None:
 ENGLISH = {"centralised", "counter", "fast-message", "optimistic", "total", "two-phase"}
 """Names of protocols that are words, too: those count where nothing else can be meant."""
 
+BUILDS_ON = {"irbp": "rbp", "totem_multi": "totem_single"}
+"""Protocols that are made of another one, by their folders; they alone may name and import it."""
+
 SHARED = {
     field for kind in (GroupSettings, ListedSettings) for field in kind.__struct_fields__
 }  # fmt: skip
 
 
+def package_of_sheet(sheet: Sheet) -> str:
+    return sheet.make.__module__.split(".")[-2]
+
+
 def names_of(sheet: Sheet) -> list[str]:
     """How a protocol is spoken of: patterns of its name, its package and its machine."""
-    package = sheet.make.__module__.split(".")[-2]
+    package = package_of_sheet(sheet)
     name = re.escape(sheet.name).replace("\\-", "[-_ ]")
     found = [rf"protocols[./]{package}\b", rf"\b{sheet.make.__name__}\b(?! order)"]
     if sheet.name in ENGLISH:
-        own = "|".join(sheet.rules.kinds) if sheet.rules else "R"
-        return [*found[:1], rf"[\"']{name}[\"']", rf"\b{name.upper()}\b", rf"\b{name} ({own})\d"]
+        return [found[0], rf"\b{name} [A-Z]{{1,2}}-?\d"]
     return [*found, rf"(?i:\b{name}\b)", rf"(?i:\b{package}\b)"]
+
+
+def own_settings(sheet: Sheet) -> set[str]:
+    return set(sheet.config.__struct_fields__) - SHARED
 
 
 def own_words(sheet: Sheet) -> list[str]:
     """Settings and messages that only this protocol can mean: their names have two words or more,
-    and no block knows one of that name."""
+    and no block knows one of that name. A name that is a word counts in quotes and in capitals."""
     blocks = "".join(path.read_text("utf-8") for path in (SRC / "blocks").glob("*.py"))
-    plain = (name.removesuffix("_us") for name in set(sheet.config.__struct_fields__) - SHARED)
+    plain = (name.removesuffix("_us") for name in own_settings(sheet))
     settings = [rf"\b{name}(_us)?\b" for name in plain if "_" in name and name not in blocks]
     names = {getattr(kind, "__origin__", kind).__name__ for kind in sheet.messages}
-    return settings + [
-        rf"\b{name}\b" for name in names if re.search("[a-z][A-Z]", name) and name not in blocks
-    ]
+    messages = [n for n in names if re.search("[a-z][A-Z]", n) and n not in blocks]
+    quoted = [rf"[\"']{sheet.name}[\"']", rf"\b{sheet.name.upper()}\b"]
+    return [*settings, *(rf"\b{name}\b" for name in messages), *quoted]
+
+
+def own_reads(sheet: Sheet) -> list[str]:
+    """A setting whose name is one word counts where it is read from settings, as
+    ``config.quorum`` or by ``getattr``; but a block has settings of its own."""
+    single = [name for name in own_settings(sheet) if "_" not in name.removesuffix("_us")]
+    return [rf"(?:config|settings)(?:\.|, \")({'|'.join(single)})\b"]
 
 
 @cache
-def words_of(name: str) -> re.Pattern[str]:
+def words_of(name: str, room: str) -> re.Pattern[str]:
     sheet = protocol(name)
-    return re.compile("|".join((*names_of(sheet), *own_words(sheet))))
+    words = names_of(sheet)
+    if room != "protocols":  # they have settings and messages of the same names
+        words += own_words(sheet)
+    if room not in ("protocols", "blocks"):
+        words += own_reads(sheet)
+    return re.compile("|".join(words))
 
 
-def spoken_of(sheet: Sheet, text: str) -> str | None:
-    """The first word of ``text`` that only this protocol can mean."""
-    found = words_of(sheet.name).search(text)
+def spoken_of(sheet: Sheet, text: str, room: str = "") -> str | None:
+    """The first word of a text in that package that only this protocol can mean."""
+    found = words_of(sheet.name, room).search(text)
     return found and found[0]
 
 
 @pytest.mark.parametrize("sheet", PUBLISHED, ids=lambda sheet: sheet.name)
 def test_a_protocol_is_named_in_its_own_rooms_alone(sheet: Sheet) -> None:
-    """Its folder, the list of imports in ``protocols``, and documents."""
-    found = [
-        f"{name_of(path)}: {word}"
-        for path in [*MODULES, *sorted((ROOT / "tools").glob("*.py"))]
-        if path.parent.parent != SRC / "protocols" and path.parent != SRC / "protocols"
-        if (word := spoken_of(sheet, path.read_text("utf-8")))
-    ]
+    """Its folder, those of protocols that build on it, the list of imports in ``protocols``, and
+    documents."""
+    own = package_of_sheet(sheet)
+    rooms = {own, *(package for package, below in BUILDS_ON.items() if below == own)}
+    found = []
+    for path in [*MODULES, *sorted((ROOT / "tools").glob("*.py"))]:
+        room = package_of(path) if path.is_relative_to(SRC) else "tools"
+        if room == "protocols" and path.parent.name in {"protocols", *rooms}:
+            continue
+        if word := spoken_of(sheet, path.read_text("utf-8"), room):
+            found.append(f"{name_of(path)}: {word}")
     assert not found, "\n".join(found)
+
+
+def test_a_protocol_imports_none_but_what_it_builds_on() -> None:
+    for path in MODULES:
+        if path.parent.parent == SRC / "protocols":
+            rooms = {path.parent.name, BUILDS_ON.get(path.parent.name)}
+            used = {each.split(".")[2] for each in imports(path) if "ringcast.protocols." in each}
+            assert used <= rooms, f"{name_of(path)} imports {used - rooms}"
+
+
+def test_rules_are_cited_where_they_are_carried_out() -> None:
+    """By the protocol, and by the blocks that its book names."""
+    for book in BOOKS:
+        kinds = tuple(kind for kind in book.rules.kinds if kind[-1] == "-" or kind in KINDS)
+        known = {*book.rules.tags, *book.rules.gap_tags}
+        blocks = {SRC / "blocks" / f"{name}.py" for each in BOOKS for name in each.rules.blocks}
+        for path in MODULES:
+            if package_of(path) != "protocols" and path not in blocks:
+                cited = tags(path.read_text("utf-8"), kinds) & known
+                assert not cited, f"{name_of(path)}: {sorted(cited)} of {book.name}"
 
 
 def test_the_look_for_names_sees_them() -> None:
@@ -192,9 +238,13 @@ def test_the_look_for_names_sees_them() -> None:
         ("total", 'if name == "total":'),
         ("total", 'env.drop("total G-5", "late")'),
         ("total", "TOTAL's sequencer"),
+        ("total", "as it must (total Q7)"),
+        ("total", 'getattr(setup.config, "quorum", 0)'),
+        ("total", "setup.config.quorum"),
+        ("counter", "self.settings.idle_us"),
     ):
         assert spoken_of(sheets[name], text), text
-    for text in ("the total order", "total += size", '"total-order"', "Totally"):
+    for text in ("the total order", "total += size", '"total-order"', "Totally", "a quorum"):
         assert not any(spoken_of(sheet, text) for sheet in PUBLISHED), text
 
 

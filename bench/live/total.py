@@ -98,7 +98,7 @@ def p50(figures: Figures) -> float:
 def office(book: Windows, what: str, figures: Figures) -> None:
     """The sequencer's processor time for a message, and how often another member's that is."""
     used = {each["id"]: each["cpu_s"] for each in figures.members}
-    own = used.pop(figures.members[0]["sequencer"])
+    own = used.pop(figures.members[0]["machine"]["sequencer"])
     messages = figures.messages_per_s * figures.seconds
     book.note(f"sequencer us {what}", 1e6 * own / messages)
     book.note(f"sequencer times {what}", own / mean(used.values()))

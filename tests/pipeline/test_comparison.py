@@ -9,6 +9,7 @@ from pytest import MonkeyPatch
 
 from ringcast.core.env import Env
 from ringcast.pipeline.papers.comparison import compare
+from ringcast.pipeline.sweep.study import StudyError
 from ringcast.protocols.compared.two_phase import TwoPhase
 from ringcast.sim.model import LinkModel, NetworkModel, Uniform
 from ringcast.sim.spec import RunSpec
@@ -91,3 +92,8 @@ def test_without_messages_there_is_nothing_to_compare() -> None:
     quiet = RunSpec(protocol="counter", nodes=3, duration_us=10_000, settle=False)
     with pytest.raises(ValueError, match="nobody sent anything"):
         compare(quiet)
+
+
+def test_only_protocols_that_say_how_their_frames_count_are_compared() -> None:
+    with pytest.raises(StudyError, match="totem: its sheet does not say how its frames are"):
+        compare(spec("totem", {}))

@@ -322,9 +322,8 @@ def figures(trial: Trial, shares: list[MemberShare]) -> Figures:
 
 
 def shown(metrics: dict[str, Any]) -> dict[str, Any]:
-    """What a member's metrics say, and who the sequencer is, if there is one."""
-    found = metrics | metrics.get("machine", {})
-    return {name: found.get(name) for name in SHOWN}
+    """What a member's metrics say, and its machine's snapshot."""
+    return {name: metrics.get(name) for name in SHOWN}
 
 
 SHOWN = (
@@ -335,5 +334,5 @@ SHOWN = (
     "inputs_dropped",
     "pauses",
     "longest_pause_us",
-    "sequencer",
+    "machine",
 )

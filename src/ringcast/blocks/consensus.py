@@ -157,8 +157,8 @@ class Consensus(Machine):
     # --- rounds -------------------------------------------------------------------------------
 
     def _enter(self, env: Env, round_: int) -> None:
-        """Z3, Z7: tell the coordinator what we think, or everybody that we are it. G45: the round
-        of a suspect is over at once."""
+        """Z3, Z7: tell the coordinator what we think, or everybody that we are it. The round of
+        a suspect is over at once."""
         coordinator = self.coordinator(round_)
         while coordinator in self.suspected:
             round_ += 1

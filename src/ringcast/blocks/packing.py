@@ -2,7 +2,8 @@
 
 The same for every protocol, below the ordering and above the wire. A frame takes one place in
 the order whatever it carries. ``Outbox`` is the sender's half, ``Assembler`` the receiver's.
-Rules: R78, R79, R81, R83, R96-R100.
+Rules: R78, R79, R81, R83, R96-R100 of the book that names this block (``RuleBook.blocks``); other
+protocols that pack owe them nothing else.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ class Contents(msgspec.Struct, frozen=True, array_like=True, gc=False):
     bodies: tuple[bytes, ...]
     part: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
     last: bool = True
+
+    def piece_of(self, sender: NodeId) -> tuple[NodeId, int, int]:
+        """Whose message this is, its number, and which piece; a whole one is known by its last."""
+        return sender, self.first, 0 if self.last else self.part + 1
 
     def wire_bytes(self) -> int:
         """Encoded size, to within a few bytes."""

@@ -21,7 +21,7 @@ class Accounts:
 
 
 class Accounted(Property):
-    """Each own submission is delivered, or reported uncertain, or still waiting (total Q7).
+    """Each own submission is delivered, or reported uncertain, or still waiting.
 
     Messages of a processor are ordered as it submitted them, so once a later one is delivered here
     none before it can be waiting. What was reported is not delivered here, before or after.

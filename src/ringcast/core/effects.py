@@ -172,7 +172,7 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
 class Note(msgspec.Struct, frozen=True, gc=False):
     """Something worth a line in the trace: a phase change, a frame dropped, a vote cast.
 
-    ``rule`` is the dossier's number, such as ``R26``, after the protocol's name. ``text`` is for
+    ``rule`` is the dossier's number after the protocol's name. ``text`` is for
     people; what a check reads is in ``view``, ``members`` and ``data``, numbers whose meaning is
     the note's own.
     """

@@ -13,6 +13,7 @@ from ringcast.core.ids import NodeId
 from ringcast.core.machine import Machine
 from ringcast.core.settings import GroupSettings, ListedSettings
 from ringcast.core.swarm import SwarmDraw
+from ringcast.core.trace import Noted
 
 
 class Membership(StrEnum):
@@ -54,6 +55,17 @@ class RuleBook(msgspec.Struct, frozen=True):
         return tuple(f"{kind}{n}" for n in range(1, last + 1))
 
 
+class FrameCounts(msgspec.Struct, frozen=True):
+    """How frames are counted where protocols are compared."""
+
+    body: Callable[[Any], tuple[NodeId, int, int] | None]
+    """Whose message a frame carries, its number, and which piece of it; None: it is control."""
+    asked: Callable[[Any], int] = lambda message: 0
+    """How many messages a frame asks for."""
+    undone: Callable[[Noted], int] = lambda note: 0
+    """How many tentative deliveries a processor took back by a note of its trace."""
+
+
 class Sheet(msgspec.Struct, frozen=True):
     """What the other packages need to know of a protocol."""
 
@@ -89,6 +101,8 @@ class Sheet(msgspec.Struct, frozen=True):
     """Messages whose sending ends a processor's turn, for what is counted per turn."""
     unicast: tuple[type[msgspec.Struct], ...] = ()
     """Messages that are only ever sent to one processor."""
+    frames: FrameCounts | None = None
+    """Given by protocols that studies compare by their frames."""
     checks: tuple[type[Any], ...] = ()
     """Properties (``ringcast.checks.Property``) that no other protocol claims."""
     swarm: SwarmDraw = SwarmDraw()

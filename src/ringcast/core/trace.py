@@ -108,7 +108,7 @@ class Crashed(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Restarted(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """``node`` starts, as ``incarnation`` 1, 2, …; ``storage_kept`` False voids M2 and M3 (G38)."""
+    """``node`` starts, as ``incarnation`` 1, 2, …; ``storage_kept`` False voids M2 and M3."""
 
     node: NodeId
     n: int

@@ -1,6 +1,7 @@
 """Comparison: what a message costs a group, when it is delivered, and what is known by then.
 
-For any protocol, so that several can stand beside each other. A frame counts once on a broadcast
+For protocols whose sheets say how their frames count, so that several can stand beside each other.
+A frame counts once on a broadcast
 network and once for each receiver on a network of links; both counts come of one run. What carries
 contents is a message, everything else is control. All is measured from one turn to another, a whole
 number of rotations where the run is long enough: a turn at either end weighs much where turns are
@@ -67,9 +68,12 @@ class Comparison(msgspec.Struct, frozen=True):
 class FrameLedger:
     """Who sent what when, and who holds it."""
 
-    def __init__(self, ids: tuple[NodeId, ...], turn: tuple[type, ...]) -> None:
+    def __init__(self, ids: tuple[NodeId, ...], sheet: Sheet) -> None:
+        if sheet.frames is None:
+            raise StudyError(f"{sheet.name}: its sheet does not say how its frames are counted")
         self.ids = ids
-        self._turn = turn
+        self._turn = sheet.turn
+        self._counts = sheet.frames
         self.control: list[tuple[int, int]] = []
         """Frames without contents: when, and what they count on a network of links."""
         self.bodies: list[tuple[int, int]] = []
@@ -95,7 +99,7 @@ class FrameLedger:
             whole = machine.handle
 
             def handle(env: Env, event: Input) -> None:
-                if isinstance(event, Received) and (body := body_of(event.message)):
+                if isinstance(event, Received) and (body := self._counts.body(event.message)):
                     self.holders.setdefault(body, set()).add(node)
                 whole(env, event)
                 for effect in env.effects:
@@ -109,7 +113,7 @@ class FrameLedger:
         return msgspec.structs.replace(sheet, make=make)
 
     def _see(self, node: NodeId, message: Message, links: int, now_us: int) -> None:
-        if body := body_of(message):
+        if body := self._counts.body(message):
             self.holders.setdefault(body, set()).add(node)
             if (node, body) in self._senders:
                 self.again_us.append(now_us)
@@ -119,7 +123,7 @@ class FrameLedger:
             self.bodies.append((now_us, links))
             return
         self.control.append((now_us, links))
-        self.asked.append((now_us, getattr(message, "requests", 0)))
+        self.asked.append((now_us, self._counts.asked(message)))
         if type(message) in self._turn:
             self.tokens_us.append(now_us)
             if self._passed.get(node) is not message:
@@ -134,8 +138,9 @@ class FrameLedger:
                 held = len(self.holders.get(body, ())) == len(self.ids)
                 self.told.append((node, body, event.t_us, held))
                 self.orders[node].append(body)
-            case Noted(what="rollback", data=(count,)):
-                self.undone.append((event.t_us, count))
+            case Noted():
+                if count := self._counts.undone(event):
+                    self.undone.append((event.t_us, count))
             case _:
                 pass
 
@@ -158,23 +163,14 @@ class FrameLedger:
         return turns[0], turns[last], last
 
 
-def body_of(message: Message) -> Body | None:
-    """What a frame carries, if it has contents; a large message is known by its last piece."""
-    contents = getattr(message, "contents", None)
-    sender = getattr(message, "sender", 0)
-    if contents is None or not sender:
-        return None
-    return sender, contents.first, 0 if contents.last else contents.part + 1
-
-
 def compare(spec: RunSpec) -> Comparison:
     """Carry ``spec`` out and measure from ``measure_from_us`` on.
 
     Latencies are those of the rotations of which all was delivered. StudyError if nobody sent
-    anything by then.
+    anything by then, or if the protocol's frames are not to be counted.
     """
     setup = prepare(spec)
-    frames = FrameLedger(spec.ids, setup.sheet.turn)
+    frames = FrameLedger(spec.ids, setup.sheet)
     sheet = frames.over(setup.sheet)
     cluster = Cluster(sheet, setup.config, spec.ids, setup.model, spec.seed, [frames])
     schedule(spec.faults, cluster)

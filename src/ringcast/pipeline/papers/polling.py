@@ -17,7 +17,7 @@ import msgspec
 from ringcast.sim.presets import preset
 
 HEADER_BYTES = 64
-EACH_TIME = 14
+MOST_IN_VISIT = 14
 """Frames that a processor may send in one visit, as in the measurements."""
 
 SIZE = 1000 + HEADER_BYTES + 15
@@ -60,7 +60,7 @@ def poll(rate: float, exhaustive: bool = False, nodes: int = 5, seconds: int = 3
     while now_us < seconds * 1e6:
         arrive()
         queue = queues[at]
-        left = EACH_TIME if exhaustive else min(EACH_TIME, len(queue))
+        left = MOST_IN_VISIT if exhaustive else min(MOST_IN_VISIT, len(queue))
         while left and queue:
             sent.append((queue.popleft(), now_us, len(passed)))
             now_us += send_us
@@ -78,7 +78,7 @@ def poll(rate: float, exhaustive: bool = False, nodes: int = 5, seconds: int = 3
             for submitted_us, put_us, visit in whole
         )
         / 1e3,
-        # Each processor delivers at its second visit that shows the message held by all (R18).
+        # Each processor delivers at its second visit that shows the message held by all.
         safe_ms=fmean(
             fmean(passed[visit + nodes : visit + 2 * nodes]) - submitted_us
             for submitted_us, _, visit in whole

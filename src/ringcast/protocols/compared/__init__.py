@@ -13,7 +13,9 @@ Claims    What Table 4 says of each: agreed or safe; R3, nothing is ever undone,
 
 from typing import Any
 
-from ringcast.core.registry import Membership, Sheet, register
+from ringcast.core.ids import NodeId
+from ringcast.core.registry import FrameCounts, Membership, Sheet, register
+from ringcast.core.trace import Noted
 from ringcast.protocols.compared import centralised, fast_message, optimistic, two_phase
 from ringcast.protocols.compared.config import (
     MAX_MEMBERS,
@@ -26,6 +28,7 @@ from ringcast.protocols.compared.held import HeldByAll
 from ringcast.protocols.compared.messages import (
     Ask,
     BatchToken,
+    Data,
     FastToken,
     Have,
     Nack,
@@ -58,6 +61,19 @@ SAFE = (*AGREED, "D10", HeldByAll.tag)
 """And nobody delivers what somebody does not hold."""
 
 
+def body_of(frame: Any) -> tuple[NodeId, int, int] | None:
+    """Data alone carries contents."""
+    return frame.contents.piece_of(frame.sender) if type(frame) is Data else None
+
+
+def undone(note: Noted) -> int:
+    """What the optimistic protocol takes back."""
+    match note:
+        case Noted(what="rollback", data=(count,)):
+            return count
+    return 0
+
+
 def sheet(
     name: str, source: str, make: Any, config: Any, claims: tuple[str, ...], **more: Any
 ) -> Sheet:
@@ -75,6 +91,7 @@ def sheet(
             membership=Membership.FIXED,
             live=False,
             patient=lambda us: {"repair_us": us},
+            frames=FrameCounts(body_of, undone=undone),
             **more,
         )
     )

@@ -1,13 +1,14 @@
 """Fast message: only who has the token sends, one message a visit, numbered by the token.
 
 Source    Y. Amir, L. E. Moser, P. M. Melliar-Smith, D. A. Agarwal, P. Ciarfella, *Fast Message
-          Ordering and Membership Using a Logical Token-Passing Ring*, ICDCS 13, 1993: Totem's ring,
-          as the source of the comparison counts it.
+          Ordering and Membership Using a Logical Token-Passing Ring*, ICDCS 13, 1993: its ring, as
+          the source of the comparison counts it.
 Rules     The token says the last place given, how far each member has everything, and what is
           missing. Its owner sends again what it can of that, gives its message the next place, and
           passes the token on. What everybody has is delivered.
 Differs   The token goes to all, since the comparison counts a frame for each member; how far each
-          is stands in it, instead of the lowest alone. ``totem`` is the real one.
+          is stands in it, instead of the lowest alone. Its loss
+          of tokens and its membership are left out.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           CB-42 a majority that remembers nothing begins anew
 """
 
-from ringcast.core.registry import Membership, RuleBook, Sheet, register
+from ringcast.core.registry import FrameCounts, Membership, RuleBook, Sheet, register
 from ringcast.protocols.counter.config import LAN, PAPER, ROTATING, Config, progress_bound_us
 from ringcast.protocols.counter.lineage import Lineage
 from ringcast.protocols.counter.machine import CounterBased
@@ -30,8 +30,10 @@ from ringcast.protocols.counter.messages import (
     MESSAGES,
     Ackd,
     Ask,
+    Msg,
     Nack,
     Prom,
+    Req,
     Stranger,
     Token,
     Told,
@@ -73,6 +75,12 @@ SHEET = register(
         membership=Membership.PRIMARY,
         turn=(Token,),
         unicast=(Prom, Nack, Ackd, Ask, Told, Stranger),
+        frames=FrameCounts(
+            body=lambda frame: (
+                frame.contents.piece_of(frame.sender) if type(frame) is Msg else None
+            ),
+            asked=lambda frame: frame.requests if type(frame) is Req else 0,
+        ),
         checks=(Lineage,),
         swarm=SWARM,
         rules=RuleBook("The counter-based protocol", (("CB-", 44),), ("A", 24)),

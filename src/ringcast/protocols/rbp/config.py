@@ -1,4 +1,4 @@
-"""Settings of RBP and iRBP: levels of resiliency, times and bounds."""
+"""Settings of RBP: levels of resiliency, times and bounds."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 An epoch is a ring with a tag. The log and epoch core (``log``, ``ordering``, ``delivery``,
 ``install``) orders messages within one epoch, notices that it does not go on, and begins the next
-one. Which one that is, somebody else decides: reformation (RBP) or consensus on views (iRBP). Both
-sides know only what is declared here.
+one. Which one that is, somebody else decides: reformation, or the consensus on views of a protocol
+that builds on this one. Both sides know only what is declared here.
 
 A machine makes a ``Chooser`` and keeps it as ``chooser``. The core calls its methods; it calls the
 methods of ``EpochCore``, which the machine itself offers. Frames and timers of the chooser are
@@ -64,7 +64,7 @@ class EpochConfig(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     ``decided`` is how far everything may be delivered at once, in the view before: whoever chose
     the epoch has proof that every later one contains it. It is start if all members are known to
-    be aligned or new (RBP), or the decision carries the entries (a regular view of iRBP); 0 if the
+    be aligned or new, or the decision carries the entries (a regular view of consensus); 0 if the
     evidence of the new ring is needed (an i-view). ``parent`` is the view whose log this is, None
     if the group begins anew.
     """
