@@ -38,8 +38,8 @@ class Log:
 class Member:
     """One node's directory, fed from a shared order."""
 
-    def __init__(self, me: int, static: bool = False) -> None:
-        self.directory = Directory(me, lambda: None, static)
+    def __init__(self, me: int, fixed: bool = False) -> None:
+        self.directory = Directory(me, lambda: None, fixed)
         self.log = Log()
 
     def view(self, ring: ViewId, *members: int) -> None:
@@ -246,7 +246,7 @@ def test_a_ring_that_ends_without_a_transitional_view_gives_out_what_waited() ->
 
 def test_where_members_are_fixed_nobody_is_waited_for() -> None:
     """One of three never ran; the other two join, talk and leave all the same."""
-    members = [Member(n, static=True) for n in (1, 2)]
+    members = [Member(n, fixed=True) for n in (1, 2)]
     for member in members:
         member.view(R1, 1, 2, 3)
     for n, member in enumerate(members, 1):
@@ -266,7 +266,7 @@ def test_where_members_are_fixed_nobody_is_waited_for() -> None:
 
 def test_where_members_are_fixed_what_they_remember_counts_from_its_place_on() -> None:
     """Each remembers something else of a writer; all judge its rows alike all the same."""
-    members = [Member(n, static=True) for n in (1, 2)]
+    members = [Member(n, fixed=True) for n in (1, 2)]
     members[1].directory.remember([Known("g", "w", 4, 2)])
     for member in members:
         member.view(R1, 1, 2, 3)
@@ -312,6 +312,47 @@ def test_a_protocol_without_transitional_views() -> None:
     assert (view.members, view.departures) == ((1, 3), (silent,))
     assert view.sets == (("core", (1,)),)
     assert [each.departures for each in member.log.views[:-1]] == [()] * (len(member.log.views) - 1)
+
+
+def test_nobody_leaves_the_view_of_a_group_without_a_departure() -> None:
+    """A member of the new ring has not spoken when that breaks, or speaks of other groups."""
+    members = on_ring(4)
+    for member in members:
+        member.view(R2, 1, 2, 3, 4)
+    order(R2, 1, 1, Groups(R2, ("g",)), *members)
+    order(R2, 2, 2, Groups(R2, ("h",)), *members)
+    order(R2, 3, 4, Groups(R2, ("g",)), *members)
+    members[0].transitional(T2, R2, 3, 1, 2, 3, 4)
+    assert members[0].log.views[-2].members == members[0].log.views[-1].members == (1, 4)
+    left, silent = members[0].log.views[-2].departures
+    assert (left.member, left.reason) == (2, Reason.LEFT)
+    assert (silent.member, silent.reason) == (3, Reason.SILENT)
+    assert left.judged_by and silent.judged_by
+    assert members[0].log.views[-1].departures == (), "they were told"
+
+
+def test_a_departure_is_told_in_the_next_view_that_the_member_gets() -> None:
+    """It was lost if this node had not spoken on the ring in between."""
+    members = on_ring()
+    crashed = Departure(3, Reason.SILENT, "no heartbeat")
+    on_view, log = members[0].directory.on_view, members[0].log
+    on_view(InstallView(R2, (1, 2), False, R2, 0, None, (crashed,)))
+    on_view(InstallView(R3, (1, 2), False, R3, 0, None))
+    for sender in (1, 2):
+        order(R3, sender, sender, Groups(R3, ("g",)), members[0])
+    assert (log.views[-1].members, log.views[-1].departures) == ((1, 2), (crashed,))
+
+
+def test_a_member_that_leaves_the_group_has_left() -> None:
+    members = on_ring()
+    order(R1, 20, 2, Exit("g"), *members)
+    (left,) = members[0].log.views[-1].departures
+    assert (left.member, left.reason) == (2, Reason.LEFT)
+    order(R1, 21, 1, Exit("g"), *members)
+    members[0].directory.enter("g", members[0].log)
+    order(R1, 22, 1, Enter("g"), *members)
+    assert members[0].log.views[-1].members == (1, 3)
+    assert members[0].log.views[-1].departures == (), "its first view of the group"
 
 
 def test_a_member_that_never_speaks_is_left_aside(monkeypatch: pytest.MonkeyPatch) -> None:

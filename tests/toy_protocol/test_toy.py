@@ -129,6 +129,21 @@ def test_its_own_check_sees_a_minority(toy: Sheet) -> None:
     assert "majority" in broken
 
 
+def test_a_member_that_goes_without_a_departure_is_seen(toy: Sheet) -> None:
+    """By a machine that leaves members out and says nothing of them."""
+
+    class Tacit(toy.make):  # type: ignore[misc, name-defined]
+        def install(self, env: Any) -> None:
+            self.installed = ()
+            super().install(env)
+
+    register(replace(toy, make=Tacit))
+    broken = [v for seed in range(6) for v in run(draw(seed, toy.name, 5)).violations]
+    register(toy)
+    assert {v.property for v in broken} == {"no-crash"}
+    assert all("names no departure" in v.explanation for v in broken)
+
+
 def test_property_table(toy: Sheet) -> None:
     head, _, *rows = claims_table().splitlines()
     column = [cell.strip() for cell in head.split("|")].index(toy.name)

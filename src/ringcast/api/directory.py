@@ -48,18 +48,20 @@ class Sink(Protocol):
 class Directory:
     """The groups of all members of the ring, and the local groups' events."""
 
-    def __init__(self, me: NodeId, opened: Callable[[], None], static: bool = False) -> None:
+    def __init__(self, me: NodeId, opened: Callable[[], None], fixed: bool = False) -> None:
         self._me = me
         self._opened = opened
-        self._static = static
+        self._fixed = fixed
         self._memory: tuple[Known, ...] = ()
         self._sinks: dict[str, Sink] = {}
         """Groups this node is in, as of the last message of its own."""
         self._entering: dict[str, deque[Sink]] = {}
         """Who waits for the node's own Enter to come back, oldest first."""
         self._spoken: dict[NodeId, set[str]] = {}
-        self._gone: dict[Departure, set[str]] = {}
-        """Who went, and of which groups it was a member, until views say so."""
+        self._told: dict[str, tuple[NodeId, ...]] = {}
+        """The members of the last view given out, of each group this node is in."""
+        self._gone: dict[str, dict[NodeId, Departure]] = {}
+        """Who of them went since, as the protocol says, until the next view says so."""
         self._sets: tuple[tuple[str, tuple[NodeId, ...]], ...] = ()
         self._ring = ViewId(0, me)
         self._begins = Position.at(self._ring, 0)
@@ -83,12 +85,12 @@ class Directory:
     def remember(self, known: Iterable[Known]) -> None:
         """What this node knows of writers from earlier days, before the first ring."""
         self._memory = tuple(known)
-        if not self._static:
+        if not self._fixed:
             self.streams.learn(self._memory)
 
     def word(self) -> Groups:
         """What this node has to say on the present ring."""
-        known = self._memory if self._static else self.streams.known()
+        known = self._memory if self._fixed else self.streams.known()
         return Groups(self._ring, tuple(sorted(self._sinks)), known)
 
     @property
@@ -109,8 +111,11 @@ class Directory:
         """The ring changes. With the first word of that, be it a transitional view or, of a
         protocol that has none, the next regular one, nobody else will speak on the old ring."""
         self._give_out()
-        if change.departures:
-            self._gone = {each: self._spoken.get(each.member, set()) for each in change.departures}
+        for group, told in self._told.items():
+            gone = self._gone.setdefault(group, {})
+            for each in change.departures:
+                if each.member in told:
+                    gone.setdefault(each.member, each)
         self._sets = change.sets
         if change.transitional:
             self._spoken = {q: g for q, g in self._spoken.items() if q in change.members}
@@ -119,7 +124,7 @@ class Directory:
             self._ring, self._members = change.view, change.members
             self._begins = change.position
             self._spoken, self._known = {}, {}
-            self._open = self._static
+            self._open = self._fixed
 
     def on_envelope(
         self,
@@ -130,7 +135,7 @@ class Directory:
         writer: str = "",
     ) -> None:
         """A message of the ring, at its place in the order; who published it, if not the sender."""
-        if type(envelope) is Groups and self._static:
+        if type(envelope) is Groups and self._fixed:
             self.streams.learn(envelope.known)
         elif type(envelope) is Groups:
             # A word that was meant for an earlier ring, or comes after this one broke, is late.
@@ -183,6 +188,7 @@ class Directory:
                     if not self._entering.get(group):
                         return  # in our name, and not ours
                     self._sinks[group] = self._entering[group].popleft()
+                    self._forget(group)
                 groups = self._spoken.setdefault(sender, set())
                 if len(groups) >= MOST_GROUPS:
                     return  # a node of ours asks for no more (Node.enter)
@@ -191,28 +197,42 @@ class Directory:
             case Exit(group):
                 if sender == self._me:
                     self._sinks.pop(group, None)
+                    self._forget(group)
                 self._spoken.get(sender, set()).discard(group)
-                left = (Departure(sender, Reason.LEFT, "it left the group"),)
-                self._tell(group, position, False, self._ring, left)
+                self._tell(group, position, False, self._ring)
+
+    def _forget(self, group: str) -> None:
+        """The next view of the group, if there is one, is a first one."""
+        self._told.pop(group, None)
+        self._gone.pop(group, None)
 
     def _tell_all(self, position: Position, transitional: bool, ring: ViewId) -> None:
         for group in sorted(self._sinks):
-            gone = tuple(each for each, groups in self._gone.items() if group in groups)
-            self._tell(group, position, transitional, ring, gone)
-        self._gone = {}
+            self._tell(group, position, transitional, ring)
 
-    def _tell(
-        self,
-        group: str,
-        position: Position,
-        transitional: bool,
-        ring: ViewId,
-        gone: tuple[Departure, ...] = (),
-    ) -> None:
+    def _tell(self, group: str, position: Position, transitional: bool, ring: ViewId) -> None:
         sink = self._sinks.get(group)
         if sink is not None and group in self._spoken.get(self._me, ()):
             members = self.members(group)
+            gone = self._departures(group, members, ring)
             sets = tuple(
                 (name, tuple(q for q in some if q in members)) for name, some in self._sets
             )
+            self._told[group] = members
             sink.push(View(members, transitional, ring, position, gone, sets))
+
+    def _departures(
+        self, group: str, members: tuple[NodeId, ...], ring: ViewId
+    ) -> tuple[Departure, ...]:
+        """Why each member of the last view of the group went. Of one that is still on the ring the
+        protocol has nothing to say: it left the group, or has not said that it is in it."""
+        gone = self._gone.pop(group, {})
+        for q in self._told.get(group, ()):
+            if q in members or q in gone:
+                continue
+            if q in self._spoken:
+                gone[q] = Departure(q, Reason.LEFT, "it says that it is not in the group")
+            else:
+                what = f"it has not said on ring {ring} which groups it is in"
+                gone[q] = Departure(q, Reason.SILENT, what)
+        return tuple(gone[q] for q in sorted(gone))

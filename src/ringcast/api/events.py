@@ -55,8 +55,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
     position: Position
     """The view's own place in the order: a fencing token for what is derived from a view."""
     departures: tuple[Departure, ...] = ()
-    """Members of the view before that are gone: for each ``reason`` and what it was ``judged_by``,
-    as this member's protocol knows it. Others may know another reason."""
+    """Every member of the group's view before that is not in this one: ``reason`` and what it was
+    ``judged_by``, as this member knows it. Others may know another reason."""
     sets: tuple[tuple[str, tuple[NodeId, ...]], ...] = ()
     """Further sets of members by name, of protocols that have some."""
 

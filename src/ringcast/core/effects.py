@@ -100,7 +100,6 @@ class Reason(StrEnum):
     BAD_LINK = "bad link"
     EXCLUDED = "excluded by another"
     MOVED = "in another view"
-    SETTINGS = "wrong settings"
     UNKNOWN = "unknown"
 
 
@@ -125,8 +124,8 @@ class InstallView(msgspec.Struct, frozen=True, gc=False):
       members are those that go on together from the first, and its ``rep`` is one of them.
     - A member that restarted may be another member to the protocol. Then it departs, though its
       id is in the next view too.
-    - ``departures`` has each member of the regular view before that does not go on: in the
-      transitional view if there is one, else in the regular one.
+    - ``departures`` has each member of the regular view before that does not go on, and what it
+      was judged by: in the transitional view if there is one, else in the regular one.
     - ``sets`` names further sets of members, such as a core.
 
     ``ring``, ``seq`` and ``view`` or ``conf_id`` place the change in the total order:

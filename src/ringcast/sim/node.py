@@ -39,6 +39,7 @@ from ringcast.sim.network import Network, wire_bytes
 from ringcast.sim.record import Recorder
 from ringcast.sim.scheduler import TIMER, Scheduler
 from ringcast.sim.storage import Storage, StorageFailed
+from ringcast.sim.view_contract import ViewContract
 
 DEFECTS = ("impossible input", "broken invariant")
 """A machine that stops with such a reason has found a defect of its own."""
@@ -95,6 +96,7 @@ class SimNode:
         self._cpu = network.model.cpu
         self._chance = Random(f"{seed}/world/{node}")
         self._scribe = Scribe(node, recorder.emit)
+        self._views = ViewContract()
         self._env = Env(node, self._chance)
         self.boot = 0
         self._idle = False
@@ -135,6 +137,7 @@ class SimNode:
             self.storage.wipe()
         self.incarnation += 1
         self.machine = self._make()
+        self._views = ViewContract()
         self._env = Env(self.id, Random(f"{self._seed}/node/{self.id}/{self.incarnation}"))
         self.boot = self._chance.getrandbits(32)
         self._idle = True
@@ -423,6 +426,8 @@ class SimNode:
     def _install_view(self, effect: InstallView) -> None:
         self._counts.views += 1
         self._scribe.installed(self._at_us, effect)
+        if broken := self._views.broken_by(effect):
+            self._break(f"broken invariant: {broken}")
 
     def _stop(self, effect: Stop) -> None:
         if effect is TORN:

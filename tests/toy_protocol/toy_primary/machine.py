@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from ringcast.blocks.packing import Assembler, Contents, Outbox
-from ringcast.core.effects import InstallView, PackedMessages
+from ringcast.core.effects import Departure, InstallView, PackedMessages, Reason
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted
@@ -63,6 +63,8 @@ class Toy(Machine):
         """What I asked for and have not delivered, and how many messages end with it."""
         self.heard_us: dict[NodeId, int] = {}
         self.knocks: set[NodeId] = set()
+        self.installed: tuple[NodeId, ...] = ()
+        """The members of the view that the application knows."""
         self.forget_view()
 
     def forget_view(self) -> None:
@@ -165,7 +167,12 @@ class Toy(Machine):
         self.pump(env)
 
     def install(self, env: Env) -> None:
-        env.install_view(InstallView(self.view, self.members, False, self.view, 0, None))
+        what = f"{self.leader} leads without it"
+        gone = tuple(
+            Departure(q, Reason.SILENT, what) for q in self.installed if q not in self.members
+        )
+        self.installed = self.members
+        env.install_view(InstallView(self.view, self.members, False, self.view, 0, None, gone))
 
     def on_prepare(self, env: Env, event: Received) -> None:
         epoch = event.message.epoch  # type: ignore[attr-defined]

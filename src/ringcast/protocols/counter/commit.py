@@ -19,6 +19,9 @@ VIEW_NO = "counter_view"
 VIEWS_KEPT = 64
 """CB-42: views that members may ask about when they come back."""
 
+JUDGED_BY = "a majority agreed on a list without it"
+"""What says that a member is silent, for the application (``Departure``)."""
+
 STEP = 8
 """Numbers of views from one list to the next; transitional ones lie in between."""
 
@@ -118,7 +121,8 @@ def install(p: Processor, env: Env, list_: PassingList) -> None:
     members = tuple(sorted(list_.members))
     view = ViewId(STEP * list_.no, list_.seats[0].node)
     env.persist(VIEW_NO, list_.no)
-    env.install_view(InstallView(view, members, False, view, 0, p.view))
+    gone = departed(p, list_.lives)  # after the transitional view, if another epoch came between
+    env.install_view(InstallView(view, members, False, view, 0, p.view, gone))
     if p.ring is not None and p.whole:
         p.views_over[p.ring_no] = list_
         if len(p.views_over) > VIEWS_KEPT:
@@ -145,14 +149,30 @@ def transit(
     number: int,
     lives: dict[NodeId, int],
     reason: Reason = Reason.SILENT,
+    judged_by: str = JUDGED_BY,
 ) -> None:
     """The transitional view after ours: who of it is still with us, in the same life."""
     assert p.ring is not None
-    gone = [node for node, life in sorted(p.in_view.items()) if lives.get(node) != life]
-    departures = tuple(Departure(node, p.farewells.pop(node, reason)) for node in gone)
+    departures = departed(p, lives, reason, judged_by)
     p.in_view = {node: life for node, life in p.in_view.items() if lives.get(node) == life}
     members = tuple(sorted(p.in_view))
     view = ViewId(number, members[0])
     env.install_view(InstallView(view, members, True, p.ring, p.ring_seq, view, departures))
     p.view = view
     p.highest_view = max(p.highest_view, view.seq)
+
+
+def departed(
+    p: Processor,
+    lives: dict[NodeId, int],
+    reason: Reason = Reason.SILENT,
+    judged_by: str = JUDGED_BY,
+) -> tuple[Departure, ...]:
+    """Those of our view that are not in these lives: gone for this reason, unless they left."""
+    others = [(node, life) for node, life in sorted(p.in_view.items()) if node != p.me]
+    gone = [node for node, life in others if lives.get(node) != life]
+    back = "it came back in another life"
+    return tuple(
+        p.farewells.pop(node, Departure(node, reason, back if node in lives else judged_by))
+        for node in gone
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringcast.core.effects import Reason
+from ringcast.core.effects import Departure, Reason
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Leaving, Received, TimerFired
@@ -45,7 +45,7 @@ def on_leave(p: Processor, env: Env, event: Received) -> None:
     leave = event.message
     assert isinstance(leave, Leave)
     if p.list.lives.get(event.src) == leave.life:
-        p.farewells[event.src] = Reason.LEFT
+        p.farewells[event.src] = Departure(event.src, Reason.LEFT, "its Leave")
         replace_it(p, env, event.src, "has left")
 
 

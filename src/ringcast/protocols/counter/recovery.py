@@ -50,7 +50,7 @@ def excluded(p: Processor, env: Env, why: str = "excluded", owed: bool = True) -
 def alone(p: Processor, env: Env, life: int) -> None:
     """CB-41: a transitional view of our own; its number is odd, and nobody else's."""
     number = p.highest_view + 1 + p.highest_view % 2
-    commit.transit(p, env, number, {p.me: life}, Reason.MOVED)
+    commit.transit(p, env, number, {p.me: life}, Reason.MOVED, "the others go on without us")
 
 
 def go_out(p: Processor, env: Env) -> None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from ringcast.blocks.packing import Assembler, Outbox
-from ringcast.core.effects import Reason
+from ringcast.core.effects import Departure
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.machine import Machine
@@ -219,7 +219,7 @@ class Processor(Machine):
         # Membership.
         self.joiners: dict[NodeId, int] = {}
         """CB-31: who asked to be taken in, and the life that did."""
-        self.farewells: dict[NodeId, Reason] = {}
+        self.farewells: dict[NodeId, Departure] = {}
         """Members that said that they leave, or that the token's list leaves out."""
         self.leaving = False
         self.left_hop = -1

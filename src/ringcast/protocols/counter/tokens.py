@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ringcast.core.effects import Reason
+from ringcast.core.effects import Departure, Reason
 from ringcast.core.env import Env
 from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.counter import (
@@ -90,7 +90,10 @@ def adopt(p: Processor, token: Token) -> None:
     if token.list is not p.list:
         if token.list.no > p.list.no:
             members = set(token.list.members)
-            p.farewells.update({n: Reason.LEFT for n in p.list.members if n not in members})
+            for node in p.list.members:
+                if node not in members:
+                    left = Departure(node, Reason.LEFT, "the token: it took itself off the list")
+                    p.farewells[node] = left
         p.list = token.list
         for node in [node for node, life in p.joiners.items() if _taken_in(p, node, life)]:
             del p.joiners[node]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringcast.blocks.detector import Limit
-from ringcast.core.effects import Reason
+from ringcast.core.effects import Departure, Reason
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Received, TimerFired
@@ -180,7 +180,7 @@ class Membership:
             return
         self._leaving[event.src] = leave.life
         reason = Reason.FAILED_TO_RECEIVE if leave.gap else Reason.LEFT
-        self.views.farewell(event.src, reason)
+        p.farewells.setdefault(event.src, Departure(event.src, reason, "its Leave"))
         if p.holds_token:
             self.turn(env)
 

@@ -13,7 +13,7 @@ from ringcast.blocks.channel import Arrived, Channel
 from ringcast.blocks.consensus import Consensus, Decided
 from ringcast.blocks.detector import Detector, Heartbeat, Limit, Suspects
 from ringcast.blocks.reliable_broadcast import HandedUp, ReliableBroadcast
-from ringcast.core.effects import Reason, Up
+from ringcast.core.effects import Up
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Message, Received, Started, TimerFired
@@ -42,6 +42,8 @@ CHANGES = "changes"
 
 class Views(Chooser):
     """What a site knows of views beyond the epoch that its ring is in."""
+
+    judged_by = "no heartbeat: the members decided on a view without it"
 
     def __init__(self, p: Processor, config: Config) -> None:
         self.p = p
@@ -433,10 +435,6 @@ class Views(Chooser):
         self.detector.call(env, self.detector.machine.watch, NOBODY, {})
         install.leave_epoch(self.p, env, why)
         self.membership.out(env)
-
-    def farewell(self, node: NodeId, reason: Reason) -> None:
-        """Why a member will not be in the next view."""
-        self.p.farewells.setdefault(node, reason)
 
     def to_detector(self, env: Env, event: TimerFired) -> None:
         """D1: the beat tells where our ring is."""

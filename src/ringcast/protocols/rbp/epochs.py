@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Protocol, TypeAlias
+from typing import Annotated, ClassVar, Protocol, TypeAlias
 
 import msgspec
 
@@ -223,6 +223,9 @@ class EpochCore(Protocol):
 
 class Chooser(ABC):
     """The part that chooses the next epoch, as the core sees it."""
+
+    judged_by: ClassVar[str]
+    """What says that a member is silent, for the application (``Departure``)."""
 
     @abstractmethod
     def start(self, env: Env) -> None:

@@ -105,8 +105,9 @@ def begin_at(p: Processor, config: EpochConfig) -> None:
 def begin_view(p: Processor, env: Env, config: EpochConfig) -> None:
     """V8: tell the application; what the view before left unordered is sent in this one."""
     view, lives = config.epoch.view, config.lives
+    back, silent = "it came back in another life", p.chooser.judged_by
     departures = tuple(
-        Departure(node, p.farewells.pop(node, Reason.SILENT))
+        p.farewells.pop(node, Departure(node, Reason.SILENT, back if node in lives else silent))
         for node, life in sorted(p.in_view.items())
         if lives.get(node) != life and node != p.me
     )
@@ -140,5 +141,6 @@ def leave_epoch(p: Processor, env: Env, why: str) -> None:
     p.current = None
     p.log, p.ring, p.asking = Log(), Ring(0), Asking()
     p.in_view = {node: -1 for node in p.in_view}  # they went on without us
-    p.farewells = {node: Reason.MOVED for node in p.in_view}
+    moved = "the others go on without us"
+    p.farewells = {node: Departure(node, Reason.MOVED, moved) for node in p.in_view}
     new_life(p, env)

@@ -5,7 +5,7 @@ This is RBP's way to choose the next epoch. Each list has a version, which is it
 
 from __future__ import annotations
 
-from ringcast.core.effects import Reason
+from ringcast.core.effects import Departure, Reason
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Received, TimerFired
@@ -45,6 +45,8 @@ QUIET = 2
 
 class Reformation(Chooser):
     """What a site knows of lists beyond the one it is in."""
+
+    judged_by = "a majority agreed on a list without it"
 
     def __init__(self, p: Processor) -> None:
         self.p = p
@@ -385,6 +387,6 @@ class Reformation(Chooser):
         current = p.current
         if current is None or current.lives.get(event.src) != leave.life:
             return
-        p.farewells[event.src] = Reason.LEFT
+        p.farewells[event.src] = Departure(event.src, Reason.LEFT, "its Leave")
         if p.phase is Phase.MEMBER and current.after(event.src) == p.me:
             self.trouble(env, Trouble.NEXT, event.src)

@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from ringcast.blocks.packing import Assembler, Outbox
-from ringcast.core.effects import Reason
+from ringcast.core.effects import Departure
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.machine import Machine
@@ -136,7 +136,7 @@ class Processor(Machine):
         """Its members, and the lives they are in."""
         self.children: dict[ViewId, EpochConfig] = {}
         """F15: views that have ended here, and what followed, for members that were away."""
-        self.farewells: dict[NodeId, Reason] = {}
+        self.farewells: dict[NodeId, Departure] = {}
         """Members that said that they leave."""
         self.told_us: dict[NodeId, int] = {}
         """R16: when a site was last told of our epoch, or asked for its."""

@@ -13,15 +13,7 @@ from functools import partial
 from typing import ClassVar
 
 from ringcast.blocks.packing import item_bytes
-from ringcast.core.effects import (
-    Deliver,
-    Departure,
-    InstallView,
-    Originate,
-    PackedMessages,
-    Reason,
-    Stop,
-)
+from ringcast.core.effects import Deliver, InstallView, Originate, PackedMessages, Stop
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, TimerFired
@@ -29,6 +21,7 @@ from ringcast.core.machine import Machine, Table
 from ringcast.core.owned import Heard, Owned, Parts
 from ringcast.protocols.totem_multi.clock import CLOCK, ClockRider, LamportClock
 from ringcast.protocols.totem_multi.config import Config
+from ringcast.protocols.totem_multi.departures import Departures
 from ringcast.protocols.totem_multi.flow import Brakes
 from ringcast.protocols.totem_multi.messages import (
     Ack,
@@ -85,6 +78,7 @@ class TotemMulti(Machine):
         self.order: NetworkOrder
         self.view = ViewId(0, me)
         self.nodes: tuple[NodeId, ...] = ()
+        self.departures = Departures()
         self._numbered = 0  # my messages that were submitted
         self._budget = config.for_ring(False).frame_budget
         self._to_say: deque[tuple[NodeId, Said]] = deque()
@@ -264,6 +258,7 @@ class TotemMulti(Machine):
         close = self.order.acknowledged.close
         if change.transitional:
             at.together = frozenset(change.members)
+            self.departures.judged(ring, at.ring, at.members, change.departures)
             members = tuple(m for m in at.members if m.pid in at.together)
             said = Change(at.highest, ring, at.ring, members, True, close(at.ring))
         else:
@@ -319,17 +314,17 @@ class TotemMulti(Machine):
         """MR-29, G-8: a topology is named by the place of its change and by what is in it."""
         self.view = view_of(key, reported)
         nodes = self.order.nodes()
-        gone = tuple(
-            Departure(q, Reason.UNKNOWN, "its ring is gone") for q in self.nodes if q not in nodes
-        )
+        went = [q for q in self.nodes if q not in nodes]
+        gone = self.departures.at(key, went, self.order.topology)
         self.nodes = nodes
         self.brakes.keep(nodes)
         members = self.order.network.members
-        sets = tuple(
-            (f"ring {ring}", tuple(sorted({m.node for m in members[ring] if m.pid in set(pids)})))
+        self.departures.seated = {
+            ring: tuple(sorted({m.node for m in members[ring] if m.pid in set(pids)}))
             for ring, pids in reported
             if pids
-        )
+        }
+        sets = tuple((f"ring {ring}", seated) for ring, seated in self.departures.seated.items())
         place = (key.timestamp, key.ring.seq, key.ring.rep, int(key.rank))
         more = (key.conf.seq, key.conf.rep, key.digest)
         rings = tuple(n for ring, _ in reported for n in (ring.seq, ring.rep))

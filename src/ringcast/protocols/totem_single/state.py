@@ -286,7 +286,8 @@ class Processor(Machine):
             if q in self.my_new_memb
         }
         known = moved | self.gather.departures
-        return tuple(known.get(q, Departure(q, Reason.UNKNOWN)) for q in gone)
+        what = "the Commit token: it is not on the new ring"
+        return tuple(known.get(q, Departure(q, Reason.UNKNOWN, what)) for q in gone)
 
     def change_phase(self, env: Env, phase: Phase, rule: str, cause: str) -> None:
         """The one place where the phase changes, and says why."""
