@@ -4,6 +4,7 @@ what was not synced, and a judge who remembers everything that was ever confirme
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 from enum import StrEnum
 from random import Random
 from typing import Any, ClassVar
@@ -128,6 +129,8 @@ class Replicated(Machine):
 
     def admit(self, env: Env, event: Received) -> bool:
         return True
+
+    ports: Container[int] = ()
 
     def route(self, env: Env, event: Any) -> bool:
         self.below.handle(env, event)

@@ -12,7 +12,7 @@ from ringcast.core.effects import Broadcast, CancelTimer, Note, Persist, Send, S
 from ringcast.core.env import Env
 from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Machine, Table
-from ringcast.core.owned import Heard, Owned, Parts, Scoped
+from ringcast.core.owned import Heard, Owned, Parts, Scoped, ScopedTimer
 
 
 class Phase(StrEnum):
@@ -229,6 +229,73 @@ def test_names_and_ports_are_taken_once() -> None:
     for scope, port in (("a", 2), ("b", 1), ("", None)):
         with pytest.raises(ValueError, match="taken"):
             parts.add(Owned(Part(), lambda env, said: None, scope, port))
+
+
+def ignore(env: Env, heard: Heard) -> None:
+    """Nothing to hear."""
+
+
+def test_a_part_of_a_part_has_no_port() -> None:
+    """Its frames were sent under the outer part's name, on the outer part's port."""
+    inner = Coordinator()
+    inner.parts.add(Owned(Part(), ignore, "leaf", 1))
+    with pytest.raises(ValueError, match="'leaf' of part 'branch' has port 1"):
+        Owned(inner, ignore, "branch")
+    later = Coordinator()
+    Owned(later, ignore, "branch")
+    with pytest.raises(ValueError, match="give the port to the outer part"):
+        later.parts.add(Owned(Part(), ignore, "leaf", 0))
+    alone = Coordinator()
+    Owned(alone, ignore)  # its effects go on as they are
+    alone.parts.add(Owned(Part(), ignore, "leaf", 1))
+
+
+def test_frames_at_a_part_s_port_are_the_part_s_whatever_the_owner_knows() -> None:
+    """The owner's table took them, and its ``admit`` judged ids of another domain."""
+
+    class Knowing(Coordinator):
+        table = Table(
+            Phase,
+            (Ping,),
+            (),
+            {
+                (Phase.ONLY, Ping): lambda machine, env, event: env.note("owner", "took"),
+                (Phase.ONLY, Submitted): lambda machine, env, event: None,
+                (Phase.ONLY, Leaving): lambda machine, env, event: None,
+            },
+        )
+
+        def admit(self, env: Env, event: Received) -> bool:
+            return event.src != 3
+
+    machine, env = Knowing(), Env(7, Random(1))
+    machine.parts.add(Owned(Part(), ignore, "ring", 1))
+    machine.handle(env, Received(3, 1, Ping(4), 1))
+    assert env.take() == [Send(3, Ping(5), 1), Broadcast(Ping(0), 1)]
+    machine.handle(env, Received(4, 1, Ping(4), 0))
+    assert env.take() == [Note("owner", "took")]
+
+
+def test_a_part_keeps_no_timer_that_is_not_set() -> None:
+    """A part that names a timer after each message grew without bound."""
+    part, env = Owned(Part(), ignore, "a"), Env(7, Random(1))
+
+    def use(env: Env, timer: str) -> None:
+        env.set_timer(timer, 5)
+        env.set_timer(timer, 6)
+        env.cancel_timer(timer)
+
+    for number in range(3):
+        part.call(env, use, f"t{number}")
+        part.call(env, Env.set_timer, f"u{number}", 5)
+    fired = [e.timer for e in env.take() if isinstance(e, SetTimer)][-1]
+    assert sorted(part._timers) == ["u0", "u1", "u2"]
+    assert isinstance(fired, ScopedTimer)
+    part.fire(env, fired)
+    assert sorted(part._timers) == ["u0", "u1"]
+    env.take()
+    part.disarm(env)
+    assert env.take() == [CancelTimer("a/u0"), CancelTimer("a/u1")]
 
 
 def test_rules_that_a_shared_part_cites_are_those_of_its_owners_book() -> None:

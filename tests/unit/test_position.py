@@ -12,11 +12,12 @@ from ringcast.core.ids import GAP_BRANCH, LAST_INDEX, LIMIT, START, Position, Vi
 NUMBERS = st.integers(0, LIMIT)
 INDICES = st.integers(0, LAST_INDEX) | st.sampled_from([0, LAST_INDEX])
 BRANCHES = st.integers(-2, 3) | NUMBERS
+SEQS = st.just(-1) | NUMBERS
 STAMPS = st.just(0) | NUMBERS
 RING, A, B = ViewId(28, 2), ViewId(30, 1), ViewId(30, 2)
 
 
-@given(st.builds(Position, STAMPS, NUMBERS, NUMBERS, NUMBERS, INDICES, BRANCHES))
+@given(st.builds(Position, STAMPS, NUMBERS, NUMBERS, SEQS, INDICES, BRANCHES))
 def test_what_is_written_is_read(position: Position) -> None:
     assert Position.parse(str(position)) == position
 
@@ -31,6 +32,8 @@ def test_what_is_written_is_read(position: Position) -> None:
         ("(4,1):0.end.2", Position.at(ViewId(4, 1), 0).end(2)),
         ("(4,1):0.2147483647", Position.at(ViewId(4, 1), 0, LAST_INDEX)),
         ("(4,1):0.0.gap", Position.at(ViewId(4, 1), 0, 0, GAP_BRANCH)),
+        ("(4,1):-1.0", Position.at(ViewId(4, 1), -1)),
+        ("(4,1):0.0.-2", Position.at(ViewId(4, 1), 0, 0, GAP_BRANCH).before),
         ("77@(4,1):1.0", Position(77, 4, 1, 1, 0)),
     ],
 )
@@ -40,7 +43,18 @@ def test_other_spellings(text: str, position: Position) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["(4,1):0.2147483648", "(4,1):0.-1", "(4,1):0.last", "(4,1)", f"({2**63},1):0", "latest", ""],
+    [
+        "(4,1):0.2147483648",
+        "(4,1):0.-1",
+        "(4,1):-2.0",
+        "(4,1):0.0.-3",
+        "(4,1):0.0.-99",
+        "(4,1):0.last",
+        "(4,1)",
+        f"({2**63},1):0",
+        "latest",
+        "",
+    ],
 )
 def test_what_is_no_position_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no position: (write one such as|its numbers)"):

@@ -28,6 +28,9 @@ has its timestamp and ring, and before every change of them."""
 GAP_BRANCH = -1
 """The branch of a gap in a journal: just before the first record behind the gap."""
 
+LEAST_BRANCH = GAP_BRANCH - 1
+"""Before a gap (``Position.before``); nothing is before that."""
+
 
 class ViewId(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """Names a configuration: a sequence number and the representative that chose it.
@@ -60,7 +63,7 @@ class Position(NamedTuple):
     """The number on the ring; -1 is before the ring itself."""
     index: Annotated[int, msgspec.Meta(ge=0, le=LAST_INDEX)]  # type: ignore[assignment]
     """Of a message among those that share the number; LAST_INDEX is behind all of them."""
-    branch: Annotated[int, msgspec.Meta(ge=-2, le=LIMIT)] = 0
+    branch: Annotated[int, msgspec.Meta(ge=LEAST_BRANCH, le=LIMIT)] = 0
     """Tells transitional configurations apart that stand at one number, for members that part have
     one each there: the representative, who is in no other of that ring. Of a message 0."""
 
@@ -85,8 +88,8 @@ class Position(NamedTuple):
         branch = GAP_BRANCH if side == "gap" else int(side)
         timestamp, ring_seq, ring_rep, seq = map(int, numbers)
         position = cls(timestamp, ring_seq, ring_rep, seq, index, branch)
-        if max(position) > LIMIT or index > LAST_INDEX:
-            raise ValueError(f"{text!r} is no position: its numbers are too large")
+        if max(position) > LIMIT or index > LAST_INDEX or branch < LEAST_BRANCH:
+            raise ValueError(f"{text!r} is no position: its numbers are out of range")
         return position
 
     @property
@@ -111,7 +114,7 @@ class Position(NamedTuple):
 
 
 SPELLED = re.compile(
-    r"(?:(\d{1,19})@)?\(?(\d{1,19}),(\d{1,19})\)?:(\d{1,19})"
+    r"(?:(\d{1,19})@)?\(?(\d{1,19}),(\d{1,19})\)?:(-1|\d{1,19})"
     r"(?:\.(\d{1,10}|end)(?:\.(-?\d{1,19}|gap))?)?"
 )
 EXAMPLE = "(8,1):23.0"

@@ -8,7 +8,7 @@ of ours could lead there, with the reason). A missing cell is an error at import
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -86,6 +86,10 @@ def handler(cell: Cell) -> Handler:
 class Router(Protocol):
     """Hands inputs on to the parts of a machine (``core.owned.Parts``)."""
 
+    @property
+    def ports(self) -> Container[int]:
+        """Ports whose frames are for a part, whatever their type."""
+
     def route(self, env: Env, event: Any) -> bool:
         """Give ``event`` to the part it is for; False if there is none."""
 
@@ -98,7 +102,8 @@ class Machine(ABC):
     me: NodeId
     boot: int
     parts: Router | None = None
-    """Takes inputs that have no column in the table: those of the parts this machine owns."""
+    """Takes frames at ports of the parts this machine owns, and inputs without a column in the
+    table, which are theirs."""
     visits: dict[tuple[StrEnum, Key], int]
     """How often each cell was reached, for the coverage table."""
 
@@ -110,6 +115,9 @@ class Machine(ABC):
         kind = type(event)
         if kind is Received:
             key: Key = type(event.message)  # type: ignore[union-attr]
+            if self.parts is not None and event.port in self.parts.ports:  # type: ignore[union-attr]
+                self.parts.route(env, event)
+                return
             if not self.admit(env, event):  # type: ignore[arg-type]
                 return
         elif kind is TimerFired:

@@ -10,7 +10,7 @@ storage keys and notes carry that name in front of theirs (``ring-a/hold``), its
 as ``Scoped``, and the owner's ``Parts`` lead back what comes for it. So a machine can own any
 number of parts of one type, and make and drop them while it runs. A part with a *port* has a
 broadcast domain to itself: there its frames need no name, and a processor whose whole machine is
-such a part understands them.
+such a part understands them. Domains are the world's, so a part with a scope owns none of its own.
 
 A part without a scope is one of a kind in its whole machine: its effects go on as they are, and
 the types of its messages and the names of its timers tell its inputs apart.
@@ -96,8 +96,7 @@ class Owned(Generic[M]):
     reliable channel, for instance, from which it routes what arrives.
     """
 
-    __slots__ = ("_armed", "_env", "_hear", "_me", "_over", "_timers", "book", "machine", "port",
-                 "scope")  # fmt: skip
+    __slots__ = ("_env", "_hear", "_me", "_over", "_timers", "book", "machine", "port", "scope")
 
     def __init__(
         self,
@@ -111,6 +110,8 @@ class Owned(Generic[M]):
     ) -> None:
         if SEPARATOR in scope or (port is not None and not scope):
             raise ValueError(f"scope {scope!r}: a name without {SEPARATOR!r}, needed with a port")
+        if scope and isinstance(machine.parts, Parts):
+            machine.parts.within(scope)
         self.machine = machine
         self.scope, self.port, self.book = scope, port, book
         self._hear = hear
@@ -118,7 +119,7 @@ class Owned(Generic[M]):
         self._over = over
         self._env = Env(0, Random(0))  # the owner's, from the first input on
         self._timers: dict[str, ScopedTimer] = {}
-        self._armed: set[ScopedTimer] = set()
+        """Those that are set."""
 
     def handle(self, env: Env, event: Input) -> None:
         """Give the part an input of the owner's, or one that ``Parts`` led here."""
@@ -149,14 +150,14 @@ class Owned(Generic[M]):
 
     def fire(self, env: Env, timer: ScopedTimer) -> None:
         """A timer of the part has run out."""
-        self._armed.discard(timer)
+        self._timers.pop(timer.inner, None)
         self.handle(env, TimerFired(timer.inner))
 
     def disarm(self, env: Env) -> None:
         """Cancel the part's timers: it is dropped."""
-        for timer in sorted(self._armed):
+        for timer in sorted(self._timers.values()):
             env.cancel_timer(timer)
-        self._armed.clear()
+        self._timers.clear()
 
     def _started(self, event: Started) -> Started:
         """What the part itself persisted; its only port is its first."""
@@ -178,9 +179,13 @@ class Owned(Generic[M]):
             case Broadcast(message):
                 return Broadcast(self._wrapped(message), self.port or 0)
             case SetTimer(timer, delay_us):
-                return SetTimer(self._timer(timer, armed=True), delay_us)
+                named = self._timers.get(timer)
+                if named is None:
+                    named = self._timers[timer] = ScopedTimer.of(self.scope, timer)
+                return SetTimer(named, delay_us)
             case CancelTimer(timer):
-                return CancelTimer(self._timer(timer, armed=False))
+                named = self._timers.pop(timer, None)
+                return CancelTimer(named or ScopedTimer.of(self.scope, timer))
             case Persist(key, value):
                 return Persist(f"{self.scope}{SEPARATOR}{key}", value)
             case Note():
@@ -194,37 +199,47 @@ class Owned(Generic[M]):
             return Scoped(f"{self.scope}{SEPARATOR}{message.path}", message.message)
         return Scoped(self.scope, message)
 
-    def _timer(self, inner: str, armed: bool) -> ScopedTimer:
-        timer = self._timers.get(inner)
-        if timer is None:
-            timer = self._timers[inner] = ScopedTimer.of(self.scope, inner)
-        (self._armed.add if armed else self._armed.discard)(timer)
-        return timer
-
 
 class Parts:
     """The parts of a machine that have a scope, by name; made and dropped while it runs.
 
-    Assigned to a machine's ``parts``, it gets every input that the machine's table does not know.
+    Assigned to a machine's ``parts``, it gets every frame at a port of a part, and every other
+    input that the machine's table does not know.
     """
 
     def __init__(self) -> None:
         self._parts: dict[str, Owned[Any]] = {}
-        self._at_port: dict[int, Owned[Any]] = {}
+        self.ports: dict[int, Owned[Any]] = {}
+        """The ports that parts have to themselves."""
+        self._within = ""
+
+    def within(self, scope: str) -> None:
+        """Their owner is itself the part called ``scope``: none of them can have a port."""
+        self._within = scope
+        for part in self._parts.values():
+            self._refuse_port(part)
+
+    def _refuse_port(self, part: Owned[Any]) -> None:
+        if self._within and part.port is not None:
+            raise ValueError(
+                f"part {part.scope!r} of part {self._within!r} has port {part.port}, which would be"
+                " lost: give the port to the outer part, or let the outermost machine own this one"
+            )
 
     def add(self, part: Owned[Any]) -> None:
         """Lead inputs to ``part`` from now on."""
-        if not part.scope or part.scope in self._parts or part.port in self._at_port:
+        self._refuse_port(part)
+        if not part.scope or part.scope in self._parts or part.port in self.ports:
             raise ValueError(f"part {part.scope!r} at port {part.port}: taken, or without a name")
         self._parts[part.scope] = part
         if part.port is not None:
-            self._at_port[part.port] = part
+            self.ports[part.port] = part
 
     def drop(self, env: Env, scope: str) -> None:
         """Forget a part; its timers go with it, and frames for it are no longer known."""
         part = self._parts.pop(scope)
         if part.port is not None:
-            del self._at_port[part.port]
+            del self.ports[part.port]
         part.disarm(env)
 
     def __getitem__(self, scope: str) -> Owned[Any]:
@@ -247,14 +262,14 @@ class Parts:
         if type(event) is not Received:
             return False
         message = event.message
-        if type(message) is Scoped and event.port not in self._at_port:
+        if type(message) is Scoped and event.port not in self.ports:
             name, _, rest = message.path.partition(SEPARATOR)
             part = self._parts.get(name)
             if part is None or part.port is not None:
                 return False
             message = Scoped(rest, message.message) if rest else message.message
         else:
-            part = self._at_port.get(event.port)
+            part = self.ports.get(event.port)
             if part is None:
                 return False
         part.handle(env, Received(event.src, event.boot, message))
