@@ -203,7 +203,7 @@ def queue_served_from_the_wrong_end(patch: MonkeyPatch) -> None:
     def put(self: Outbox[Any], bodies: tuple[bytes, ...], level: Any) -> None:
         for body in bodies:
             self._queue.insert(1 if self._part else 0, (body, level))
-            self._bytes += len(body)
+            self.size += len(body)
 
     patch.setattr(Outbox, "put", put)
 

@@ -7,11 +7,11 @@ from random import Random
 import msgspec
 import pytest
 
-from ringcast.blocks.packing import Contents
+from ringcast.blocks.packing import MOST_AT_ONCE, Contents
 from ringcast.core.effects import InstallView, Persist, Stop
 from ringcast.core.env import Env
 from ringcast.core.ids import Level
-from ringcast.core.inputs import Started
+from ringcast.core.inputs import Started, Submitted
 from ringcast.core.rings import SHAPES, shaped
 from ringcast.core.trace import Delivered, Installed, TraceEvent
 from ringcast.protocols.totem_multi import SHEET, Config, TotemMulti
@@ -299,6 +299,25 @@ def test_s_15_a_chain_that_loses_its_middle_goes_on_in_two_parts_and_comes_toget
     network.run(2 * SECOND)
     tail = network.delivered(1)[-40:]
     assert tail == network.delivered(5)[-40:] == network.delivered(8)[-40:]
+
+
+def test_mr_41_the_queue_is_bounded_in_bytes() -> None:
+    """301 submissions of 9,000 bytes were taken with a bound of 10,000."""
+    machine, env = (
+        TotemMulti(1, Config(max_message=9_000, max_queue_bytes=10_000)),
+        Env(1, Random(0)),
+    )
+    machine.handle(env, Started(1, {}))
+    taken = 0
+    while machine.ready:
+        machine.handle(env, Submitted((bytes(9_000),)))
+        taken += 1
+    assert taken == 2, "the first leaves room"
+    fresh = TotemMulti(1, Config(max_message=9_000, max_queue_bytes=10_000))
+    fresh.handle(env, Started(1, {}))
+    fresh.handle(env, Submitted((bytes(6_000), bytes(6_000))))
+    fresh.handle(env, Submitted((b"",) * (MOST_AT_ONCE + 1)))
+    assert env.dropped == {"a submission over the bounds": 2}
 
 
 def test_mr_41_a_full_queue_makes_all_applications_wait() -> None:

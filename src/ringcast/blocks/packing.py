@@ -50,6 +50,30 @@ MOST_AT_ONCE = 1024
 """R79: messages that one submission may bring; with the upper mark it bounds the queue."""
 
 
+class QueueBounds:
+    """R79: when a queue of submissions is full: from the upper mark on, until the lower one."""
+
+    __slots__ = ("_full", "high", "low", "max_bytes")
+
+    def __init__(self, high: int, low: int, max_bytes: int) -> None:
+        self.high, self.low, self.max_bytes = high, low, max_bytes
+        self._full = False
+
+    def full(self, count: int, size: int) -> bool:
+        """Whether a queue of ``count`` messages and ``size`` bytes takes no more for now."""
+        if self._full:
+            self._full = count > self.low or size > self.max_bytes // 2
+        else:
+            self._full = count >= self.high or size >= self.max_bytes
+        return self._full
+
+    def allow(self, bodies: tuple[bytes, ...], max_message: int) -> bool:
+        """Whether a submission is small enough for an empty queue."""
+        sizes = [len(body) for body in bodies]
+        few = len(sizes) <= MOST_AT_ONCE and sum(sizes) <= self.max_bytes
+        return few and max(sizes, default=0) <= max_message
+
+
 class Outbox(Generic[L]):
     """The paper's ``new_message_queue``: what the application submitted and has no number yet.
 
@@ -61,23 +85,21 @@ class Outbox(Generic[L]):
     """
 
     __slots__ = (
-        "_bytes",
-        "_full",
+        "_bounds",
         "_offset",
         "_part",
         "_queue",
         "_taken",
-        "high",
-        "low",
-        "max_bytes",
         "packing",
+        "size",
     )
 
     def __init__(self, high: int, low: int, max_bytes: int, packing: bool = True) -> None:
-        self.high, self.low, self.max_bytes, self.packing = high, low, max_bytes, packing
+        self.packing = packing
+        self.size = 0
+        """Bytes of the messages in the queue."""
+        self._bounds = QueueBounds(high, low, max_bytes)
         self._queue: deque[tuple[bytes, L]] = deque()
-        self._bytes = 0
-        self._full = False
         self._taken = 0  # messages that left the queue; the head is number _taken + 1
         self._offset = 0  # how far the head message has been cut up
         self._part = 0
@@ -88,23 +110,17 @@ class Outbox(Generic[L]):
     @property
     def ready(self) -> bool:
         """R79: refuse at the upper mark, accept again at the lower one."""
-        if self._full:
-            self._full = len(self._queue) > self.low or self._bytes > self.max_bytes // 2
-        else:
-            self._full = len(self._queue) >= self.high or self._bytes >= self.max_bytes
-        return not self._full
+        return not self._bounds.full(len(self._queue), self.size)
 
     def takes(self, bodies: tuple[bytes, ...], max_message: int) -> bool:
         """R79: whether this submission is within the bounds, and there is room for it now."""
-        sizes = [len(body) for body in bodies]
-        few = len(sizes) <= MOST_AT_ONCE and sum(sizes) <= self.max_bytes
-        return self.ready and few and max(sizes, default=0) <= max_message
+        return self.ready and self._bounds.allow(bodies, max_message)
 
     def put(self, bodies: tuple[bytes, ...], level: L) -> None:
         """R78: append; a call that was accepted is accepted whole."""
         for body in bodies:
             self._queue.append((body, level))
-            self._bytes += len(body)
+            self.size += len(body)
 
     @property
     def next(self) -> L:
@@ -116,7 +132,7 @@ class Outbox(Generic[L]):
         self.rewind()
         back = list(messages)
         self._queue.extendleft(reversed(back))
-        self._bytes += sum(len(body) for body, _ in back)
+        self.size += sum(len(body) for body, _ in back)
         self._taken -= len(back)
 
     def take(self, budget: int) -> tuple[L, Contents, tuple[bytes, ...]] | None:
@@ -147,7 +163,7 @@ class Outbox(Generic[L]):
                 taken += size
             for _ in range(len(bodies) - 1):
                 queue.popleft()
-        self._bytes -= taken
+        self.size -= taken
         first = self._taken + 1
         self._taken += len(bodies)
         packed = tuple(bodies)
@@ -160,7 +176,7 @@ class Outbox(Generic[L]):
         contents = Contents(self._taken + 1, (piece,), self._part, end == len(body))
         if contents.last:
             self._queue.popleft()
-            self._bytes -= len(body)
+            self.size -= len(body)
             self._taken += 1
             self._offset = self._part = 0
         else:

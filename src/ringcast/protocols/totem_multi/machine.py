@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import partial
 from typing import ClassVar
 
-from ringcast.blocks.packing import item_bytes
+from ringcast.blocks.packing import QueueBounds, item_bytes
 from ringcast.core.effects import Deliver, InstallView, Originate, PackedMessages, Stop
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, Position, ViewId
@@ -85,6 +85,7 @@ class TotemMulti(Machine):
         self._to_ack: list[SafeKey] = []
         self._to_refuse: list[SafeKey] = []
         self._buffers: dict[ChangeId, list[tuple[NodeId, NodeId, Streamed]]] = {}
+        self._bounds = QueueBounds(config.max_queue, config.min_queue, config.max_queue_bytes)
         self._full = False
         self._timed = False
         self._leaving: list[str] | None = None
@@ -132,8 +133,7 @@ class TotemMulti(Machine):
 
     def on_submitted(self, env: Env, event: Submitted) -> None:
         """G-4: an application's messages originate at the first port, packed or cut up."""
-        sizes = [len(body) for body in event.bodies]
-        if not self.ready or max(sizes, default=0) > self.config.max_message:
+        if not self.ready or not self._bounds.allow(event.bodies, self.config.max_message):
             env.drop("multi MR-41", "a submission over the bounds")
             return
         some: list[bytes] = []
@@ -349,9 +349,8 @@ class TotemMulti(Machine):
                 self._acknowledge()
             elif not self._to_say:
                 break
-        queued = [len(each.part.machine.new_message_queue) for each in self.ports.values()]
-        config = self.config
-        self._full = max(queued) > (config.min_queue if self._full else config.max_queue)
+        queues = [each.part.machine.new_message_queue for each in self.ports.values()]
+        self._full = self._bounds.full(max(map(len, queues)), max(q.size for q in queues))
         self.brakes.congested(self._full)
         if len(self.ports) > 1 and not self._timed and any(map(self._needed, self.ports.values())):
             self._timed = True
