@@ -51,6 +51,7 @@ def test_members_with_other_settings_do_not_meet_and_say_why(tmp_path: Path) -> 
 
 
 SHOULD = "it should be the same at all members"
+ANYBODY = "(by frames that anybody could have sent)"
 
 
 @pytest.mark.parametrize(
@@ -71,14 +72,14 @@ SHOULD = "it should be the same at all members"
         (
             {"protocol": "total"},
             False,
-            "node 2 ({1}) speaks total, this node totem",
-            "node 1 ({0}) speaks totem, this node total",
+            f"node 2 ({{1}}) speaks total, this node totem {ANYBODY}",
+            f"node 1 ({{0}}) speaks totem, this node total {ANYBODY}",
         ),
         (
             {"key_file": ""},
             False,
-            "node 2 ({1}) has no key, this node has 1",
-            "node 1 ({0}) seals with key 1, this node has none",
+            f"node 2 ({{1}}) has no key, this node has 1 {ANYBODY}",
+            f"node 1 ({{0}}) seals with key 1, this node has none {ANYBODY}",
         ),
     ],
     ids=["token_loss_us", "max_packet", "protocol", "key"],
@@ -123,6 +124,48 @@ def test_a_node_that_waits_says_for_whom(
         one, other = keyed(tmp_path, 2, protocol="token-fd")
         async with Node.open(one):
             said = f"node 1 has heard nothing of node 2 ({other['bind']}) since its start"
+            await eventually(lambda: any(line.startswith(said) for line in caplog.messages))
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"settings": {"max_message": 2**20}}, "max_message is 1048576 at node 2 ("),
+        ({"protocol": "total"}, "node 2 speaks total, this node totem (by frames"),
+    ],
+    ids=["settings", "protocol"],
+)
+def test_who_is_found_by_seeds_and_does_not_fit_is_in_the_log(
+    change: dict[str, Any], said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        settings = keyed(tmp_path, 2)
+        for each in settings:
+            del each["peers"]
+            each["seeds"] = [other["bind"] for other in settings]
+        settings[1] |= change
+        async with AsyncExitStack() as stack:
+            for each in settings:
+                await stack.enter_async_context(Node.open(each))
+            begin = f"node 1: {said}"
+            await eventually(lambda: any(line.startswith(begin) for line in caplog.messages))
+
+    run(story)
+
+
+def test_a_node_with_seeds_says_that_it_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringcast.runtime.port.PATIENT_LOOKS", 1)
+
+    async def story() -> None:
+        one, other = keyed(tmp_path, 2)
+        del one["peers"]
+        one["seeds"] = [one["bind"], other["bind"]]
+        async with Node.open(one):
+            said = f"node 1 has heard nothing of anybody at the seeds {other['bind']} since its"
             await eventually(lambda: any(line.startswith(said) for line in caplog.messages))
 
     run(story)

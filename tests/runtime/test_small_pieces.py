@@ -24,7 +24,7 @@ from ringcast.traces import TraceError
 from ringcast.traces.live import read_log
 from ringcast.wire import address
 from ringcast.wire.address import Address, Names, parse, parse_peer, resolve
-from ringcast.wire.codec import EVERYBODY, Codec
+from ringcast.wire.codec import EVERYBODY, HEADER, MAGIC, Codec
 from ringcast.wire.meeting import MOST, Hello, Whereabouts
 from ringcast.wire.seal import Channel, Realm
 
@@ -262,9 +262,11 @@ def test_a_node_that_was_removed_for_good_is_forgotten(monkeypatch: pytest.Monke
 
 def test_who_is_listed_and_was_never_heard() -> None:
     meetings, _, mine, _ = acquainted()
-    assert meetings.unheard() == {3: ("127.0.0.1", 3)}
-    mine.misfit(3, "node 3 speaks total, this node totem")
-    assert meetings.unheard() == {}, "of that it is said why"
+    assert meetings.unheard() == ["node 3 (127.0.0.1:3)"]
+    mine.decode(HEADER.pack(MAGIC, 7 << 4, 1, 0, 3, EVERYBODY, 5, 5))
+    assert list(mine.unproven.said()) == [3] and meetings.unheard(), "anybody could say so"
+    mine.misfit(3, "max_message is 7 at node 3 and 100 at this node")
+    assert meetings.unheard() == [], "of that it is said why"
 
 
 def test_who_has_this_nodes_id_and_started_later() -> None:

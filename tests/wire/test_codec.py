@@ -39,6 +39,8 @@ from ringcast.wire.codec import (
 )
 from ringcast.wire.keys import KeyFile
 from ringcast.wire.meeting import Hello, Whereabouts
+from ringcast.wire.misfits import MOST as MOST_UNPROVEN
+from ringcast.wire.misfits import PATIENCE
 from ringcast.wire.seal import VERSION, Channel, Realm, session
 
 RING = RingId(8, 1)
@@ -224,7 +226,7 @@ def test_who_speaks_something_else_is_named(realm: Realm, said: str) -> None:
     receiver = codec(2)
     other = Codec(MESSAGES, 3, 5, None, realm)
     assert receiver.decode(other.encode(hello(3, 0), EVERYBODY)) is None
-    assert receiver.misfits[3].startswith(said)
+    assert receiver.unproven.said()[3].startswith(said)
 
 
 def test_who_has_another_key_is_named_with_both_ids(tmp_path: Path) -> None:
@@ -240,7 +242,49 @@ def test_who_has_another_key_is_named_with_both_ids(tmp_path: Path) -> None:
     ):
         receiver = codec(2, 1, mine)
         assert receiver.decode(codec(1, 5, theirs).encode(REGULAR, EVERYBODY)) is None
-        assert receiver.misfits == {1: said}
+        assert receiver.unproven.said() == {1: f"{said} (by frames that anybody could have sent)"}
+        assert receiver.misfits == {}, "they prove nothing"
+
+
+def of_version_7(src: int) -> bytes:
+    """Whoever has no key can send it."""
+    return HEADER.pack(MAGIC, 7 << 4, 1, MARK, src, EVERYBODY, 5, 5) + b"x"
+
+
+def test_a_stranger_says_nothing_of_members_that_were_met(file: KeyFile | None) -> None:
+    sender = codec(1, 5, file)
+    receiver = codec(2, 1, file)
+    receiver.decode(of_version_7(1))
+    assert "runs version 7" in receiver.unproven.said()[1]
+    meet(receiver, sender)
+    receiver.decode(of_version_7(1))
+    assert receiver.unproven.said() == receiver.misfits == {}
+
+
+def test_strangers_fill_no_table_for_good(file: KeyFile | None) -> None:
+    receiver = codec(2, 1, file)
+    for src in range(1000, 1000 + 2 * MOST_PEERS):
+        receiver.decode(of_version_7(src))
+    assert len(receiver.unproven.said()) == MOST_UNPROVEN and receiver.misfits == {}
+    differs = hello(1, receiver.challenge, max_message="7")
+    receiver.decode(codec(1, 5, file).encode(differs, EVERYBODY))
+    assert list(receiver.misfits) == [1], "one with the key is named all the same"
+    for _ in range(PATIENCE):
+        receiver.rest()
+    assert receiver.unproven.said() == {}, "nobody repeated it"
+
+
+def test_a_recorded_hello_with_former_settings_is_no_misfit(file: KeyFile | None) -> None:
+    """Not of a member that was met since, and not where it was never met."""
+    past, now, receiver = codec(1, 5, file), codec(1, 6, file), codec(2, 1, file)
+    recorded = past.encode(hello(1, echo=99, max_message="7"), EVERYBODY)
+    receiver.decode(recorded)
+    assert receiver.misfits == {}
+    meet(receiver, now)
+    to_me = past.encode(hello(1, receiver.challenge, max_message="7"), EVERYBODY)
+    for each in (recorded, to_me):
+        receiver.decode(each)
+    assert receiver.misfits == {} and receiver.met(1, 6)
 
 
 def test_a_frame_to_one_processor_is_none_for_another(tmp_path: Path) -> None:

@@ -123,14 +123,20 @@ class Meetings:
         known = self.book.known()
         return bool(known) and all(self._codec.knows(node) for node in known)
 
-    def unheard(self) -> dict[NodeId, Address]:
-        """Listed processors that were never met, and are not known not to fit."""
-        codec = self._codec
-        return {
-            node: at
-            for node, at in self._config.peer_addresses.items()
+    def unheard(self) -> list[str]:
+        """Listed processors that were never met, and did not prove that they do not fit; of seeds
+        one must have answered."""
+        codec, listed = self._codec, self._config.peer_addresses
+        missing = [
+            f"node {node} ({at})"
+            for node, at in listed.items()
             if not codec.knows(node) and node not in codec.misfits
-        }
+        ]
+        mine = Address(self.book.mine.host, self.book.mine.port)
+        seeds = [str(at) for at in self._seeds if at != mine]
+        if seeds and not codec.misfits and not any(map(codec.knows, self.book.known())):
+            missing += [f"anybody at the seeds {', '.join(seeds)}"]
+        return missing
 
     def look_around(self) -> None:
         """Once in a while: to seeds, to the multicast group, and to who was not met yet."""

@@ -31,6 +31,9 @@ LOG = logging.getLogger("ringcast")
 PATIENT_LOOKS = 10
 """Looks around, one a second, until it is said who of the listed nodes was never heard."""
 
+MOST_HINTS = 16
+"""Lines in the log about processors that are not listed, and may be anybody's invention."""
+
 WELCOME_S = 0.05
 """How long a node that starts waits for others to answer its first Hello."""
 
@@ -49,6 +52,8 @@ class Port:
         terms = compared(node)
         self._codec = Codec(node.sheet.messages, config.id, boot, self.keys, realm, *terms)
         self._warned: dict[NodeId, str] = {}
+        self._suspected: set[NodeId] = set()
+        self._hints = MOST_HINTS
         self._shim: Shim | None = None
         if node.fault_file:
             self._shim = Shim(Path(node.fault_file), f"shim/{number}/{config.id}/{boot}")
@@ -128,20 +133,24 @@ class Port:
         self._warn()
 
     def _warn(self) -> None:
-        """Say once of each processor that it does not fit. Whoever has no key and is not known
-        could name any number of them. And say once who is missing: a node may wait for it in
-        silence."""
+        """Say once of each processor that it does not fit. And say once who is missing: a node may
+        wait for it in silence."""
         if self._meetings.looks == PATIENT_LOOKS and (missing := self._meetings.unheard()):
-            names = ", ".join(f"node {node} ({at})" for node, at in missing.items())
             LOG.warning(
                 "node %s has heard nothing of %s since its start, %s s ago: it does not run, is "
                 "elsewhere, or cannot be reached",
-                *(self.id, names, PATIENT_LOOKS),
+                *(self.id, ", ".join(missing), PATIENT_LOOKS),
             )
-        for node in self._codec.misfits.keys() & self._meetings.book.known().keys():
-            why = self._codec.misfits[node]
+        for node, why in self._codec.misfits.items():
             if self._warned.get(node) != why:
                 self._warned[node] = why
+                LOG.warning("node %s: %s", self.id, self._with_address(node, why))
+        # A stranger could name any number of others, and say another thing of them every time.
+        listed = self.config.peer_addresses
+        for node, why in self._codec.unproven.said().items():
+            if node not in self._suspected and (node in listed or self._hints):
+                self._suspected.add(node)
+                self._hints -= node not in listed
                 LOG.warning("node %s: %s", self.id, self._with_address(node, why))
 
     def _with_address(self, node: NodeId, why: str) -> str:
@@ -172,7 +181,7 @@ class Port:
             "frames_refused": dict(self._codec.refused),
             "misfits": {
                 str(node): self._with_address(node, why)
-                for node, why in sorted(self._codec.misfits.items())
+                for node, why in sorted((self._codec.unproven.said() | self._codec.misfits).items())
             },
             "frames_before_meeting": self._codec.early,
             "frames_lost_on_purpose": self._shim.lost if self._shim else 0,

@@ -25,6 +25,7 @@ from ringcast.core.inputs import Message
 from ringcast.core.registry import protocols
 from ringcast.wire.keys import KeySet
 from ringcast.wire.meeting import Hello, disagreement
+from ringcast.wire.misfits import Unproven
 from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Bytes, Peer, Realm, opened, session
 
 if CAN_SEAL:
@@ -96,7 +97,10 @@ class Codec:
         self.refused: dict[str, int] = {}
         """Datagrams that went no further, by reason."""
         self.misfits: dict[NodeId, str] = {}
-        """Processors that are set up otherwise than this one, and how, for whoever can mend it."""
+        """Processors that have the key, if there is one, and are set up otherwise than this one;
+        how, for whoever can mend it."""
+        self.unproven = Unproven()
+        """What frames that could not be opened say of processors that were not met."""
         self.renew_keys()
 
     def renew_keys(self) -> None:
@@ -117,6 +121,7 @@ class Codec:
     def rest(self) -> None:
         """Once in a while: strangers may be heard again."""
         self._strangers, self._outlived = MOST_STRANGERS, MOST_OUTLIVED
+        self.unproven.age()
 
     # --- sending ---------------------------------------------------------------------------
 
@@ -141,8 +146,8 @@ class Codec:
             return self.refuse("too short")
         if magic != MAGIC or kind != VERSION << 4 or self._marks.get(key_id) != mark:
             why, said = self._why_foreign(magic, kind, key_id, mark)
-            if said:
-                self.misfit(src, f"node {src} {said}")
+            if said and src not in self._peers and src != self._src:
+                self.unproven.note(src, f"node {src} {said}")
             return self.refuse(why)
         if to != self._src and to != EVERYBODY:
             return self.refuse("sent to another node")
@@ -209,13 +214,16 @@ class Codec:
                 self.unmet[src] = None
             return None
         place = message.places[0]
+        fresh = message.echo == self.challenge and not past  # or somebody may have recorded it
         if why := disagreement(self.terms, message.terms, place):
-            self.misfit(src, why)
+            if fresh:
+                self.misfit(src, why)
             self.refuse(why)
-        elif message.echo == self.challenge and not past:
+        elif fresh:
             if len(self._peers) >= MOST_PEERS and known is None:
                 return self.refuse("too many senders")
             self._peers[src] = Peer(boot, counter)
+            self.unproven.forget(src)
             self.misfit(src, disagreement(self.wishes, message.wishes, place, must=False))
             self._unmet.pop((src, boot, key_id), None)
         return src, boot, to, message
