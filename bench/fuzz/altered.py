@@ -31,7 +31,12 @@ def altered(rng: Random, value: Any, known: list[int]) -> Any:
     if kind is str:
         return rng.choice(("", value + "x", value * 40, "\0"))
     if kind is dict:
-        return {}
+        if not value or rng.random() < 0.3:
+            return {}
+        name = rng.choice(list(value))
+        if rng.random() < 0.3:
+            return value | {rng.choice(("", "nope", name * 40)): value[name]}
+        return value | {name: altered(rng, value[name], known)}
     return rng.choice((None, 0, [], [0, 0], b"", rng.choice(known)))
 
 

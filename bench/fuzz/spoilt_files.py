@@ -5,15 +5,17 @@ Each reader may refuse what it is given with the errors it promises, and with no
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
-from altered import spoilt
+from altered import altered, spoilt
 
 from ringcast.core.errors import UNREADABLE, RingcastError
 from ringcast.core.ids import START, Level, Position, ViewId
@@ -22,13 +24,17 @@ from ringcast.journal.format import layout
 from ringcast.journal.format.frame import Frame, read_frame
 from ringcast.journal.format.frame_writer import frame_content
 from ringcast.journal.format.layout import Entry, view_entry
+from ringcast.journal.format.selection import Selection
 from ringcast.journal.merged_reader import whole
+from ringcast.journal.node_journal import NodeJournal
 from ringcast.journal.service import (
     MESSAGES,
     Ask,
     Commit,
+    Look,
     Publish,
     Records,
+    Seek,
     from_records,
     to_records,
 )
@@ -40,7 +46,12 @@ from ringcast.wire.line import CallerOpens, NodeOpens
 from ringcast.wire.seal import VERSION
 
 RING = ViewId(8, 1)
+END = Position(0, 8, 1, 30, 0)
 SMALL = Limits(segment_bytes=2000)
+MOST_WAITING_S = 0.002
+"""A node lets whoever asks for what is not there yet wait for ten seconds."""
+SERVED = 0.01
+"""Share of the pieces that are questions which a node answers."""
 WHOLE_JOURNALS = 0.003
 """Share of the pieces that are whole journals on disk, which cost a hundred times the others."""
 
@@ -74,7 +85,16 @@ WORDS = [
     envelope.Groups(RING, ("g", "h"), (envelope.Known("g", "s", 1, 2),)),
     envelope.Enter("g"),
 ]
-QUESTIONS = [Ask(1, START, START), Commit(1, "r", START), Publish(1, "g", "s", 0, 0, (b"x",))]
+WANTED = Selection("g", False, ("message",), ("g", ""), {"seq": (1, 9), "ring_seq": (8, 8)})
+ASKED = [
+    Ask(1, START, Position(0, 8, 1, 20, 0)),
+    Ask(1, START, Position(0, 8, 1, 20, 0), waiting=True),
+    Look(1, Position(0, 8, 1, 5, 1)),
+    Seek(1, START, Position(0, 8, 1, 20, 0), 7),
+    Seek(1, START, Position(0, 8, 1, 20, 0), 7, WANTED),
+]
+"""Questions about what a journal holds."""
+QUESTIONS = [*ASKED, Commit(1, "r", START), Publish(1, "g", "s", 0, 0, (b"x",))]
 OPENINGS = [
     NodeOpens(VERSION, 1, "", bytes(16)),
     CallerOpens(VERSION, 1, 1, bytes(16), ("read", "dash")),
@@ -113,6 +133,50 @@ def questions(rng: Random, place: Path) -> None:
         QUESTION(spoilt(rng, encode(rng.choice(QUESTIONS))))
     else:
         (NODE if draw < 0.8 else CALLER)(spoilt(rng, encode(rng.choice(OPENINGS))))
+
+
+class Served:
+    """A journal as a node serves it to whoever asks."""
+
+    def __init__(self, folder: Path) -> None:
+        async def publish(*_: object) -> Position:
+            raise AssertionError("nobody publishes here")
+
+        self._runner = asyncio.Runner()
+        self._journal = NodeJournal(1, folder, SMALL, 0.1, (), lambda why: None, publish)
+        self._runner.run(self._read())
+
+    async def _read(self) -> None:
+        await self._journal._commits.settle([], END, (1,), [])
+
+    def questions(self, rng: Random, place: Path) -> None:
+        """One that a guest may ask, altered in its parts: refused where it is decoded, or
+        answered."""
+        plain = msgspec.to_builtins(rng.choice(ASKED))
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            plain = altered(rng, plain, [0, 1, 8, 20])
+        try:
+            asked = encode(plain)
+        except OverflowError:
+            return  # nobody can send it
+        question = QUESTION(asked)
+        if isinstance(question, Ask | Look | Seek):
+            self._runner.run(self._answered(question))
+
+    async def _answered(self, question: Ask | Look | Seek) -> None:
+        try:
+            async with asyncio.timeout(MOST_WAITING_S):
+                async for _ in self._journal._serve(question):
+                    pass
+        except (RingcastError, TimeoutError):
+            pass
+        except Exception as error:
+            raise AssertionError(f"{question} raised {error!r}") from error
+
+    def close(self) -> None:
+        """No more."""
+        self._runner.run(self._journal.close())
+        self._runner.close()
 
 
 def key_files(rng: Random, place: Path) -> None:
@@ -184,23 +248,28 @@ def round_of(seed: int, count: int) -> dict[str, Any]:
     rng = Random(f"{seed}/fuzz/bytes")
     refused = longest_ns = 0
     slowest = ""
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as made, ExitStack() as stack:
         place = Path(made)
-        for name in ("journal", "other"):
+        for name in ("journal", "other", "served"):
             journal = Journal(place / name, SMALL)
             for one in history():
                 journal.put(frame_content([one]))
             journal.sync()
             journal.close()
+        served = Served(place / "served")
+        stack.callback(served.close)
         for _ in range(count):
-            reader = journals if rng.random() < WHOLE_JOURNALS else rng.choice(READERS)
+            draw = rng.random()
+            reader = journals if draw < WHOLE_JOURNALS else rng.choice(READERS)
+            if WHOLE_JOURNALS <= draw < WHOLE_JOURNALS + SERVED:
+                reader = served.questions
             begun = time.thread_time_ns()
             try:
                 reader(rng, place)
             except (RingcastError, *UNREADABLE):
                 refused += 1
             took = time.thread_time_ns() - begun
-            if took > longest_ns and reader not in (journals, small_files):
+            if took > longest_ns and reader not in (journals, small_files, served.questions):
                 longest_ns, slowest = took, reader.__name__
     return {
         "done": count,

@@ -17,6 +17,7 @@ import over_sockets  # noqa: E402
 import spoilt_files  # noqa: E402
 from published import PUBLISHED  # noqa: E402
 
+from ringcast.journal.merged_reader import MergedReader  # noqa: E402
 from ringcast.protocols.totem_single import TotemSingle  # noqa: E402
 from ringcast.protocols.totem_single.messages import Join  # noqa: E402
 
@@ -39,6 +40,18 @@ def test_no_frame_over_sockets_breaks_a_node(name: str) -> None:
 
 def test_no_bytes_raise_what_is_not_promised() -> None:
     assert spoilt_files.round_of(900_001, 1500)["refused"] > 1000
+
+
+def test_it_finds_a_question_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Seek of a guest raised in the node: the fuzzer decoded questions, and answered none."""
+
+    def wrong(self: MergedReader, *_: object) -> None:
+        raise IndexError("once, with no rows")
+
+    monkeypatch.setattr(MergedReader, "after_rows", wrong)
+    monkeypatch.setattr(spoilt_files, "SERVED", 0.9)
+    with pytest.raises(AssertionError, match=r"Seek.*raised IndexError"):
+        spoilt_files.round_of(900_001, 200)
 
 
 # --- wrong machines that it must find -----------------------------------------------------------

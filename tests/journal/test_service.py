@@ -13,6 +13,7 @@ import pytest
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import Position
 from ringcast.journal.format.layout import JournalError
+from ringcast.journal.format.selection import Selection
 from ringcast.journal.service import (
     GUEST,
     Answer,
@@ -126,6 +127,33 @@ def test_a_guest_does_what_its_key_is_for_and_nothing_else(stage: Stage, tmp_pat
                             [a async for a in answers(line, question)]
                     assert len(stage.asked) == (kind == right)
             line.close()
+
+    stage.play(story)
+
+
+def test_questions_without_sense_are_refused_and_counted(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each raised in the node's loop, and nobody counted it."""
+
+    async def raises(question: Question) -> AsyncIterator[Answer]:
+        yield Done([][question.token], PLACE)
+
+    async def story() -> None:
+        for rows, places in ((0, {}), (1, {"nope": (0, 1)}), (1, {"seq": (0, 2**64 - 1)})):
+            line = await call(stage.address, GUEST, stage.keys)
+            with pytest.raises(RingcastError):
+                wanted = Selection(views=False, places=places)
+                [a async for a in answers(line, Seek(1, PLACE, PLACE, rows, wanted))]
+            line.close()
+        assert (stage.asked, stage.server.refused) == ([], 3)
+        monkeypatch.setattr(stage.server, "_serve", raises)
+        line = await call(stage.address, GUEST, stage.keys)
+        for _ in range(2):
+            with pytest.raises(JournalError, match="this cannot be answered: IndexError"):
+                [a async for a in answers(line, Look(1, PLACE))]
+        assert stage.server.refused == 5
+        line.close()
 
     stage.play(story)
 

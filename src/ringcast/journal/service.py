@@ -106,7 +106,7 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag=9):
     token: int
     after: Position
     upto: Position
-    rows: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+    rows: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
     wanted: Selection = EVERYTHING
     """Only such records count."""
 
@@ -309,8 +309,12 @@ class Server:
                 check_right(line.grant, question)
                 async for answer in self._serve(question):
                     await line.send(answer)
-            except (JournalError, RingcastError) as error:
+            except RingcastError as error:
                 await line.send(Refused(question.token, str(error)))
+            except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+                # A question of the right form that still makes no sense: whoever asks gets to know.
+                self.refused += 1
+                await line.send(Refused(question.token, f"this cannot be answered: {error!r}"))
 
     async def close(self) -> None:
         """End all conversations."""

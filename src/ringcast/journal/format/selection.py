@@ -6,7 +6,7 @@ is not wanted is never taken apart.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,7 +16,11 @@ from ringcast.journal.format.layout import MESSAGE
 
 LEAST, MOST = -(2**63), 2**63 - 1
 
-Bounds = tuple[int, int]
+Part = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(PLACE)})\Z")]
+"""Of a position."""
+
+Number = Annotated[int, msgspec.Meta(ge=LEAST, le=MOST)]
+Bounds = tuple[Number, Number]
 
 
 class Selection(msgspec.Struct, frozen=True, array_like=True):
@@ -30,7 +34,7 @@ class Selection(msgspec.Struct, frozen=True, array_like=True):
     """Only records of these kinds."""
     groups: tuple[str, ...] | None = None
     """Only records with these groups; configurations have the group ``""``."""
-    places: dict[str, Bounds] = {}
+    places: dict[Part, Bounds] = {}
     """Smallest and largest value of parts of the position."""
 
     def of(self, frame: Frame) -> Frame:
