@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,21 @@ from ringcast.api.replica import Replica
 from ringcast.api.state_machine import StateMachine
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import START, Level
+from ringcast.journal import node_journal
 from ringcast.journal.check import examine
 from ringcast.journal.service import (
     GUEST,
+    PART_BYTES,
     SHORT_QUESTION,
+    Ask,
     Look,
     Publish,
     Question,
+    Records,
     Server,
     answers,
     call,
+    to_records,
     token,
 )
 from ringcast.replica import words
@@ -38,6 +44,9 @@ from ringcast.wire.address import Address, parse
 from ringcast.wire.envelope import MOST_BODIES
 from ringcast.wire.keys import Grant, KeyFile
 from ringcast.wire.line import Line
+
+MANY = Server.MOST // Server.PER_GUEST
+"""Guests that take all places."""
 
 
 def with_journals(root: Path, count: int, **more: Any) -> list[dict[str, Any]]:
@@ -109,15 +118,16 @@ def test_a_guest_cannot_keep_a_member_from_catching_up(tmp_path: Path) -> None:
             group = (await joined(nodes))[0]
             for number in range(20):
                 await group.send(b"%d" % number, level=Level.SAFE)
-            file = guest(tmp_path, "read", "dash")
+            files = [guest(tmp_path, "read", f"dash{n}") for n in range(MANY)]
             calls = []
             for each in settings[:2]:
-                for _ in range(Server.MOST):
-                    calls.append(await call(place(each), GUEST, file))
-                with pytest.raises(RingcastError):  # no place for more of its own
-                    line = await call(place(each), GUEST, file)
-                    calls.append(line)
-                    await ask(line, Look(token(), START))
+                for file in files:
+                    for _ in range(Server.PER_GUEST):
+                        calls.append(await call(place(each), GUEST, file))
+                    with pytest.raises(RingcastError):  # no place for more of its own
+                        line = await call(place(each), GUEST, file)
+                        calls.append(line)
+                        await ask(line, Look(token(), START))
                 other = await call(place(each), GUEST, guest(tmp_path, "read", "other"))
                 calls.append(other)
                 assert len(await ask(other, Look(token(), START))) == 1
@@ -129,6 +139,52 @@ def test_a_guest_cannot_keep_a_member_from_catching_up(tmp_path: Path) -> None:
         *_, report = examine(folder(tmp_path, 3))
         assert (report.gaps, report.findings) == ([], [])
         assert bodies(tmp_path, 3) == bodies(tmp_path, 1) != []
+
+    run(story)
+
+
+def test_what_guests_ask_for_is_made_outside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """31 conversations of one reader kept the loop busy for 1.2 s: the others ejected the node."""
+    made: dict[str, set[str]] = {"read": set(), "packed": set()}
+    read, packed = to_records, Line._packed
+
+    def reading(*args: Any) -> Records:
+        made["read"].add(threading.current_thread().name)
+        return read(*args)
+
+    def packing(line: Line, message: msgspec.Struct) -> tuple[bytes, bytes]:
+        if type(message) is Records:
+            made["packed"].add(threading.current_thread().name)
+        return packed(line, message)
+
+    monkeypatch.setattr(node_journal, "to_records", reading)
+    monkeypatch.setattr(Line, "_packed", packing)
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1, journal_patience_s=0.2)
+        async with AsyncExitStack() as stack:
+            nodes = await opened(stack, settings)
+            (group,) = await joined(nodes)
+            await eventually(lambda: caught_up(nodes))
+            for _ in range(20):
+                await group.send_many([bytes(1000)] * 100, level=Level.SAFE)
+            await messages(group, 2000)
+            file = guest(tmp_path, "read", "dash")
+            lines = [await call(place(settings[0]), GUEST, file) for _ in range(Server.PER_GUEST)]
+            (extent,) = await ask(lines[0], Look(token(), START))
+            while extent.behind < 2000:
+                (extent,) = await ask(lines[0], Look(token(), START))
+            end = extent.last
+            told = await asyncio.gather(*(ask(line, Ask(token(), START, end)) for line in lines))
+            assert all(len(parts) > 4 for parts in told)
+            assert sum(len(part.data) for part in told[0][:-1]) > 2_000_000
+            assert max(len(part.data) for part in told[0][:-1]) <= PART_BYTES
+            for line in lines:
+                line.close()
+        (thread,) = made["read"] | made["packed"]
+        assert made["read"] == made["packed"] and thread.startswith("ringcast-telling")
 
     run(story)
 

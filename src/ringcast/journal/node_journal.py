@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import time
 from array import array
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.errors import RingcastError
@@ -32,6 +33,7 @@ from ringcast.journal.service import (
     Records,
     Seek,
     Server,
+    Tellers,
     answers,
     call,
     from_records,
@@ -42,6 +44,8 @@ from ringcast.journal.writer import Journal, Limits, commit
 from ringcast.wire.address import Address
 from ringcast.wire.envelope import Data, Known
 from ringcast.wire.keys import KeyFile
+
+T = TypeVar("T")
 
 TRIM_S = 5.0
 """How often old segments are looked for."""
@@ -94,7 +98,10 @@ class NodeJournal:
         self._patience_s = patience_s
         self.folder = folder
         self._commits = GroupCommit(folder, limits, failed)
-        self._servers = [Server(each.id, each.keys, self._serve, each.network) for each in domains]
+        self._tellers = Tellers(*(ThreadPoolExecutor(1, "ringcast-telling") for _ in range(2)))
+        self._servers = [
+            Server(each.id, each.keys, self._serve, each.network, self._tellers) for each in domains
+        ]
         self._tasks: set[asyncio.Task[None]] = set()
         self._view: InstallView | None = None
         self._refusals: set[tuple[NodeId, Position]] = set()
@@ -154,17 +161,11 @@ class NodeJournal:
                 async for answer in self._tell(question):
                     yield answer
             case Look(mark, place):
-                (journal,) = (await asyncio.to_thread(self._reader, False)).journals
-                last = min(journal.last, self._commits.durable)
-                behind = journal.count(Range(min(place, last), last))
-                yield Extent(mark, last, journal.trimmed, journal.digest(place), behind)
-            case Seek(mark, after, upto, rows, wanted):
-                reader = await asyncio.to_thread(self._reader, False)
-                span = Span((after,), (min(upto, reader.last, self._commits.durable),))
-                (place,) = await asyncio.to_thread(reader.after_rows, span, rows, wanted)
-                yield Done(mark, place)
+                yield await self._aside(self._look, mark, place, self._commits.durable)
+            case Seek(mark):
+                yield Done(mark, await self._aside(self._seek, question, self._commits.durable))
             case Commit(mark, reader, place):
-                await asyncio.to_thread(commit, self.folder, reader, place)
+                await self._aside(commit, self.folder, reader, place)
                 yield Done(mark, place)
             case Publish(mark, group, stream, batch, first, bodies):
                 yield Done(mark, await self._publish(group, stream, batch, first, bodies))
@@ -173,14 +174,36 @@ class NodeJournal:
         """The records asked for, in parts. A reader is not told what lies behind a gap, but a node
         that catches up has to take what there is, and to know where that begins."""
         await self._until(ask)
-        reader = await asyncio.to_thread(self._reader, ask.waiting)
-        journal, last = reader.journals[-1], min(reader.last, self._commits.durable)
+        told = self._told(ask, self._commits.durable)
+        while (answer := await self._aside(next, told, None, member=ask.waiting)) is not None:
+            yield answer
+
+    async def _aside(self, work: Callable[..., T], *args: Any, member: bool = False) -> T:
+        """Done by a thread that tells: all that reads files, and all that is long."""
+        thread = self._tellers.members if member else self._tellers.guests
+        return await asyncio.get_running_loop().run_in_executor(thread, work, *args)
+
+    def _told(self, ask: Ask, durable: Position) -> Iterator[Answer]:
+        reader = self._reader(ask.waiting)
+        journal, last = reader.journals[-1], min(reader.last, durable)
         if not ask.waiting:
             reader.check((ask.after,))
         for frame in reader.frames(Range(ask.after, min(ask.upto, last))):
             for part in frame.parts(PART_BYTES):
                 yield to_records(ask.token, part)
         yield Extent(ask.token, min(journal.last, last), journal.trimmed)
+
+    def _look(self, mark: int, place: Position, durable: Position) -> Extent:
+        (journal,) = self._reader(False).journals
+        last = min(journal.last, durable)
+        behind = journal.count(Range(min(place, last), last))
+        return Extent(mark, last, journal.trimmed, journal.digest(place), behind)
+
+    def _seek(self, seek: Seek, durable: Position) -> Position:
+        reader = self._reader(False)
+        span = Span((seek.after,), (min(seek.upto, reader.last, durable),))
+        (place,) = reader.after_rows(span, seek.rows, seek.wanted)
+        return place
 
     async def _until(self, ask: Ask) -> None:
         """Wait for what is asked for: delivered here, and on disk."""
@@ -293,6 +316,9 @@ class NodeJournal:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for server in self._servers:
             await server.close()
+        for thread in self._tellers:
+            if thread is not None:
+                thread.shutdown(wait=False, cancel_futures=True)
         self._commits.close()
 
     def metrics(self) -> dict[str, object]:

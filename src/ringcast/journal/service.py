@@ -10,7 +10,8 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from typing import Annotated
+from concurrent.futures import Executor
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -28,8 +29,8 @@ from ringcast.wire.line import Line
 GUEST: NodeId = 2**32 - 1
 """The id of whoever is no node: a reader or a writer elsewhere. No node should have it."""
 
-PART_BYTES = 4 * 2**20
-"""Records that are sent at once, about."""
+PART_BYTES = 256 * 2**10
+"""Records that are sent at once, about: what is at hand takes the interpreter from the ring."""
 
 SHORT_QUESTION = 4096
 """Bytes in a question of somebody who does not publish, at most."""
@@ -212,6 +213,15 @@ def check_right(grant: Grant | None, question: Question) -> None:
 Serve = Callable[[Question], AsyncIterator[Answer]]
 
 
+class Tellers(NamedTuple):
+    """A thread that reads, packs and seals for members, and one for guests, a piece after the
+    other. The ring does not wait for them, shares the interpreter with two threads however many
+    ask, and no guest keeps a member waiting. None: it is done in the loop."""
+
+    members: Executor | None
+    guests: Executor | None
+
+
 class Server:
     """Listens for questions; each is answered by ``serve``.
 
@@ -221,9 +231,20 @@ class Server:
 
     MOST = 32
     """Conversations of each kind at once."""
+    PER_GUEST = 8
+    """Of which one guest has so many at most."""
 
-    def __init__(self, me: NodeId, keys: KeyFile | None, serve: Serve, network: str = "") -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        keys: KeyFile | None,
+        serve: Serve,
+        network: str = "",
+        tellers: Tellers = Tellers(None, None),  # noqa: B008
+    ) -> None:
+        """``tellers`` pack and seal what is answered."""
         self._me, self._keys, self._serve, self._network = me, keys, serve, network
+        self._tellers = tellers
         self._server: asyncio.Server | None = None
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -276,6 +297,7 @@ class Server:
     def _seat(self, task: asyncio.Task[None], line: Line) -> None:
         """A place for somebody who has greeted; among guests whoever has most makes room."""
         line.turn = self._turn
+        line.thread = self._tellers.guests if line.grant else self._tellers.members
         if line.grant is None:
             if len(self._members) >= self.MOST:
                 raise RingcastError("too many conversations")
@@ -283,8 +305,10 @@ class Server:
             return
         if line.grant.right == "read":
             line.longest = SHORT_QUESTION
+        held = Counter(self._guests.values())
+        if held[line.grant] >= self.PER_GUEST:
+            raise RingcastError("too many conversations")
         if len(self._guests) >= self.MOST:
-            held = Counter(self._guests.values())
             most = max(held, key=held.__getitem__)
             if held[most] <= held[line.grant] + 1:
                 raise RingcastError("too many conversations")

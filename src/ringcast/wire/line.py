@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from concurrent.futures import Executor
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -87,6 +88,8 @@ class Line:
         self.turn: asyncio.Lock | None = None
         """Taken while a long frame is at hand, so that many at once take the room of one."""
         self._has_turn = False
+        self.thread: Executor | None = None
+        """Where messages are packed and sealed; None: where they are sent."""
 
     async def greet(self, me: NodeId, keys: KeySet | None, network: str) -> None:
         """The node's side: only who has the key, now, is heard."""
@@ -161,7 +164,11 @@ class Line:
     async def send(self, message: msgspec.Struct) -> None:
         """One message."""
         self._check_key()
-        await self._send(msgspec.msgpack.encode(message))
+        if self.thread is None:
+            await self._put(*self._packed(message))
+        else:
+            loop = asyncio.get_running_loop()
+            await self._put(*await loop.run_in_executor(self.thread, self._packed, message))
 
     async def receive(self) -> Any:
         """The next message; None at the end."""
@@ -174,13 +181,23 @@ class Line:
         except UNREADABLE as error:
             raise RingcastError(f"the other side's frame makes no sense ({error})") from None
 
-    async def _send(self, payload: bytes) -> bytes:
-        """One frame; what was in it."""
-        sealed = payload
+    def _packed(self, message: msgspec.Struct) -> tuple[bytes, bytes]:
+        return self._sealed(msgspec.msgpack.encode(message))
+
+    def _sealed(self, payload: bytes) -> tuple[bytes, bytes]:
+        """Head and rest of the next frame."""
         head = (len(payload) + (TAG_BYTES if self._seal else 0)).to_bytes(4, "big")
         if self._seal:
-            sealed = self._seal.encrypt(self._sent.to_bytes(12, "big"), payload, head)
+            payload = self._seal.encrypt(self._sent.to_bytes(12, "big"), payload, head)
             self._sent += 1
+        return head, payload
+
+    async def _send(self, payload: bytes) -> bytes:
+        """One frame; what was in it."""
+        await self._put(*self._sealed(payload))
+        return payload
+
+    async def _put(self, head: bytes, sealed: bytes) -> None:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 self._writer.write(head)
@@ -190,7 +207,6 @@ class Line:
             raise RingcastError("the other side hung up") from None
         except TimeoutError:
             raise RingcastError(f"the other side took nothing for {PATIENCE_S:.0f} s") from None
-        return payload
 
     async def _receive(self, longest: int) -> bytes | None:
         """What is in the next frame; None at the end. Who is not of the group is not answered."""
