@@ -265,6 +265,24 @@ def test_tl_28_no_number_is_given_while_the_window_is_full() -> None:
     assert numbers(effects) == [(3, 2, 3)]
 
 
+def test_tl_28_ext_a_member_has_its_window_waiting_and_no_more() -> None:
+    """20,000 requests of one member waited, with 1.1 GiB; what is refused is asked for again."""
+    group = Group(3, window_size=2, request_window=4).together()
+    office = group[1].office
+    assert office is not None
+    for number in range(1, 40):
+        group.receive(1, group.request(number), 2)
+    assert (group[1].snapshot()["assigned"], len(office.waiting), len(office.early[2])) == (2, 4, 4)
+    said = drops(group.receive(1, group.request(7), 2))
+    assert said == ["a REQUEST of a member that has its window waiting"]
+    group.receive(1, group.request(1), 3)
+    assert len(office.waiting) == 5, "another member has its own"
+    for node in (2, 3):
+        group.receive(1, CumSeqAck(VIEW, 2), node)
+    group.receive(1, group.request(7), 2)
+    assert office.expected[2] == 12, "it goes on where it was refused, with what came early"
+
+
 def test_tl_28_own_messages_wait_with_the_others_in_order() -> None:
     group = Group(2, window_size=1).together()
     assert numbers(group.submit(1, b"a")) == [(1, 1, 1)]

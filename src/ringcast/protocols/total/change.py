@@ -189,7 +189,7 @@ def ask_again(p: Processor, env: Env) -> None:
     office = p.office
     assert office is not None
     for asked in p.pending:
-        office.waiting.append((p.me, member.request_of(p, asked)))
+        office.line_up(p.me, member.request_of(p, asked))
 
 
 def give_up(p: Processor, env: Env) -> None:

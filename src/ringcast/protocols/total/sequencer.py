@@ -81,11 +81,15 @@ def on_request(p: Processor, env: Env, event: Received) -> None:
         if len(early) < p.config.request_window:
             early[request.request] = request
         return
-    office.waiting.append((origin, request))
-    expected += 1
-    while (following := early.pop(expected, None)) is not None:
-        office.waiting.append((origin, following))
+    if office.queued[origin] >= p.config.request_window:
+        env.drop("total TL-28", "a REQUEST of a member that has its window waiting")
+        return
+    while True:  # TL-28 ext: in all 2 * request_window datagrams of an origin, so bytes are bounded
+        office.line_up(origin, request)
         expected += 1
+        if (following := early.pop(expected, None)) is None:
+            break
+        request = following
     office.expected[origin] = expected
     serve(p, env)
 
@@ -112,10 +116,10 @@ def serve(p: Processor, env: Env) -> None:
         return
     while True:
         while (asked := member.take(p)) is not None:
-            office.waiting.append((p.me, member.request_of(p, asked)))
+            office.line_up(p.me, member.request_of(p, asked))
         if not office.waiting or numbers.got - numbers.stable >= p.config.window_size:
             break
-        assign(p, env, office, *office.waiting.popleft())
+        assign(p, env, office, *office.next_in_line())
         if not office.acked:
             numbers.stable = numbers.got  # TL-T30: alone, own count is everybody's
         delivery.deliver_ready(p, env)

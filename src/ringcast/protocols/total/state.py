@@ -7,7 +7,7 @@ and ``Office``, what only the sequencer knows.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import deque
+from collections import Counter, deque
 from enum import StrEnum
 
 import msgspec
@@ -134,6 +134,7 @@ class Office:
         "held",
         "interval_us",
         "next_assign",
+        "queued",
         "status_on",
         "status_us",
         "unaware",
@@ -148,12 +149,24 @@ class Office:
         self.expected: dict[NodeId, int] = {}  # by origin, the request to be numbered next (TL-14)
         self.early: dict[NodeId, dict[int, Request]] = {}  # requests before their turn
         self.waiting: deque[tuple[NodeId, Request]] = deque()  # in turn, for room (TL-28)
+        self.queued: Counter[NodeId] = Counter()  # how many of them each origin has
         self.announced = first - 1  # the last ``stable`` that was told
         self.answered: dict[int, tuple[NodeId, int]] = {}  # who asked for a number, and when
         self.assembler = Assembler(config.max_message)  # of messages as they get their places
         self.interval_us = config.status_us  # until NEW_VIEW is repeated
         self.status_on = False
         self.status_us = config.status_us  # until the next STATUS
+
+    def line_up(self, origin: NodeId, request: Request) -> None:
+        """A request waits for its number."""
+        self.waiting.append((origin, request))
+        self.queued[origin] += 1
+
+    def next_in_line(self) -> tuple[NodeId, Request]:
+        """The request that has waited longest, and whose it is."""
+        origin, request = self.waiting.popleft()
+        self.queued[origin] -= 1
+        return origin, request
 
 
 class Processor(Machine):
