@@ -84,7 +84,7 @@ def on_request(p: Processor, env: Env, event: Received) -> None:
     if office.queued[origin] >= p.config.request_window:
         env.drop("total TL-28", "a REQUEST of a member that has its window waiting")
         return
-    while True:  # TL-28 ext: in all 2 * request_window datagrams of an origin, so bytes are bounded
+    while True:  # TL-28: in all 2 * request_window datagrams of an origin, so bytes are bounded
         office.line_up(origin, request)
         expected += 1
         if (following := early.pop(expected, None)) is None:
