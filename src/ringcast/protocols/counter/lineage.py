@@ -104,7 +104,7 @@ class Lineage(Property):
         """Tokens noted before the one they follow from: clocks of live members differ."""
         self._let_go = (0, -1)
         """What was forgotten goes up to this epoch and hop."""
-        self._crashes = False
+        self._crashed: set[NodeId] = set()
 
     def on_noted(self, event: Noted) -> None:
         """Read what a member tells of its token."""
@@ -130,15 +130,37 @@ class Lineage(Property):
 
     def on_crashed(self, event: Crashed) -> None:
         """What it noted last may be lost."""
-        self._crashes = True
+        self._crashed.add(event.node)
 
     def on_ended(self, event: Ended) -> None:
-        """A token that follows from one of which nothing is known."""
+        """Tokens that follow from one of which nothing is known."""
         for (epoch, hop), (noted, token) in sorted(self._early.items()):
-            if self._crashes or (epoch, hop - 1) <= self._let_go:
+            before = self._passed.get((epoch, hop - 1))
+            if before is not None:
+                self._follow(noted, token, before)
+            elif self._lost(epoch, hop):
+                self._resume(token)
+            elif self._crashed or (epoch, hop - 1) <= self._let_go:
                 self.undecided = True
             else:
                 self._wrong(noted, token, f"P10: nobody passed on hop {hop - 1}")
+
+    def _lost(self, epoch: int, hop: int) -> bool:
+        """Whether the notes before a hop may be lost with members that crashed: the first of them
+        was the turn of one that did, and there are as many such members as notes."""
+        for at in range(hop - 2, hop - 2 - len(self._crashed), -1):
+            if (last := self._passed.get((epoch, at))) is not None:
+                return last.n in self._crashed
+        return False
+
+    def _resume(self, token: Passed) -> None:
+        """Notes were lost with their makers, so nothing can be said of the token that follows; from
+        it on everything is compared again. Bare counters do not tell whom those members counted."""
+        for key, entry in token.entries.items():
+            self._counted[token.epoch, key] = set(entry.acks)
+            self.undecided |= len(entry.acks) != entry.number
+        self._turns[token.epoch, token.node] = token.t
+        self._passed[token.epoch, token.hop] = token
 
     def _follow(self, event: Noted, token: Passed, before: Passed | None) -> None:
         turn = (token.epoch, token.node)
