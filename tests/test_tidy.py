@@ -490,17 +490,50 @@ def test_generated_pages_are_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-ROLES = {"Phase", "Timer", "Settings"}
-"""What every machine has one of."""
+ROLES = {
+    "Phase": "every machine has one",
+    "Timer": "every machine has one",
+    "Settings": "every block that is set up has one",
+    "Block": "a flush stops a member; a scenario's text is made of blocks",
+    "Decided": "what a block that decides says to its owner; a protocol has one such block",
+    "Entry": "a journal's, and the record of a token or a log in three sources",
+    "Epoch": "the source's name in RBP, and that of the replicated log's dossier",
+}
+"""Names that stand for several classes, each with the reason."""
+
+
+def homes(sources: Iterable[tuple[str, ast.Module]]) -> dict[str, set[str]]:
+    """Public classes, and the packages or modules they are in.
+
+    What has a tag is a word on a wire, and bears the name that its source gives it. So does the
+    state of a protocol: its folder is where that name is read, and all folders count as one.
+    """
+    found: dict[str, set[str]] = {}
+    for where, tree in sources:
+        home = "a protocol" if "/protocols/" in where else where
+        for node in tree.body:
+            if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+                continue
+            if all(keyword.arg != "tag" for keyword in node.keywords):
+                found.setdefault(node.name, set()).add(home)
+    return found
 
 
 def test_two_public_classes_do_not_share_a_name() -> None:
-    """Outside the protocols and blocks, whose messages bear the names of their sources."""
-    homes: dict[str, list[str]] = {}
-    for path in MODULES:
-        if package_of(path) not in ("protocols", "blocks"):
-            for node in ast.parse(path.read_text("utf-8")).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    homes.setdefault(node.name, []).append(name_of(path))
-    shared = {name: where for name, where in homes.items() if len(where) > 1}
-    assert shared.keys() <= ROLES, {name: shared[name] for name in shared.keys() - ROLES}
+    found = homes((name_of(path), ast.parse(path.read_text("utf-8"))) for path in MODULES)
+    shared = {name for name, where in found.items() if len(where) > 1}
+    assert shared <= ROLES.keys(), {name: found[name] for name in shared - ROLES.keys()}
+    ring, word = ast.parse("class Ring: ..."), ast.parse("class Ring(Struct, tag=1): ...")
+    modules = ("a/protocols/b/c.py", ring), ("a/protocols/d/c.py", ring), ("a/wire/e.py", word)
+    assert homes(modules) == {"Ring": {"a protocol"}}
+    assert len(homes((*modules, ("a/checks/ring.py", ring)))["Ring"]) == 2
+
+
+def test_a_protocol_and_the_one_it_builds_on_do_not_share_a_name() -> None:
+    """But for what every machine has, and messages."""
+    for above, below in BUILDS_ON.items():
+        classes = [
+            homes((name_of(path), ast.parse(path.read_text("utf-8"))) for path in folder)
+            for folder in ((SRC / "protocols" / name).glob("*.py") for name in (above, below))
+        ]
+        assert not classes[0].keys() & classes[1].keys() - {*ROLES, "Config"}, above

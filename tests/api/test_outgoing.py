@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringcast.api.outgoing import ENVELOPE_BYTES, Item, Outgoing
+from ringcast.api.outgoing import ENVELOPE_BYTES, Item, SubmissionQueue
 from ringcast.core.errors import DeliveryUncertain
 from ringcast.core.ids import Level, Position, ViewId
 from ringcast.wire import envelope
@@ -41,7 +41,7 @@ CALLS = st.tuples(
 def test_envelopes_hold_all_bodies_in_order(calls: list[Any], budget: int) -> None:
     async def main() -> None:
         machine = Machine()
-        outgoing = Outgoing(machine, budget)  # type: ignore[arg-type]
+        outgoing = SubmissionQueue(machine, budget)  # type: ignore[arg-type]
         wanted: list[tuple[str, Level, bytes]] = []
         waiting: list[tuple[asyncio.Future[Position], int]] = []
         for number, (group, level, sizes) in enumerate(calls):
@@ -74,7 +74,7 @@ def test_envelopes_hold_all_bodies_in_order(calls: list[Any], budget: int) -> No
 def test_the_first_of_a_turn_leave_at_once_the_others_share_envelopes_in_their_order() -> None:
     async def main() -> None:
         machine = Machine()
-        outgoing = Outgoing(machine, 1_372)  # type: ignore[arg-type]
+        outgoing = SubmissionQueue(machine, 1_372)  # type: ignore[arg-type]
         outgoing.put(Item("a", Level.AGREED, (b"w",)))
         assert [word for word, _ in machine.taken] == [Data("a", (b"w",))]
         outgoing.put(Item("a", Level.AGREED, (b"x" * 64,) * 300))
@@ -98,7 +98,7 @@ def test_the_first_of_a_turn_leave_at_once_the_others_share_envelopes_in_their_o
 def test_who_waits_for_what_is_uncertain_is_told_and_joins_are_said_again() -> None:
     async def main() -> None:
         machine = Machine()
-        outgoing = Outgoing(machine, 1_372)  # type: ignore[arg-type]
+        outgoing = SubmissionQueue(machine, 1_372)  # type: ignore[arg-type]
         loop = asyncio.get_running_loop()
         lost, kept = loop.create_future(), loop.create_future()
         outgoing.put(Item("a", Level.AGREED, (), word=Enter("a")))
@@ -122,7 +122,7 @@ def test_who_waits_for_what_is_uncertain_is_told_and_joins_are_said_again() -> N
 def test_nothing_is_submitted_while_uncertainty_is_told_and_no_leave_overtakes_its_join() -> None:
     async def main() -> None:
         machine = Machine()
-        outgoing = Outgoing(machine, 1_372)  # type: ignore[arg-type]
+        outgoing = SubmissionQueue(machine, 1_372)  # type: ignore[arg-type]
         for word in (Enter("a"), Enter("b"), Exit("a")):  # the last one waits here
             outgoing.put(Item(word.group, Level.AGREED, (), word=word))
             if word == Enter("b"):

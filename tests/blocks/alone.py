@@ -20,7 +20,7 @@ from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted
 from ringcast.core.machine import Machine
 from ringcast.core.owned import Heard, Owned
-from ringcast.core.registry import Membership, Sheet, register
+from ringcast.core.registry import MembershipKind, Sheet, register
 from ringcast.core.settings import ListedSettings
 
 
@@ -123,7 +123,7 @@ def _sheet(name: str, make: Callable[[NodeId, Config], Machine], messages: Any) 
             profiles={"plain": Config()},
             messages=messages,
             progress_bound_us=lambda config, n: 1_000_000,
-            membership=Membership.FIXED,
+            membership=MembershipKind.FIXED,
         )
     )
 

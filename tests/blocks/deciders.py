@@ -23,7 +23,7 @@ from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Leaving, Message, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Cell, Key, Machine, Table
 from ringcast.core.owned import Heard, Owned, Parts, Scoped
-from ringcast.core.registry import Membership, Sheet, register
+from ringcast.core.registry import MembershipKind, Sheet, register
 from ringcast.core.settings import ListedSettings
 
 
@@ -199,6 +199,6 @@ DECIDERS = register(
         profiles={"plain": Config()},
         messages=MESSAGES,
         progress_bound_us=lambda config, n: 1_000_000,
-        membership=Membership.FIXED,
+        membership=MembershipKind.FIXED,
     )
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringcast.core.registry import Membership, Sheet, register
+from ringcast.core.registry import MembershipKind, Sheet, register
 from ringcast.protocols.rbp import stones
 
 
@@ -17,7 +17,7 @@ def _sheet(name: str, make: type[stones.Stone], claims: tuple[str, ...]) -> Shee
             profiles={"plain": stones.Settings()},
             messages=stones.MESSAGES,
             progress_bound_us=lambda config, n: 1_000_000,
-            membership=Membership.FIXED,
+            membership=MembershipKind.FIXED,
         )
     )
 

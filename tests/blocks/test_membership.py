@@ -22,8 +22,8 @@ from ringcast.blocks.view_messages import (
     Leave,
     Propose,
     Proposed,
+    RankedView,
     Refuse,
-    View,
 )
 from ringcast.core.effects import Effect, Persist, Send, Up
 from ringcast.core.env import Env
@@ -99,7 +99,7 @@ def test_g_1_a_start_takes_a_number_that_was_never_used_and_writes_it_down_first
     kinds: list[type] = []
     group.answer = lambda node, env, word: kinds.append(type(word))
     group.start(1)
-    assert group[1].view == View(ViewId(44, 1), (1,), (group.boot(1),))
+    assert group[1].view == RankedView(ViewId(44, 1), (1,), (group.boot(1),))
     assert group.stable[1] == {VIEW_SEQ: 44}
     assert kinds == [Installed]
 
@@ -253,7 +253,7 @@ def proposal(group: Group, proposer: int, seq: int, *members: int) -> Propose:
     view = group[1].view
     chosen = members or (proposer, *(m for m in view.members if m != proposer))
     boots = tuple(group.boot(m) for m in chosen)
-    return Propose(View(ViewId(seq, proposer), chosen, boots), (view.id,) * len(chosen))
+    return Propose(RankedView(ViewId(seq, proposer), chosen, boots), (view.id,) * len(chosen))
 
 
 def test_g_9_the_highest_proposal_counts() -> None:
@@ -378,7 +378,7 @@ def test_g_2_malformed_proposals_are_dropped(
     members: tuple[int, ...], boots: tuple[int, ...], bases: int, rep: int
 ) -> None:
     group = Group(3).together()
-    view = View(ViewId(100, rep), members, boots)
+    view = RankedView(ViewId(100, rep), members, boots)
     effects = group.say(1, 2, Propose(view, (group[1].view.id,) * bases))
     assert drops(effects) == ["malformed proposal"]
     assert group[1].phase is Phase.STEADY
@@ -386,7 +386,7 @@ def test_g_2_malformed_proposals_are_dropped(
 
 def test_g_2_malformed_announcements_are_dropped() -> None:
     group = Group(2).together()
-    for view in (View(ViewId(8, 3), (3,), ()), View(ViewId(8, 3), (3,), (1,))):
+    for view in (RankedView(ViewId(8, 3), (3,), ()), RankedView(ViewId(8, 3), (3,), (1,))):
         assert drops(group.receive(1, 2, Announce(view))) == ["malformed announcement"]
 
 
@@ -463,7 +463,7 @@ def test_tl_22_nobody_is_excluded_and_taken_in_at_once() -> None:
     group.pass_us(10_000)
     ours, theirs = group[1].view.id, group[4].view.id
     boots = tuple(group.boot(node) for node in (4, 1, 3))
-    without_2 = Propose(View(ViewId(100, 4), (4, 1, 3), boots), (theirs, ours, ours))
+    without_2 = Propose(RankedView(ViewId(100, 4), (4, 1, 3), boots), (theirs, ours, ours))
     effects = group.say(1, 4, without_2)
     assert posted(effects, Refuse) == [(4, Refuse(ViewId(100, 4), ours, ours))]
 

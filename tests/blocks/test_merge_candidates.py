@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ringcast.blocks.merge_candidates import FRESH, MOST_HEARD, Encounters, leads
-from ringcast.blocks.view_messages import MAX_MEMBERS, View
+from ringcast.blocks.view_messages import MAX_MEMBERS, RankedView
 from ringcast.core.ids import ViewId
 
 
-def view(*members: int, seq: int = 8) -> View:
-    return View(ViewId(seq, members[0]), members, (1,) * len(members))
+def view(*members: int, seq: int = 8) -> RankedView:
+    return RankedView(ViewId(seq, members[0]), members, (1,) * len(members))
 
 
 def fresh() -> Encounters:

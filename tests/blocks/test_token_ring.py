@@ -5,7 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ringcast.blocks.token_ring import Circulation, Ring, check_group, least_members, most_faults
+from ringcast.blocks.token_ring import (
+    Circulation,
+    FixedRing,
+    check_group,
+    least_members,
+    most_faults,
+)
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -14,7 +20,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 def at(place: int, n: int = 7, f: int = 2) -> Circulation[Sent]:
     """The member at ``place`` of 10, 11, …, 10 + n - 1."""
-    return Circulation(Ring(tuple(range(10, 10 + n)), 10 + place, f))
+    return Circulation(FixedRing(tuple(range(10, 10 + n)), 10 + place, f))
 
 
 def test_tf_5_how_many_members_bear_how_many_faults() -> None:

@@ -44,7 +44,7 @@ numbers = st.lists(seqs, max_size=4).map(tuple)
 bcasts = st.builds(messages.Bcast, view_ids, seqs, seqs, seqs, ids, seqs, levels, contents)
 view = lists.flatmap(
     lambda members: st.builds(
-        views.View,
+        views.RankedView,
         st.builds(ViewId, st.sampled_from([8, 12, 40, LIMIT]), st.just((*members, 1)[0])),
         st.just(members),
         st.sampled_from([(1,) * len(members), (), (7,) * len(members)]),

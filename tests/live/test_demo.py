@@ -15,7 +15,7 @@ import pytest
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.core.registry import protocol
-from ringcast.demo.shop import Order, Shop
+from ringcast.demo.shop import Shop, ShopOrder
 from ringcast.demo.stream import differing
 
 COMMAND = [sys.executable, "-m", "ringcast.cli", "demo"]
@@ -118,9 +118,9 @@ def test_a_demo_that_does_not_come_to_its_end_has_compared_nothing() -> None:
 def test_another_state_is_told_by_name() -> None:
     one, other = Shop(), Shop()
     for item, count in (("pear", 3), ("plum", 2)):
-        one.carry_out(msgspec.json.encode(Order(item, count, 8.5)))
+        one.carry_out(msgspec.json.encode(ShopOrder(item, count, 8.5)))
     for item, count in (("pear", 3), ("plum", 1)):
-        other.carry_out(msgspec.json.encode(Order(item, count, 8.5)))
+        other.carry_out(msgspec.json.encode(ShopOrder(item, count, 8.5)))
     assert differing({"member 1": one}, one) == []
     stock, asked = differing({"member 1": one, "member 2": other}, one)
     assert stock.startswith("member 2: the stock is") and "left=99" in stock

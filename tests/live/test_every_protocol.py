@@ -9,12 +9,12 @@ import pytest
 from published import PUBLISHED
 from trial import Trial, lives, regular
 
-from ringcast.core.registry import Membership
+from ringcast.core.registry import MembershipKind
 from ringcast.members.words import wall_us
 
 Make = Callable[..., Trial]
 
-CHANGING = [sheet.name for sheet in PUBLISHED if sheet.membership is not Membership.FIXED]
+CHANGING = [sheet.name for sheet in PUBLISHED if sheet.membership is not MembershipKind.FIXED]
 
 
 @pytest.mark.parametrize("protocol", CHANGING)

@@ -10,7 +10,7 @@ from ringcast.checks import suite
 from ringcast.core import registry
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Installed, Restarted, TraceEvent
-from ringcast.members.process import Band, Member
+from ringcast.members.process import Band, MemberProcess
 from ringcast.members.words import MemberStatus, wall_us
 from ringcast.traces.live import read_live
 
@@ -32,7 +32,7 @@ class Trial:
         self.band = Band(count, folder, self.traces, settings)
         self.all = tuple(self.band.members)
 
-    def __getitem__(self, id: NodeId) -> Member:
+    def __getitem__(self, id: NodeId) -> MemberProcess:
         return self.band[id]
 
     def start(self, *ids: NodeId) -> None:
@@ -93,7 +93,7 @@ class Trial:
         return events
 
 
-def delivered(member: Member) -> int:
+def delivered(member: MemberProcess) -> int:
     """How many messages a member has delivered, as far as it has said."""
     return member.status.delivered if member.status else 0
 

@@ -9,14 +9,14 @@ from mutant import mutant
 from pytest import MonkeyPatch
 
 from ringcast.blocks import ring_detector
-from ringcast.blocks.token_ring import Circulation, Ring
+from ringcast.blocks.token_ring import Circulation, FixedRing
 from ringcast.core.effects import SetTimer
 from ringcast.core.env import Env
 from ringcast.core.inputs import Received, Started
 from ringcast.protocols.token_fd import bodies, catchup, tokens
 from ringcast.protocols.token_fd.machine import TokenFd
 from ringcast.protocols.token_fd.messages import Token
-from ringcast.protocols.token_fd.order import Flat, Order, pairs
+from ringcast.protocols.token_fd.order import DecidedOrder, Flat, pairs
 from ringcast.protocols.token_fd.state import Phase, Processor, Timer
 
 
@@ -95,12 +95,12 @@ def voter_sorts_a_proposal(patch: MonkeyPatch) -> None:
 @mutant("TF-24 A8", "token-path", "total-order", "no-crash", "D9")
 def learns_in_an_order_of_its_own(patch: MonkeyPatch) -> None:
     """Puts what it learns to be decided in the order of places."""
-    whole = Order.append
+    whole = DecidedOrder.append
 
-    def append(order: Order, runs: Flat) -> None:
+    def append(order: DecidedOrder, runs: Flat) -> None:
         whole(order, tuple(number for run in sorted(pairs(runs)) for number in run))
 
-    patch.setattr(Order, "append", append)
+    patch.setattr(DecidedOrder, "append", append)
 
 
 @mutant("TF-23 A3", "token-path", "progress")
@@ -135,7 +135,7 @@ def goes_back_a_round(patch: MonkeyPatch) -> None:
 def takes_a_token_from_anywhere(patch: MonkeyPatch) -> None:
     """While it suspects its predecessor, asks everybody, and takes the token of any of them."""
 
-    def others(ring: Ring) -> tuple[int, ...]:
+    def others(ring: FixedRing) -> tuple[int, ...]:
         return tuple(ring.after(steps) for steps in range(1, ring.n))
 
     def offer(circulation: Circulation[Any], src: int, token: Any) -> bool:
@@ -146,8 +146,8 @@ def takes_a_token_from_anywhere(patch: MonkeyPatch) -> None:
             circulation._waiting[src] = token
         return True
 
-    patch.setattr(Ring, "successors", property(others))
-    patch.setattr(Ring, "standbys", property(others))
+    patch.setattr(FixedRing, "successors", property(others))
+    patch.setattr(FixedRing, "standbys", property(others))
     patch.setattr(Circulation, "offer", offer)
 
 
@@ -233,7 +233,7 @@ def token_not_learned_before_it_is_taken(patch: MonkeyPatch) -> None:
 @mutant("TF-38", "progress", "agreement", "uniform-agreement")
 def nobody_tells_what_was_missed(patch: MonkeyPatch) -> None:
     """Does not answer a member that asks for the order it missed."""
-    patch.setattr(Order, "after", lambda order, length, most: (tuple(order.counts), ()))
+    patch.setattr(DecidedOrder, "after", lambda order, length, most: (tuple(order.counts), ()))
     patch.setattr(catchup, "lost", lambda p, env, src: None)
 
 

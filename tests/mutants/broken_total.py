@@ -12,7 +12,7 @@ from ringcast.blocks import flush
 from ringcast.blocks.flush import Cut, Holding
 from ringcast.blocks.membership import Membership
 from ringcast.blocks.view_change import Changing
-from ringcast.blocks.view_messages import Install, View
+from ringcast.blocks.view_messages import Install, RankedView
 from ringcast.core.effects import Uncertain
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
@@ -47,7 +47,7 @@ def numbers_not_reset_per_view(patch: MonkeyPatch) -> None:
     """Goes on, in a new view, to expect the number after the last one of the old view."""
     whole = change.reset
 
-    def reset(p: Processor, env: Env, view: View) -> None:
+    def reset(p: Processor, env: Env, view: RankedView) -> None:
         old = p.numbers
         whole(p, env, view)
         if old.first and p.sequencer != p.me:
@@ -240,7 +240,7 @@ def ready_before_it_is_filled(patch: MonkeyPatch) -> None:
     whole = change.install
 
     def install(
-        p: Processor, env: Env, view: View, together: Any, cut: Cut | None, departures: Any
+        p: Processor, env: Env, view: RankedView, together: Any, cut: Cut | None, departures: Any
     ) -> None:
         if cut is not None and p.numbers.got < cut.cut:
             cut = replace(cut, cut=max(p.numbers.got, p.numbers.delivered))
@@ -304,7 +304,7 @@ def merges_unsettled(patch: MonkeyPatch) -> None:
     """Goes together with other views although some of what it carried along is not delivered."""
     whole = Changing.enter
 
-    def enter(m: Membership, env: Env, view: View, together: tuple[NodeId, ...]) -> None:
+    def enter(m: Membership, env: Env, view: RankedView, together: tuple[NodeId, ...]) -> None:
         whole(m, env, view, together)
         if m.proposal is None:
             m.done = True

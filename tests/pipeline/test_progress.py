@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ringcast.pipeline.spark import progress
-from ringcast.pipeline.spark.progress import LINE_EVERY_S, WAIT_S, Bar, watch
+from ringcast.pipeline.spark.progress import LINE_EVERY_S, WAIT_S, ProgressBar, watch
 
 
 class Clock:
@@ -22,7 +22,7 @@ class Clock:
 
 def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Bar("windows", 40, clock=clock) as bar:
+    with ProgressBar("windows", 40, clock=clock) as bar:
         bar.show(1)
         bar.show(2)
         clock.now += LINE_EVERY_S
@@ -38,7 +38,7 @@ def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_it_goes_neither_back_nor_too_far() -> None:
-    with Bar("windows", 5, quiet=True) as bar:
+    with ProgressBar("windows", 5, quiet=True) as bar:
         bar.show(3)
         bar.show(2)
         assert bar.done == 3
@@ -47,7 +47,7 @@ def test_it_goes_neither_back_nor_too_far() -> None:
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar("windows", 5, quiet=True) as bar:
+    with ProgressBar("windows", 5, quiet=True) as bar:
         bar.show(5)
     assert capsys.readouterr() == ("", "")
 
@@ -57,7 +57,7 @@ def test_a_terminal_gets_a_bar(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    with Bar("windows", 5) as bar:
+    with ProgressBar("windows", 5) as bar:
         bar.show(3)
     shown = capsys.readouterr().err
     assert "windows" in shown and "3/5" in shown
@@ -65,7 +65,7 @@ def test_a_terminal_gets_a_bar(
 
 def test_a_job_that_gets_no_cores_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Bar("windows", 5, clock=clock) as bar:
+    with ProgressBar("windows", 5, clock=clock) as bar:
         for running, seconds in ((0, WAIT_S / 2), (1, WAIT_S), (0, WAIT_S - 1)):
             clock.now += seconds
             bar.running(running)
@@ -79,7 +79,7 @@ def test_a_job_that_gets_no_cores_says_so_once(capsys: pytest.CaptureFixture[str
         clock.now += WAIT_S
         bar.running(0)
         assert "no task has begun" in capsys.readouterr().err, "it ran, and waits again"
-    with Bar("windows", 5, quiet=True, clock=clock) as bar:
+    with ProgressBar("windows", 5, quiet=True, clock=clock) as bar:
         clock.now += 2 * WAIT_S
         bar.running(0)
     assert capsys.readouterr().err == ""

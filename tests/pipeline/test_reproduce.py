@@ -17,7 +17,7 @@ from ringcast.cli.app import app
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.papers import runners as probes
 from ringcast.pipeline.papers.experiments import Claim, PictureLine, Source, names
-from ringcast.pipeline.papers.reproduce import Asking, curved, judged
+from ringcast.pipeline.papers.reproduce import ExperimentTables, curved, judged
 from ringcast.pipeline.spark.tasks import tasks
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def test_the_answer_is_the_same_however_the_work_is_divided(spark: SparkSession)
 def test_a_query_of_several_lines(spark: SparkSession) -> None:
     table = pa.table({"who": ["a", "b", "a"], "n": [1, 2, 3]})
     line = PictureLine(query="select who as line, n as x, n * n as y from {t} order by n")
-    first, second = curved(Asking(spark, {"t": table}), line, colour=4)
+    first, second = curved(ExperimentTables(spark, {"t": table}), line, colour=4)
     assert (first.label, first.colour, first.x, first.y) == ("a", 4, (1, 3), (1, 9))
     assert (second.label, second.colour, second.half) == ("b", 5, ())
 
@@ -149,13 +149,13 @@ def test_all_numbers_of_a_claim_have_to_be_within(
     spark: SparkSession, query: str, agrees: bool
 ) -> None:
     claim = Claim(text="it", paper="5 to 6", ours=query, low=5, high=6, show="{}")
-    assert judged(Asking(spark, {}), claim).agrees is agrees
+    assert judged(ExperimentTables(spark, {}), claim).agrees is agrees
 
 
 @pytest.mark.parametrize("query", ["select null", "select 1 where false", "values (1), (2)"])
 def test_a_claim_without_its_number_is_an_error(spark: SparkSession, query: str) -> None:
     with pytest.raises(PipelineError, match="'it' has"):
-        judged(Asking(spark, {}), Claim(text="it", ours=query))
+        judged(ExperimentTables(spark, {}), Claim(text="it", ours=query))
 
 
 def test_an_unknown_experiment_is_refused() -> None:

@@ -24,17 +24,17 @@ from ringcast.replica import log as records
 from ringcast.replica import words
 from ringcast.replica.effects import (
     Apply,
+    BarrierPassed,
     Became,
     Effect,
     Halt,
-    Passed,
     Restore,
     Say,
     Sync,
     Write,
 )
 from ringcast.replica.engine import Engine
-from ringcast.replica.log import Image, Log
+from ringcast.replica.log import Image, ReplicaLog
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import Fault, Heal, NetworkPartition, NodeCrash, Restart, schedule
 from ringcast.sim.settle import heal_core
@@ -69,8 +69,8 @@ class Disk:
         self.records.clear()
         self.synced = 0
 
-    def load(self) -> Log:
-        return Log.replay(map(records.decode, self.records))
+    def load(self) -> ReplicaLog:
+        return ReplicaLog.replay(map(records.decode, self.records))
 
 
 class Wrong(AssertionError):
@@ -206,7 +206,7 @@ class Replicated(Machine):
             case Write(record):
                 self.disk.records.append(records.encode(record))
                 if type(record) is Image:
-                    assert same(Log.replay(self.engine.log.records()), self.engine.log)
+                    assert same(ReplicaLog.replay(self.engine.log.records()), self.engine.log)
             case Sync(ticket):
                 waiting = self._world.syncing[self.me]
                 waiting.append((ticket, len(self.disk.records)))
@@ -219,7 +219,7 @@ class Replicated(Machine):
             case Restore(at, state):
                 self._applied = at
                 judge.restored(self.me, at, state)
-            case Passed(ticket, index):
+            case BarrierPassed(ticket, index):
                 judge.reads += 1
                 if min(index, self._applied) < self._reads.pop(ticket):
                     raise Wrong(f"p{self.me}: a read at {index} misses what was confirmed")
@@ -242,7 +242,7 @@ Replicated.table = Table(
 )
 
 
-def same(one: Log, other: Log) -> bool:
+def same(one: ReplicaLog, other: ReplicaLog) -> bool:
     """Whether two logs say the same."""
     return vars(one) == vars(other)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ringcast.replica.exchange import Incoming, decide, misfit, pieces
-from ringcast.replica.log import Adopt, Append, Image, Log, Promise, Record, common
+from ringcast.replica.exchange import IncomingBase, decide, misfit, pieces
+from ringcast.replica.log import Adopt, Append, Image, Promise, Record, ReplicaLog, common
 from ringcast.replica.words import NEVER, Entries, Epoch, LogEntry, Run, Snapshot, Status, Ticket
 
 NOW = Epoch(12, 1)
@@ -67,11 +67,11 @@ def test_rs_6_other_members_or_another_group_stop_the_replica() -> None:
     said = {1: status(NEW, 3), 2: status(NEW, 3)}
     decision = decide(said, said[2], (1, 2, 4), 3)
     assert decision is not None
-    assert "founded with [1, 2, 3]" in misfit(decision, Log(), (1, 2, 4), 3)
-    assert "founded with [1, 2, 3]" in misfit(decision, Log(), (), 5)
-    strange = Log.replay([Adopt(OLD, 99, VOTERS, 0, (entry(OLD, 1),), 0)])
+    assert "founded with [1, 2, 3]" in misfit(decision, ReplicaLog(), (1, 2, 4), 3)
+    assert "founded with [1, 2, 3]" in misfit(decision, ReplicaLog(), (), 5)
+    strange = ReplicaLog.replay([Adopt(OLD, 99, VOTERS, 0, (entry(OLD, 1),), 0)])
     assert "another group" in misfit(decision, strange, VOTERS, 3)
-    assert misfit(decision, Log(), VOTERS, 3) == ""
+    assert misfit(decision, ReplicaLog(), VOTERS, 3) == ""
 
 
 def test_rs_7_logs_are_one_up_to_the_last_entry_they_share() -> None:
@@ -90,15 +90,15 @@ def test_rs_3_a_disk_tells_what_was_promised_up_to_any_of_its_records() -> None:
         Promise(NEW),
         Adopt(NEW, 7, VOTERS, 1, (entry(NEW, 9),), 1),
     ]
-    lengths = [Log.replay(records[:upto]).length for upto in range(len(records) + 1)]
+    lengths = [ReplicaLog.replay(records[:upto]).length for upto in range(len(records) + 1)]
     assert lengths == [0, 0, 0, 2, 2, 2]
-    log = Log.replay(records)
+    log = ReplicaLog.replay(records)
     assert (log.epoch, log.promised, log.green) == (NEW, NEW, 1)
     assert [each.command for each in log.entries] == [b"1", b"9"]
 
 
 def test_rs_8_what_is_lacking_comes_in_pieces_the_state_first() -> None:
-    log = Log.replay(
+    log = ReplicaLog.replay(
         [
             Adopt(NEW, 7, VOTERS, 0, tuple(entry(NEW, n) for n in range(1, 9)), 5),
             Image(4, b"a state of some length"),
@@ -107,7 +107,7 @@ def test_rs_8_what_is_lacking_comes_in_pieces_the_state_first() -> None:
     base = Status(NOW, 7, VOTERS, 3, NEW, 8, 5, 4, log.runs(), 1)
     behind = status(OLD, 2, green=1)
     words = pieces(log, base, common(behind, base), NOW, size=40)
-    incoming = Incoming(behind, base)
+    incoming = IncomingBase(behind, base)
     for word in words:
         assert not incoming.complete
         if isinstance(word, Snapshot):
@@ -120,12 +120,12 @@ def test_rs_8_what_is_lacking_comes_in_pieces_the_state_first() -> None:
 
 
 def test_rs_15_a_compacted_log_says_the_same() -> None:
-    log = Log.replay(
+    log = ReplicaLog.replay(
         [
             Promise(NEW),
             Adopt(NEW, 7, VOTERS, 0, tuple(entry(NEW, n) for n in range(1, 6)), 3),
             Image(3, b"state"),
         ]
     )
-    again = Log.replay(log.records())
+    again = ReplicaLog.replay(log.records())
     assert vars(again) == vars(log)

@@ -9,7 +9,7 @@ import pytest
 
 from ringcast.core.errors import StorageError
 from ringcast.files.disk import Disk
-from ringcast.replica.log import Adopt, Append, Image, Log, Promise, Record
+from ringcast.replica.log import Adopt, Append, Image, Promise, Record, ReplicaLog
 from ringcast.replica.store import SECTOR, ReplicaStore
 from ringcast.replica.words import Epoch, LogEntry, Ticket
 
@@ -95,7 +95,7 @@ def test_damage_is_an_error_wherever_it_is(tmp_path: Path) -> None:
 def test_compaction_keeps_what_the_log_says(tmp_path: Path) -> None:
     filled(tmp_path)
     store = ReplicaStore(tmp_path, 1, "g")
-    log = Log.replay(store.records)
+    log = ReplicaLog.replay(store.records)
     before = store.size
     for at, state in ((3, b"three"), (6, b"six" * 1000)):
         image = Image(at, state)
@@ -106,7 +106,7 @@ def test_compaction_keeps_what_the_log_says(tmp_path: Path) -> None:
         log.take(Append((entry(log.length + 1),), at))
     assert store.size < before
     store.close()
-    assert vars(Log.replay(opened(tmp_path))) == vars(log)
+    assert vars(ReplicaLog.replay(opened(tmp_path))) == vars(log)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "log", "state-6"]
     assert (tmp_path / "state-6").stat().st_mode & 0o777 == 0o600
     (tmp_path / "state-6").write_bytes(b"sIx" * 1000)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from ringcast.core.ids import NodeId, ViewId
-from ringcast.replica.effects import Passed, Phase, Say
+from ringcast.replica.effects import BarrierPassed, Phase, Say
 from ringcast.replica.engine import Engine
 from ringcast.replica.exchange import Decision
-from ringcast.replica.log import Log
+from ringcast.replica.log import ReplicaLog
 from ringcast.replica.tally import Tally
 from ringcast.replica.words import Barrier, LogEntry, Status, Ticket
 
@@ -68,7 +68,7 @@ class ReadsAtOnce(Engine):
     def read(self) -> Ticket | None:
         ticket = super().read()
         if ticket is not None:
-            self._do(Passed(ticket, self.applied))
+            self._do(BarrierPassed(ticket, self.applied))
             self._effects = [
                 e for e in self._effects if not (isinstance(e, Say) and isinstance(e.word, Barrier))
             ]
@@ -142,6 +142,6 @@ class InMemory(Engine):
     """Before there were disks: a process that starts again begins at zero."""
 
     def __init__(
-        self, me: NodeId, boot: int, members: int | frozenset[NodeId], log: Log, piece: int
+        self, me: NodeId, boot: int, members: int | frozenset[NodeId], log: ReplicaLog, piece: int
     ) -> None:
-        super().__init__(me, boot, members, Log(), piece)
+        super().__init__(me, boot, members, ReplicaLog(), piece)

@@ -13,7 +13,7 @@ from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.protocols.irbp import proposals
 from ringcast.protocols.irbp.following import Following
-from ringcast.protocols.irbp.membership import Membership
+from ringcast.protocols.irbp.membership import ViewMembership
 from ringcast.protocols.irbp.messages import Successor
 from ringcast.protocols.irbp.views import Views
 from ringcast.protocols.rbp import install
@@ -118,7 +118,7 @@ def nobody_hears_of_a_later_epoch(patch: MonkeyPatch) -> None:
 @shown_by("t36_join_and_leave")
 def nobody_takes_anyone_in(patch: MonkeyPatch) -> None:
     """Joiners are not heard."""
-    patch.setattr(Membership, "joiners", {})
+    patch.setattr(ViewMembership, "joiners", {})
 
 
 @shown_by("t31_a_crash")
@@ -141,10 +141,10 @@ def one_limit_for_both(patch: MonkeyPatch) -> None:
 @shown_by("t33_isolated_and_back")
 def nobody_is_ready(patch: MonkeyPatch) -> None:
     """I23: an external member stays one."""
-    patch.setattr(Membership, "settled", lambda self, env: None)
+    patch.setattr(ViewMembership, "settled", lambda self, env: None)
 
 
 @shown_by("t35_a_gap")
 def one_gone_is_enough_to_go_on(patch: MonkeyPatch) -> None:
     """I21, I22: a member that cannot catch up goes on trying for ever."""
-    patch.setattr(Membership, "gap", lambda self, env, member: None)
+    patch.setattr(ViewMembership, "gap", lambda self, env, member: None)

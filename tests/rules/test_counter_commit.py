@@ -6,7 +6,7 @@ import pytest
 from cb import Group, Timer, said, tokens
 
 from ringcast.core.ids import Level
-from ringcast.protocols.counter.config import Config, Counting, Order
+from ringcast.protocols.counter.config import Config, Counting, CycleOrder
 from ringcast.protocols.counter.entries import (
     complete,
     expected,
@@ -75,7 +75,7 @@ def test_cb_19_a_message_that_was_never_listed_is_not_delivered() -> None:
 )
 def test_cb_20_and_cb_21_the_order_within_a_cycle(order: str, wanted: list[bytes]) -> None:
     """CB-T3: by the list, or beginning at another sender in each cycle."""
-    group = Group(order=Order(order), first_sender=2).up()
+    group = Group(order=CycleOrder(order), first_sender=2).up()
     group[1].P = 0
     for node, body in ((3, b"c"), (1, b"a"), (2, b"b")):
         group.submit(node, body)
@@ -88,7 +88,7 @@ def test_cb_21_the_rank_is_that_in_the_list_of_the_cycle() -> None:
     """A20."""
     old = PassingList(1, 0, tuple(Seat(node, 0, 0) for node in (1, 2, 3)))
     new = PassingList(2, 5, tuple(Seat(node, 0, 0) for node in (2, 3)))
-    config = Config(order=Order.ROTATING, members=(1, 2, 3))
+    config = Config(order=CycleOrder.ROTATING, members=(1, 2, 3))
     assert [rank(3, cycle, (old, new), config) for cycle in (3, 4, 5, 6)] == [2, 1, 0, 1]
 
 

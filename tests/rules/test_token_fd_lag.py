@@ -9,7 +9,7 @@ from fd import PAPER, Group, bodies_sent, tokens, told
 
 from ringcast.core.effects import Effect, Send
 from ringcast.protocols.token_fd.messages import Fetch, LogRep, LogReq, Token, malformed
-from ringcast.protocols.token_fd.order import Order
+from ringcast.protocols.token_fd.order import DecidedOrder
 from ringcast.protocols.token_fd.state import Timer
 
 
@@ -139,7 +139,7 @@ def test_tf_38_an_answer_says_who_holds_what_it_tells_of() -> None:
 
 def test_tf_38_an_answer_ends_where_a_decision_ends() -> None:
     """Or else a member would go on from the middle of a decision, and others from its end."""
-    order = Order(2)
+    order = DecidedOrder(2)
     order.append((0, 1, 1, 1))
     order.append((1, 1, 0, 1))
     order.append((0, 5))
@@ -229,7 +229,7 @@ def test_tf_38_ext_one_who_does_not_move_may_have_crashed_and_is_not_waited_for(
 
 
 def test_order_what_is_beyond() -> None:
-    order = Order(3)
+    order = DecidedOrder(3)
     order.append((0, 2, 1, 1))
     assert order.beyond((0, 0, 0), (0, 2, 1, 1)) == ()
     assert order.beyond((0, 0, 0), (0, 2, 1, 1, 2, 4)) == (2, 4)

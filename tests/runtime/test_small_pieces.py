@@ -26,7 +26,7 @@ from ringcast.wire import address
 from ringcast.wire.address import Address, Names, parse, parse_peer, resolve
 from ringcast.wire.codec import EVERYBODY, HEADER, MAGIC, Codec
 from ringcast.wire.meeting import MOST, Hello, Whereabouts
-from ringcast.wire.seal import Channel, Realm
+from ringcast.wire.seal import Medium, Realm
 
 # --- clock ---------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class Deaf:
 
 def acquainted() -> tuple[Meetings, Deaf, Codec, Codec]:
     """Node 1, which lists node 3 and has met node 2, and the codecs of 1 and 2."""
-    realm = Realm(Channel.RING, "test", "totem")
+    realm = Realm(Medium.RING, "test", "totem")
     given = {"id": 1, "bind": "127.0.0.1:1", "peers": ["3@127.0.0.1:3"], "state_dir": "s"}
     config = from_settings(given)
     mine, its = (Codec((), node, 5, None, realm) for node in (1, 2))
@@ -278,7 +278,7 @@ def test_who_has_this_nodes_id_and_started_later() -> None:
     meetings, _, mine, its = acquainted()
     say(meetings, mine, its, Hello((place(2, 5, 2), place(1, 6, 1)), False))
     assert meetings.twin.startswith("others know a later start of this node: its state_dir was")
-    stranger = Codec((), 4, 5, None, Realm(Channel.RING, "test", "totem"))
+    stranger = Codec((), 4, 5, None, Realm(Medium.RING, "test", "totem"))
     meetings, _, mine, its = acquainted()
     say(meetings, mine, stranger, Hello((place(4, 5, 4), place(1, 9, 9)), False))
     assert not meetings.twin and "node 4 has the id of this node, 1, at" in mine.misfits[4]

@@ -19,7 +19,7 @@ from ringcast.runtime.udp import Udp
 from ringcast.wire.address import Address
 from ringcast.wire.codec import EVERYBODY, Codec
 from ringcast.wire.meeting import Hello, Whereabouts
-from ringcast.wire.seal import Channel, Realm
+from ringcast.wire.seal import Medium, Realm
 
 RING = RingId(8, 1)
 BUFFER = 2**20
@@ -48,7 +48,7 @@ class Station:
     def __init__(self, node: int, host: str = "127.0.0.1") -> None:
         self.udp = Udp(Address(host, 0), BUFFER)
         self.node = node
-        self.codec = Codec(MESSAGES, node, 1, None, Realm(Channel.RING))
+        self.codec = Codec(MESSAGES, node, 1, None, Realm(Medium.RING))
         for other in STATIONS:
             self.meet(other)
             other.meet(self)

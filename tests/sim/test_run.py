@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from toy import SHEET, Config
 
-from ringcast.core.registry import Membership, register
+from ringcast.core.registry import MembershipKind, register
 from ringcast.core.trace import Ended, Faulted, TraceEvent
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.state import Phase, Timer
@@ -131,7 +131,7 @@ class FixedConfig(Config, frozen=True, kw_only=True):
 
 def test_of_fixed_members_only_those_who_never_crashed_go_on() -> None:
     fixed = {"name": "fixed toy", "config": FixedConfig, "profiles": {"plain": FixedConfig()}}
-    register(replace(SHEET, membership=Membership.FIXED, **fixed))
+    register(replace(SHEET, membership=MembershipKind.FIXED, **fixed))
     spec = toy(protocol="fixed toy", network="ideal", settle=True, core="all")
     assert prepare(spec).config.members == (1, 2, 3)
     seen: list[TraceEvent] = []

@@ -10,7 +10,7 @@ from published import PUBLISHED
 
 from ringcast.core.effects import Broadcast, Effect, Send
 from ringcast.core.ids import NodeId
-from ringcast.core.registry import Membership, Sheet, protocol, register
+from ringcast.core.registry import MembershipKind, Sheet, protocol, register
 from ringcast.core.settings import GroupSettings, ListedSettings
 from ringcast.protocols import DEFAULT
 from ringcast.sim.cluster import Cluster
@@ -95,7 +95,7 @@ def test_the_default_protocol_is_one_of_them() -> None:
 def test_a_sheet_that_contradicts_itself_is_refused() -> None:
     sheet = protocol(DEFAULT)
     with pytest.raises(TypeError, match="its members are listed, so extend ListedSettings"):
-        register(replace(sheet, name="odd", membership=Membership.PRIMARY))
+        register(replace(sheet, name="odd", membership=MembershipKind.PRIMARY))
     with pytest.raises(TypeError, match="odd: Broadcast in unicast, but not in messages"):
         register(replace(sheet, name="odd", unicast=(Broadcast,)))
     strange = replace(sheet, swarm=replace(sheet.swarm, without=("flood",)))

@@ -41,7 +41,7 @@ from ringcast.wire.keys import KeyFile
 from ringcast.wire.meeting import Hello, Whereabouts
 from ringcast.wire.misfits import MOST as MOST_UNPROVEN
 from ringcast.wire.misfits import PATIENCE
-from ringcast.wire.seal import VERSION, Channel, Realm, session
+from ringcast.wire.seal import VERSION, Medium, Realm, session
 
 RING = RingId(8, 1)
 REGULAR = Regular(1, RING, 7, Level.SAFE, Contents(3, (b"", b"\x00" * 300)))
@@ -58,7 +58,7 @@ SAMPLES: list[msgspec.Struct] = [
 ]
 
 
-REALM = Realm(Channel.RING, "test", "totem")
+REALM = Realm(Medium.RING, "test", "totem")
 MARK = REALM.mark(b"")
 
 
@@ -304,7 +304,7 @@ def test_a_frame_to_one_processor_is_none_for_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "realm",
-    [REALM._replace(channel=Channel.JOURNAL), REALM._replace(network="other")],
+    [REALM._replace(channel=Medium.JOURNAL), REALM._replace(network="other")],
 )
 def test_channels_and_networks_are_apart(tmp_path: Path, realm: Realm) -> None:
     """With a mark that collides, or was copied, the key is still another one."""

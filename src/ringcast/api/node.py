@@ -10,7 +10,7 @@ from typing import Any
 
 from ringcast.api.directory import Directory
 from ringcast.api.group import Group, portions
-from ringcast.api.outgoing import Item, Outgoing
+from ringcast.api.outgoing import Item, SubmissionQueue
 from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.errors import (
     UNREADABLE,
@@ -52,7 +52,7 @@ class Node:
         self._host: LiveHost | None = None
         self._journal: NodeJournal | None = None
         self._ring: InstallView | None = None
-        self.outgoing: Outgoing
+        self.outgoing: SubmissionQueue
         """The queue of what is to be sent, shared by the groups."""
         self.max_message = 0
         """Largest body that can be sent."""
@@ -86,7 +86,7 @@ class Node:
             raise RingcastError("the node was started before: open a new one")
         self._host = host = LiveHost(self.config, self, self._platform)
         settings = self.config.protocol_config
-        self.outgoing = Outgoing(host, settings.frame_budget)
+        self.outgoing = SubmissionQueue(host, settings.frame_budget)
         self.max_message = settings.max_message - ROOM
         try:
             if self.config.journal:

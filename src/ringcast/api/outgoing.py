@@ -45,7 +45,7 @@ class Item(msgspec.Struct, gc=False):
     """A word of our own that must keep its place among the bodies."""
 
 
-class Outgoing:
+class SubmissionQueue:
     """The queue between the application and the machine."""
 
     def __init__(self, host: LiveHost, budget: int) -> None:

@@ -25,10 +25,10 @@ from ringcast.replica import words
 from ringcast.replica.contents import Command, Present, encode
 from ringcast.replica.effects import (
     Apply,
+    BarrierPassed,
     Became,
     Effect,
     Halt,
-    Passed,
     Phase,
     Restore,
     Say,
@@ -36,7 +36,7 @@ from ringcast.replica.effects import (
     Write,
 )
 from ringcast.replica.engine import PIECE, Engine
-from ringcast.replica.log import Image, Log, Record
+from ringcast.replica.log import Image, Record, ReplicaLog
 from ringcast.replica.sessions import WINDOW
 from ringcast.replica.store import ReplicaStore
 from ringcast.replica.words import Ticket
@@ -110,7 +110,7 @@ class QuorumCopy(Generic[R]):
         try:
             piece = min(PIECE, self.group.max_message // 4)
             self._most = self.group.max_message - 2 * piece - AROUND
-            log = Log.replay(self._store.records)
+            log = ReplicaLog.replay(self._store.records)
             self._store.records = []
             boot = secrets.randbits(60) + 1
             self._engine = Engine(self.group.me, boot, self._members, log, piece)
@@ -296,7 +296,7 @@ class QuorumCopy(Generic[R]):
                 self._applied.apply(index, entry, waiting)
             case Restore(_, state):
                 self._applied.restore(state)
-            case Passed(ticket, _):
+            case BarrierPassed(ticket, _):
                 passed, sent_at = self._reads.pop(ticket)
                 self._fresh_at = max(self._fresh_at, sent_at)
                 give(passed, True)

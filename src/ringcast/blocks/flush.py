@@ -26,7 +26,7 @@ from ringcast.blocks.channel import Ack, Arrived, Packet
 from ringcast.blocks.detector import Heartbeat
 from ringcast.blocks.membership import Membership
 from ringcast.blocks.view_change import Settings
-from ringcast.blocks.view_messages import Announce, Leave, Propose, Proposed, View
+from ringcast.blocks.view_messages import Announce, Leave, Propose, Proposed, RankedView
 from ringcast.core.effects import Departure
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, Seq, ViewId
@@ -109,7 +109,7 @@ class Supply(msgspec.Struct, frozen=True, gc=False):
 class Flushed(msgspec.Struct, frozen=True, gc=False):
     """To the owner: the view is installed. ``cut`` ended the one before, if there was one."""
 
-    view: View
+    view: RankedView
     together: tuple[NodeId, ...]
     cut: Cut | None
     departures: tuple[Departure, ...] = ()

@@ -37,9 +37,9 @@ from ringcast.blocks.view_messages import (
     Install,
     Leave,
     Propose,
+    RankedView,
     Refuse,
     Settled,
-    View,
 )
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
@@ -59,7 +59,7 @@ class Membership(Changing):
         self.channel.handle(env, event)
         view_id = ViewId(event.stable.get(VIEW_SEQ, 0) + STEP, self.me)
         self.promise(env, view_id)
-        self.enter(env, View(view_id, (self.me,), (event.boot,)), (self.me,))
+        self.enter(env, RankedView(view_id, (self.me,), (event.boot,)), (self.me,))
 
     def admit(self, env: Env, event: Received) -> bool:
         """Malformed announcements go no further; packets are looked at when they arrive."""

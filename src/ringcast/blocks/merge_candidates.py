@@ -7,7 +7,7 @@ one way only would make and break a view without end. A leader that does not lea
 
 from __future__ import annotations
 
-from ringcast.blocks.view_messages import MAX_MEMBERS, View
+from ringcast.blocks.view_messages import MAX_MEMBERS, RankedView
 from ringcast.core.ids import NodeId
 
 FRESH = 3
@@ -17,7 +17,7 @@ MOST_HEARD = 256
 """Views remembered."""
 
 
-def leads(view: View) -> tuple[int, NodeId]:
+def leads(view: RankedView) -> tuple[int, NodeId]:
     """Sorts views; the smallest leads."""
     return -len(view.members), view.id.rep
 
@@ -29,12 +29,12 @@ class Encounters:
         self._fresh_us = FRESH * announce_us
         self._away_us = away_us
         self._away_max_us = away_max_us
-        self._heard: dict[NodeId, tuple[View, int, int]] = {}
+        self._heard: dict[NodeId, tuple[RankedView, int, int]] = {}
         """By coordinator: its view, when it was announced last, and how often of late."""
         self._away: dict[NodeId, tuple[int, int]] = {}
         """Until when a processor is kept away, and how long that was."""
 
-    def hear(self, view: View, now_us: int) -> None:
+    def hear(self, view: RankedView, now_us: int) -> None:
         """A view was announced."""
         known, _, times = self._heard.pop(view.id.rep, (view, 0, 0))
         if len(self._heard) >= MOST_HEARD:
@@ -64,7 +64,7 @@ class Encounters:
             del self._away[next(iter(self._away))]
         self._away[node] = (now_us + interval_us, interval_us)
 
-    def away_us(self, view: View, now_us: int) -> int:
+    def away_us(self, view: RankedView, now_us: int) -> int:
         """How much longer a member of ``view`` is kept away."""
         away = self._away
         return max((away[m][0] - now_us for m in view.members if m in away), default=0)
@@ -78,14 +78,14 @@ class Encounters:
         ]
         return min((wait_us for wait_us in waits if wait_us > 0), default=0)
 
-    def candidates(self, mine: View, now_us: int) -> list[View]:
+    def candidates(self, mine: RankedView, now_us: int) -> list[RankedView]:
         """Views to go together with ``mine``, if that one leads them all; else none.
 
         A view that should lead and does not, although it is heard of again and again, is kept
         away: it may not hear us, and the others must not wait for it.
         """
         taken = set(mine.members)
-        found: list[View] = []
+        found: list[RankedView] = []
         for view, at_us, times in sorted(self._heard.values(), key=lambda each: leads(each[0])):
             old = now_us - at_us > self._fresh_us
             if old or self.away_us(view, now_us) > 0 or not taken.isdisjoint(view.members):

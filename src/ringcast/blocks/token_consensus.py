@@ -20,7 +20,7 @@ import msgspec
 
 from ringcast.blocks.ring_detector import Alive, Patience, RingDetector
 from ringcast.blocks.ring_detector import Timer as DetectorTimer
-from ringcast.blocks.token_ring import Circulation, Ring, check_group
+from ringcast.blocks.token_ring import Circulation, FixedRing, check_group
 from ringcast.core.env import Env
 from ringcast.core.ids import LIMIT, NodeId, Seq
 from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired
@@ -122,7 +122,7 @@ class TokenConsensus(Machine):
         terms.check()
         self.phase: Phase = Phase.WAITING
         self.terms = terms
-        self.ring = ring = Ring(terms.members, me, terms.f)
+        self.ring = ring = FixedRing(terms.members, me, terms.f)
         self.detector = Owned(
             RingDetector(ring.predecessor, ring.after(1), patience), self.on_suspicion
         )

@@ -41,7 +41,7 @@ def check_group(members: tuple[NodeId, ...], f: int) -> None:
         )
 
 
-class Ring:
+class FixedRing:
     """The members as one of them sees them."""
 
     __slots__ = ("f", "ids", "me", "n", "places", "predecessor")
@@ -89,7 +89,7 @@ class Circulation(Generic[T]):
 
     __slots__ = ("_waiting", "last_hop", "ring", "seen")
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: FixedRing) -> None:
         self.ring = ring
         self.last_hop = ring.me - ring.n
         """Of the token sent last; before the first one, that of the round before (TF-13)."""

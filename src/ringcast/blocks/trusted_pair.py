@@ -20,7 +20,7 @@ import msgspec
 
 from ringcast.blocks.ring_detector import Alive, Patience, RingDetector, Suspicion
 from ringcast.blocks.ring_detector import Timer as DetectorTimer
-from ringcast.blocks.token_ring import Ring, check_group
+from ringcast.blocks.token_ring import FixedRing, check_group
 from ringcast.core.effects import Up
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, Seq
@@ -79,7 +79,7 @@ class TrustedPair(Machine):
         super().__init__()
         check_group(members, f)
         self.phase: Phase = Phase.WATCHING
-        self.ring = ring = Ring(members, me, f)
+        self.ring = ring = FixedRing(members, me, f)
         self.patience = patience
         self.changes = [0] * ring.n
         self.place = 0

@@ -28,8 +28,8 @@ from ringcast.blocks.view_messages import (
     Leave,
     Propose,
     Proposed,
+    RankedView,
     Refuse,
-    View,
 )
 from ringcast.core.effects import Departure, Reason
 from ringcast.core.env import Env
@@ -81,7 +81,7 @@ class Changing(Machine):
         self.me = me
         self.settings = settings
         self.phase: Phase = Phase.STEADY
-        self.view = View(ViewId(0, me), (me,), (0,))
+        self.view = RankedView(ViewId(0, me), (me,), (0,))
         self.boots: dict[NodeId, int] = {}
         """The incarnations that are in the view."""
         self.proposal: Propose | None = None
@@ -93,7 +93,7 @@ class Changing(Machine):
         self._why: dict[NodeId, Departure] = {}
         self._reported: set[NodeId] = set()  # has stopped for the proposal, if it is mine
         self._agreed: set[NodeId] = set()  # to the proposal, if it is mine
-        self._taken: tuple[View, ...] = ()  # other views that are part of it
+        self._taken: tuple[RankedView, ...] = ()  # other views that are part of it
         self._retry = False  # it is to be made again with a higher number
         self._complained = False
         self.settled: set[NodeId] = set()
@@ -211,7 +211,7 @@ class Changing(Machine):
 
     # --- proposals ----------------------------------------------------------------------------
 
-    def propose(self, env: Env, others: tuple[View, ...] = ()) -> None:
+    def propose(self, env: Env, others: tuple[RankedView, ...] = ()) -> None:
         """G-7, G-9: the survivors in their order or, if none is missed, with other views.
 
         Who proposes comes first: all before it in the view are missed, or it would not.
@@ -229,7 +229,7 @@ class Changing(Machine):
             boots += other.boots
             bases += [other.id] * len(other.members)
         seq = max(self.highest, *(base.seq for base in bases)) + STEP
-        view = View(ViewId(seq, self.me), tuple(members), tuple(boots))
+        view = RankedView(ViewId(seq, self.me), tuple(members), tuple(boots))
         proposal = Propose(view, tuple(bases))
         self._reported, self._agreed = set(), set()
         self._retry = False
@@ -359,7 +359,7 @@ class Changing(Machine):
                 self.others.keep_away(node, env.now_us)
         self.enter(env, proposal.view, together)
 
-    def enter(self, env: Env, view: View, together: tuple[NodeId, ...]) -> None:
+    def enter(self, env: Env, view: RankedView, together: tuple[NodeId, ...]) -> None:
         """G-1: a view begins; what belongs to the one before is over."""
         for node in self.boots:
             if node not in view.members:
@@ -381,7 +381,7 @@ class Changing(Machine):
         if self.missed:
             self._act(env)
 
-    def _departures(self, view: View, together: tuple[NodeId, ...]) -> Iterator[Departure]:
+    def _departures(self, view: RankedView, together: tuple[NodeId, ...]) -> Iterator[Departure]:
         """Why each member of my view does not come along."""
         for node in self.view.members:
             if node in together:

@@ -27,7 +27,7 @@ Boots = Annotated[tuple[Seq, ...], msgspec.Meta(max_length=MAX_MEMBERS)]
 ViewIds = Annotated[tuple[ViewId, ...], msgspec.Meta(max_length=MAX_MEMBERS)]
 
 
-class View(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RankedView(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A numbered list of members in order of rank, each with its incarnation."""
 
     id: ViewId
@@ -50,7 +50,7 @@ class View(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Propose(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
     """The first member of ``view`` wants it installed; ``bases`` is where each comes from."""
 
-    view: View
+    view: RankedView
     bases: ViewIds
 
     @property
@@ -110,7 +110,7 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag=29, gc=False):
 class Announce(msgspec.Struct, frozen=True, array_like=True, tag=30, gc=False):
     """A settled view exists, so that views find each other. Broadcast."""
 
-    view: View
+    view: RankedView
 
 
 class Leave(msgspec.Struct, frozen=True, array_like=True, tag=31, gc=False):
@@ -132,7 +132,7 @@ class Proposed(msgspec.Struct, frozen=True, gc=False):
 class Installed(msgspec.Struct, frozen=True, gc=False):
     """To the owner: this is the view now; ``together`` came along from the same view as I."""
 
-    view: View
+    view: RankedView
     together: tuple[NodeId, ...]
     departures: tuple[Departure, ...] = ()
     """Why the others of that view did not."""

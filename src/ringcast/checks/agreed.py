@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property, Reads
-from ringcast.checks.ring import PlacedFrame, Ring
+from ringcast.checks.ring import CheckedRing, PlacedFrame
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Crashed, Delivered, Installed
@@ -119,7 +119,7 @@ class Agreed(Property):
             event.t_us,
         )
 
-    def ring_trimmed(self, ring: Ring) -> None:
+    def ring_trimmed(self, ring: CheckedRing) -> None:
         """All members have passed the front of the sequence."""
         track: Track | None = ring.marks.get(self.tag, {}).get(ring.view)
         if track is not None:

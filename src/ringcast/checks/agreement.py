@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property, Reads, rings
-from ringcast.checks.ring import Ring, RingStay
+from ringcast.checks.ring import CheckedRing, RingStay
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Ended
 
@@ -28,7 +28,7 @@ class Agreement(Property):
         # One example for each pair (delivered it, did not); it cannot be made good any more.
         self._lacking: dict[tuple[NodeId, NodeId], str] = {}
 
-    def ring_over(self, ring: Ring) -> None:
+    def ring_over(self, ring: CheckedRing) -> None:
         """Keep an example of each difference before the ring is forgotten."""
         self._compare(ring, self._lacking)
 
@@ -49,7 +49,7 @@ class Agreement(Property):
                 event.t_us,
             )
 
-    def _compare(self, ring: Ring, lacking: dict[tuple[NodeId, NodeId], str]) -> None:
+    def _compare(self, ring: CheckedRing, lacking: dict[tuple[NodeId, NodeId], str]) -> None:
         for one, span in ring.spans.items():
             for other in self.history.nodes:
                 if other != one and (one, other) not in lacking:

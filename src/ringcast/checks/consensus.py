@@ -16,7 +16,7 @@ KEPT = 256
 """Rings agreed to before a look at which of them nobody can install any more."""
 
 
-class Consensus(Property):
+class RingConsensus(Property):
     """M8."""
 
     tag = "M8"

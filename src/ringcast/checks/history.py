@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ringcast.checks.ring import PlacedFrame, Ring, RingMember, RingStay, State
+from ringcast.checks.ring import CheckedMember, CheckedRing, PlacedFrame, RingStay, State
 from ringcast.checks.stretch import Share, Stretch
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import (
@@ -34,19 +34,19 @@ class History:
 
     def __init__(self, bound_us: int | None = None) -> None:
         self.bound_us = bound_us  # a ring that has ceased is left within this time (M5)
-        self.nodes: dict[NodeId, RingMember] = {}
-        self.rings: dict[ViewId, Ring] = {}
+        self.nodes: dict[NodeId, CheckedMember] = {}
+        self.rings: dict[ViewId, CheckedRing] = {}
         self.first_conf: dict[ViewId, Installed] = {}
         self.earlier: Installed | None = None  # first conf of the latest one's configuration
-        self.node: RingMember
+        self.node: CheckedMember
         self.span: RingStay
-        self.ring: Ring  # of the latest stretch
+        self.ring: CheckedRing  # of the latest stretch
         self.frame: PlacedFrame
         self.again = False  # the latest origination or delivery repeats one
         self.differs = False  # it tells something else of its frame than the first that named it
         self.fresh = False  # it is a delivery, and no event named its frame before
-        self.over: list[Ring] = []  # rings that ended with the latest event
-        self.trimmed: Ring | None = None
+        self.over: list[CheckedRing] = []  # rings that ended with the latest event
+        self.trimmed: CheckedRing | None = None
         self.forgotten = ViewId(0, 1)  # largest ring forgotten
         self.broken = False  # a property has been violated by the latest event
         self.storage_lost = False
@@ -69,11 +69,11 @@ class History:
         if act is not None:
             act(event)
 
-    def known(self, id: NodeId) -> RingMember:
+    def known(self, id: NodeId) -> CheckedMember:
         """The processor, met now or earlier."""
         node = self.nodes.get(id)
         if node is None:
-            node = self.nodes[id] = RingMember(id)
+            node = self.nodes[id] = CheckedMember(id)
         return node
 
     def last_frame(self, share: Share) -> PlacedFrame:
@@ -94,7 +94,7 @@ class History:
         span = node.span
         if span is not None and (span.ring.view is view or span.ring.view == view):
             return span
-        ring = self.rings.get(view) or Ring(view, ())
+        ring = self.rings.get(view) or CheckedRing(view, ())
         span = ring.spans.get(id)
         if span is None:
             span = RingStay(ring, node, State.STRAY)
@@ -102,7 +102,9 @@ class History:
                 ring.spans[id] = span
         return span
 
-    def _new_frame(self, ring: Ring, event: Originated | Delivered, sender: NodeId) -> PlacedFrame:
+    def _new_frame(
+        self, ring: CheckedRing, event: Originated | Delivered, sender: NodeId
+    ) -> PlacedFrame:
         index = 0  # everybody has had it, so this is a repetition
         if event.seq > ring.trimmed_seq:
             index = ring.last_index = ring.last_index + 1
@@ -112,7 +114,7 @@ class History:
             ring.frames[event.seq] = frame
         return frame
 
-    def _sender(self, ring: Ring, sender: NodeId) -> int:
+    def _sender(self, ring: CheckedRing, sender: NodeId) -> int:
         """Which incarnation of ``sender`` is meant: the one that is or was in the ring."""
         span = ring.spans.get(sender)
         return self.incarnation(sender) if span is None else span.incarnation
@@ -161,7 +163,7 @@ class History:
         self.deliveries += stretch.frames * len(ring.members)
         ring.trimmed_seq = max(ring.trimmed_seq, stretch.seq)
 
-    def _trim(self, ring: Ring) -> None:
+    def _trim(self, ring: CheckedRing) -> None:
         """Forget the frames that every member of a running ring has delivered."""
         running = [s for s in ring.spans.values() if s.state is not State.CRASHED]
         if any(s.state is not State.OPEN or s.then for s in running):
@@ -208,9 +210,9 @@ class History:
         if len(self.first_conf) > self._remember:
             self._forget_confs()
 
-    def _new_ring(self, event: Installed) -> Ring:
+    def _new_ring(self, event: Installed) -> CheckedRing:
         """The ring that ``event`` installs, made known with one span for each member."""
-        ring = self.rings[event.view] = Ring(event.view, event.members)
+        ring = self.rings[event.view] = CheckedRing(event.view, event.members)
         for id in event.members:
             node = self.known(id)
             if id == event.node or (node.up and node.last_seq < event.view.seq):
@@ -223,7 +225,7 @@ class History:
             ring.spans[id] = span
         return ring
 
-    def _leave(self, node: RingMember, state: State) -> None:
+    def _leave(self, node: CheckedMember, state: State) -> None:
         """End the present span of ``node``."""
         span = node.span
         if span is not None:
@@ -231,7 +233,7 @@ class History:
             node.left, node.span = span, None
             self._end_if_over(span.ring)
 
-    def _pass_by(self, node: RingMember, view: ViewId | None) -> None:
+    def _pass_by(self, node: CheckedMember, view: ViewId | None) -> None:
         """Rings that wait for ``node`` do so in vain, once it installs ``view`` or crashes."""
         # A first conf means that it has crashed between agreeing to the ring and now.
         state = State.CRASHED if view is None or node.previous is None else State.SKIPPED
@@ -241,7 +243,7 @@ class History:
                 del node.waiting[old]
                 self._end_if_over(span.ring)
 
-    def _end_if_over(self, ring: Ring) -> None:
+    def _end_if_over(self, ring: CheckedRing) -> None:
         if ring.over and self.rings.get(ring.view) is ring:
             del self.rings[ring.view]
             self.forgotten = max(self.forgotten, ring.view)

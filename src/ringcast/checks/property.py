@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import ClassVar
 
 from ringcast.checks.history import History
-from ringcast.checks.ring import Ring
+from ringcast.checks.ring import CheckedRing
 from ringcast.checks.verdict import Verdict, Violation
 from ringcast.core.ids import NodeId
 
@@ -106,14 +106,14 @@ class Property:
             return Verdict.UNKNOWN
         return Verdict.VALID
 
-    def ring_over(self, ring: Ring) -> None:
+    def ring_over(self, ring: CheckedRing) -> None:
         """``ring`` has ended and is about to be forgotten."""
 
-    def ring_trimmed(self, ring: Ring) -> None:
+    def ring_trimmed(self, ring: CheckedRing) -> None:
         """Frames of ``ring`` up to index ``ring.trimmed`` are forgotten."""
 
 
-def rings(history: History) -> Iterator[Ring]:
+def rings(history: History) -> Iterator[CheckedRing]:
     """The rings that are not over, in order of their ids."""
     for view in sorted(history.rings):
         yield history.rings[view]

@@ -56,7 +56,7 @@ class PlacedFrame:
     first: int
     digests: tuple[int, ...]
 
-    def __init__(self, ring: Ring, seq: int, index: int) -> None:
+    def __init__(self, ring: CheckedRing, seq: int, index: int) -> None:
         self.ring = ring
         self.seq = seq
         self.index = index
@@ -104,7 +104,7 @@ class RingStay:
         "transitional",
     )
 
-    def __init__(self, ring: Ring, node: RingMember, state: State) -> None:
+    def __init__(self, ring: CheckedRing, node: CheckedMember, state: State) -> None:
         self.ring = ring
         self.node = node.id
         self.incarnation = node.incarnation
@@ -189,7 +189,7 @@ class RingStay:
         return None
 
 
-class Ring:
+class CheckedRing:
     """A regular configuration: its members' spans and the frames originated in it."""
 
     __slots__ = (
@@ -227,7 +227,7 @@ class Ring:
         return str(self.frame(index) or f"{self.view}, frame {index}")
 
 
-class RingMember:
+class CheckedMember:
     """What is known of one processor."""
 
     __slots__ = (

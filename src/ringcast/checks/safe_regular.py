@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ringcast.checks.property import Property, Reads, rings
-from ringcast.checks.ring import Ring, RingStay, State
+from ringcast.checks.ring import CheckedRing, RingStay, State
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.trace import Delivered, Ended, Installed
 
@@ -83,7 +83,9 @@ class SafeRegular(Property):
                         self._broken(made, span.ring, index, span.node, t_us)
                         return
 
-    def _broken(self, made: Delivered, ring: Ring, index: int, member: NodeId, t_us: int) -> None:
+    def _broken(
+        self, made: Delivered, ring: CheckedRing, index: int, member: NodeId, t_us: int
+    ) -> None:
         message = ring.name(index)
         self.violate(self._text(made, message, member), (made.node, member), (message,), t_us)
 
@@ -114,7 +116,7 @@ class SafeRegular(Property):
                                 event.t_us,
                             )
 
-    def ring_trimmed(self, ring: Ring) -> None:
+    def ring_trimmed(self, ring: CheckedRing) -> None:
         """Promises that all have kept are forgotten."""
         for promise in ring.marks.get(self.tag, {}).values():
             promise.made = {i: e for i, e in promise.made.items() if i > ring.trimmed}

@@ -7,7 +7,7 @@ messages in C1.
 from __future__ import annotations
 
 from ringcast.checks.property import Property, Reads
-from ringcast.checks.ring import Ring, RingStay
+from ringcast.checks.ring import CheckedRing, RingStay
 from ringcast.core.ids import ViewId
 from ringcast.core.seqset import SeqSet
 from ringcast.core.trace import Installed
@@ -38,7 +38,7 @@ class SameSet(Property):
     def _explain(
         self,
         event: Installed,
-        ring: Ring,
+        ring: CheckedRing,
         before: ViewId,
         first: Installed,
         index: int,

@@ -11,7 +11,7 @@ from ringcast.checks.agreement import Agreement
 from ringcast.checks.announce import Announce
 from ringcast.checks.causal import Causal
 from ringcast.checks.causal_in_ring import CausalInRing
-from ringcast.checks.consensus import Consensus
+from ringcast.checks.consensus import RingConsensus
 from ringcast.checks.content import Content
 from ringcast.checks.everyone import Everyone
 from ringcast.checks.evs_graph import EvsGraph
@@ -68,7 +68,7 @@ COMMON: dict[str, type[Property]] = {
         Termination,
         SameStart,
         SameChange,
-        Consensus,
+        RingConsensus,
         Origin,
         OwnOrigin,
         Once,

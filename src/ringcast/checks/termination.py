@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property, Reads, rings
-from ringcast.checks.ring import Ring, State
+from ringcast.checks.ring import CheckedRing, State
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Crashed, Ended, Faulted, Installed, Restarted
 
@@ -88,7 +88,7 @@ class Termination(Property):
                             )
 
 
-def _gone(ring: Ring) -> NodeId | None:
+def _gone(ring: CheckedRing) -> NodeId | None:
     """A member that left the ring or crashed."""
     for span in ring.spans.values():
         if span.state in (State.LEFT, State.SKIPPED, State.CRASHED) or span.then is not None:
@@ -96,6 +96,6 @@ def _gone(ring: Ring) -> NodeId | None:
     return None
 
 
-def _behind(ring: Ring) -> list[NodeId]:
+def _behind(ring: CheckedRing) -> list[NodeId]:
     """The members that are still in the ring itself."""
     return [s.node for s in ring.spans.values() if s.state is State.OPEN and s.then is None]

@@ -8,7 +8,7 @@ plain intersection of the memberships is wrong).
 from __future__ import annotations
 
 from ringcast.checks.property import Property, Reads
-from ringcast.checks.ring import Ring
+from ringcast.checks.ring import CheckedRing
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Installed
 
@@ -52,10 +52,10 @@ class TransitionalShape(Property):
         else:
             self._compare_origins(event, old, middle)
 
-    def _compare_origins(self, event: Installed, old: Ring, middle: Installed) -> None:
+    def _compare_origins(self, event: Installed, old: CheckedRing, middle: Installed) -> None:
         """Those in one T come from one ring."""
         ring = self.history.rings[event.view]
-        arrivals: dict[NodeId, tuple[Ring, Installed]] = ring.marks.setdefault(self.tag, {})
+        arrivals: dict[NodeId, tuple[CheckedRing, Installed]] = ring.marks.setdefault(self.tag, {})
         arrivals[event.node] = (old, middle)
         for other, (its_old, its_middle) in arrivals.items():
             together = other in middle.members or event.node in its_middle.members

@@ -132,7 +132,7 @@ def live(sheet: Sheet, out: Path, json: bool) -> NoReturn:
 
 def summarize(
     story: ReportData,
-    found: report.Numbers,
+    found: report.TraceFigures,
     verdicts: dict[str, Verdict],
     violations: list[Violation],
 ) -> None:

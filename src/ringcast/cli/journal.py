@@ -23,7 +23,7 @@ from ringcast.journal.format.layout import GAP, MESSAGE, JournalError
 from ringcast.journal.merged_reader import MergedReader, Span
 from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import read_trimmed, readers, segment_names
-from ringcast.pipeline.spark.progress import Bar
+from ringcast.pipeline.spark.progress import ProgressBar
 
 app = typer.Typer(help="Look at a node's ordered log, check it, and take it elsewhere.")
 
@@ -193,7 +193,7 @@ def check(folders: Folders, json: Json = False) -> None:
     reports: list[CheckReport] = []
     with plain_errors():
         segments = sum(max(1, len(segment_names(folder))) for folder in folders)
-        with Bar("segments", segments, quiet=json) as bar:
+        with ProgressBar("segments", segments, quiet=json) as bar:
             for folder in folders:
                 reports.append(CheckReport(str(folder)))
                 for reports[-1] in examine(folder):

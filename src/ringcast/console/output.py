@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 from ringcast.checks import PROPERTIES
 from ringcast.core.machine import Discard, Impossible, name
 from ringcast.core.registry import Sheet
-from ringcast.pipeline.spark.progress import Bar
+from ringcast.pipeline.spark.progress import ProgressBar
 from ringcast.sim.batch import Summary
 from ringcast.sim.meter import Measures
 from ringcast.sim.run import Breach
@@ -124,7 +124,7 @@ def print_figures(measures: Measures) -> None:
 
 def progress(things: Iterable[T], total: int, quiet: bool) -> Generator[T, None, None]:
     """Hands ``things`` on while showing how far it is."""
-    with Bar("runs", total, quiet) as bar:
+    with ProgressBar("runs", total, quiet) as bar:
         for done, thing in enumerate(things, start=1):
             yield thing
             bar.show(done)

@@ -16,7 +16,7 @@ from ringcast.core.swarm import SwarmDraw
 from ringcast.core.trace import Noted
 
 
-class Membership(StrEnum):
+class MembershipKind(StrEnum):
     """What becomes of a group whose members fail or cannot reach each other."""
 
     EVS = "evs"
@@ -87,7 +87,7 @@ class Sheet(msgspec.Struct, frozen=True):
     """Members that its messages have room for."""
     most_ports: int = 1
     """Broadcast domains that one processor may be in."""
-    membership: Membership = Membership.EVS
+    membership: MembershipKind = MembershipKind.EVS
     live: bool = True
     """Whether a node may run it; a protocol that is there to be compared runs in simulations."""
     journaled: bool = True
@@ -120,12 +120,12 @@ class Sheet(msgspec.Struct, frozen=True):
     @property
     def fixed(self) -> bool:
         """Whether the members never change."""
-        return self.membership is Membership.FIXED
+        return self.membership is MembershipKind.FIXED
 
     @property
     def listed(self) -> bool:
         """Whether the settings list all who may take part, and say how many may be missing."""
-        return self.membership is not Membership.EVS
+        return self.membership is not MembershipKind.EVS
 
     def profile(self, name: str) -> Any:
         """A configuration by its name, the default one if empty; LookupError lists them."""

@@ -8,10 +8,10 @@ from rich.table import Table
 
 from ringcast.console.output import ids
 from ringcast.core.ids import NodeId
-from ringcast.core.registry import Membership, Sheet
+from ringcast.core.registry import MembershipKind, Sheet
 from ringcast.core.trace import Crashed, Faulted
 from ringcast.demo.screen import Screen, Stage
-from ringcast.members.process import Band, Member
+from ringcast.members.process import Band, MemberProcess
 from ringcast.members.words import wall_us
 from ringcast.runtime.tracelog import TraceLog
 
@@ -134,7 +134,7 @@ class Play(Stage):
         self.group(ALL)
         self.fault("partition", 0, "the network parts into 1 2 | 3 4 5")
         band.part((1, 2), (3, 4, 5))
-        if self.sheet.membership is Membership.PRIMARY:
+        if self.sheet.membership is MembershipKind.PRIMARY:
             self.group((3, 4, 5))  # the others wait
         else:
             self.group((1, 2), (3, 4, 5))
@@ -152,6 +152,6 @@ class Play(Stage):
         self._log.close()
 
 
-def delivered(member: Member) -> int:
+def delivered(member: MemberProcess) -> int:
     """How many messages a member has delivered, as it said last."""
     return member.status.delivered if member.status else 0

@@ -38,7 +38,7 @@ ENOUGH = 2
 PERIOD_S = 0.5
 
 
-class Order(msgspec.Struct, frozen=True):
+class ShopOrder(msgspec.Struct, frozen=True):
     """So many pieces of an item; ``at`` is the time of day at whoever wants them."""
 
     item: str
@@ -73,7 +73,7 @@ class Shop(msgspec.Struct):
     def carry_out(self, body: bytes) -> None:
         """The next message of the group. An empty one is no order."""
         if body:
-            order = msgspec.json.decode(body, type=Order)
+            order = msgspec.json.decode(body, type=ShopOrder)
             self.shelves.setdefault(order.item, Shelf()).take(order.count)
             key = f"{int(order.at)} {order.item}"
             self.asked[key] = self.asked.get(key, 0) + order.count
@@ -95,7 +95,9 @@ class Keeper:
         while True:
             await asyncio.sleep(self._random.expovariate(self._rate))
             if len(self._group.members) >= ENOUGH:
-                order = Order(self._random.choice(ITEMS), self._random.randint(1, 5), time.time())
+                order = ShopOrder(
+                    self._random.choice(ITEMS), self._random.randint(1, 5), time.time()
+                )
                 try:
                     await self._group.send(msgspec.json.encode(order), "safe", durable=True)
                 except DeliveryUncertain:

@@ -31,7 +31,7 @@ from ringcast.demo import shop_stream
 from ringcast.demo.screen import Late, Screen, Stage
 from ringcast.demo.shop import ITEMS, Shelf, Shop
 from ringcast.journal.check import compare, examine
-from ringcast.members.process import Band, Member
+from ringcast.members.process import Band, MemberProcess
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.spark.session import require_spark
 from ringcast.protocols import DEFAULT
@@ -154,7 +154,7 @@ def orders(shop: Shop) -> int:
     return sum(shelf.orders for shelf in shop.shelves.values())
 
 
-def shop_of(member: Member) -> Shop | None:
+def shop_of(member: MemberProcess) -> Shop | None:
     """The state of a member, as it said last."""
     found = member.status and member.status.metrics.get("shop")
     return msgspec.convert(found, Shop) if found else None

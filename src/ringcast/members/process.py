@@ -45,7 +45,7 @@ def free_ports(count: int) -> list[int]:
     raise OSError("no free ports on this machine")
 
 
-class Member:
+class MemberProcess:
     """One ``ringcast node``, over all its incarnations, and what it last said."""
 
     def __init__(self, id: NodeId, folder: Path) -> None:
@@ -137,7 +137,7 @@ class Band:
         self.traces = traces
         self.key = folder / "group.key"
         keys.write(self.key, keys.add({}))
-        self.members = {id: Member(id, folder) for id in range(1, count + 1)}
+        self.members = {id: MemberProcess(id, folder) for id in range(1, count + 1)}
         self.ports = dict(zip(self.members, free_ports(count), strict=True))
         peers = [f"{id}@{LOOPBACK}:{port}" for id, port in self.ports.items()]
         for id, member in self.members.items():
@@ -159,7 +159,7 @@ class Band:
         for member in self.members.values():
             member.kill()
 
-    def __getitem__(self, id: NodeId) -> Member:
+    def __getitem__(self, id: NodeId) -> MemberProcess:
         return self.members[id]
 
     def listen(self, seconds: float) -> None:

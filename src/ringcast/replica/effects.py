@@ -58,7 +58,7 @@ class Restore(msgspec.Struct, frozen=True, gc=False):
     state: bytes
 
 
-class Passed(msgspec.Struct, frozen=True, gc=False):
+class BarrierPassed(msgspec.Struct, frozen=True, gc=False):
     """A barrier of ours was passed: a read may see the state after entry ``index`` (RS-14)."""
 
     ticket: Ticket
@@ -78,4 +78,4 @@ class Halt(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
-Effect: TypeAlias = Say | Write | Sync | Apply | Restore | Passed | Became | Halt
+Effect: TypeAlias = Say | Write | Sync | Apply | Restore | BarrierPassed | Became | Halt

@@ -17,18 +17,18 @@ from __future__ import annotations
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.replica.effects import (
     Apply,
+    BarrierPassed,
     Became,
     Effect,
     Halt,
-    Passed,
     Phase,
     Restore,
     Say,
     Sync,
     Write,
 )
-from ringcast.replica.exchange import WRONG, Decision, Incoming, decide, misfit, pieces
-from ringcast.replica.log import Adopt, Append, Image, Log, Promise, Record, common
+from ringcast.replica.exchange import WRONG, Decision, IncomingBase, decide, misfit, pieces
+from ringcast.replica.log import Adopt, Append, Image, Promise, Record, ReplicaLog, common
 from ringcast.replica.tally import Tally
 from ringcast.replica.words import (
     NEVER,
@@ -65,7 +65,7 @@ class Engine:
         me: NodeId,
         boot: int,
         members: int | frozenset[NodeId],
-        log: Log,
+        log: ReplicaLog,
         piece: int = PIECE,
     ) -> None:
         self.me, self.boot = me, boot
@@ -85,7 +85,7 @@ class Engine:
         """Numbers of ours that were delivered or appended in this epoch."""
         self._statuses: dict[NodeId, Status] = {}
         self._decision: Decision | None = None
-        self._incoming: Incoming | None = None
+        self._incoming: IncomingBase | None = None
         self._tally = Tally()
         self._active = False
         """Whether a quorum is ready in this epoch: from there on commands count."""
@@ -303,7 +303,7 @@ class Engine:
     def _receive(self) -> None:
         """With the decision and our own word known, what we lack is known."""
         if self._decision is not None and self.me in self._statuses:
-            self._incoming = Incoming(self._statuses[self.me], self._decision.base)
+            self._incoming = IncomingBase(self._statuses[self.me], self._decision.base)
             self._complete()
 
     def _on_piece(self, sender: NodeId, word: Entries | Snapshot) -> None:
@@ -411,7 +411,7 @@ class Engine:
         if self.log.epoch == self.epoch:
             self._turn_green(min(self._tally.on_disk, self.log.length))
             for ticket, index in self._tally.passed(self.log.green):
-                self._do(Passed(ticket, index))
+                self._do(BarrierPassed(ticket, index))
 
     def _on_barrier(self, ticket: Ticket) -> None:
         """RS-14: a read is answered when a quorum has seen its barrier in this epoch, and all that

@@ -8,7 +8,7 @@ from hashlib import blake2b
 import msgspec
 
 from ringcast.core.ids import NodeId
-from ringcast.replica.log import Image, Log, common
+from ringcast.replica.log import Image, ReplicaLog, common
 from ringcast.replica.words import Entries, Epoch, LogEntry, Snapshot, Status, Word
 
 WRONG = "was a state directory copied, or set back to an older copy?"
@@ -49,7 +49,7 @@ def decide(
     return Decision(-holder, decisive[-holder], voters, founder)
 
 
-def misfit(decision: Decision, log: Log, named: tuple[NodeId, ...], count: int) -> str:
+def misfit(decision: Decision, log: ReplicaLog, named: tuple[NodeId, ...], count: int) -> str:
     """RS-6: why this replica cannot be of the group that was decided upon; empty if it can."""
     voters = decision.voters
     if len(voters) != count or (named and named != voters):
@@ -65,7 +65,7 @@ def name_of(epoch: Epoch, boots: list[int]) -> int:
     return int.from_bytes(blake2b(text, digest_size=7).digest(), "big") + 1
 
 
-def pieces(log: Log, base: Status, keep: int, epoch: Epoch, size: int) -> list[Word]:
+def pieces(log: ReplicaLog, base: Status, keep: int, epoch: Epoch, size: int) -> list[Word]:
     """RS-8: what somebody who keeps ``keep`` entries lacks of ``base``, in words of about ``size``
     bytes; ``log`` is the one the base tells of."""
     found: list[Word] = []
@@ -88,7 +88,7 @@ def pieces(log: Log, base: Status, keep: int, epoch: Epoch, size: int) -> list[W
     return found
 
 
-class Incoming:
+class IncomingBase:
     """RS-8: a base on its way to a disk whose own log is ``mine``."""
 
     def __init__(self, mine: Status, base: Status) -> None:

@@ -63,7 +63,7 @@ encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Record).decode
 
 
-class Log:
+class ReplicaLog:
     """Entries ``trimmed + 1 .. length``; those up to ``green`` are on a quorum's disks."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Log:
         """The state at ``trimmed``; None: that of the beginning."""
 
     @classmethod
-    def replay(cls, records: Iterable[Record]) -> Log:
+    def replay(cls, records: Iterable[Record]) -> ReplicaLog:
         """RS-3: what a disk with these records has promised."""
         log = cls()
         for record in records:

@@ -24,7 +24,7 @@ from ringcast.runtime.receiver import FrameHandler, Receiver
 from ringcast.wire.address import Address
 from ringcast.wire.codec import EVERYBODY, Codec
 from ringcast.wire.keys import KeyFile
-from ringcast.wire.seal import Channel, Realm
+from ringcast.wire.seal import Medium, Realm
 
 LOG = logging.getLogger("ringcast")
 
@@ -48,7 +48,7 @@ class Port:
         if self.keys and self.keys.grant:
             raise KeyFileError(f"{config.key_file} is a guest's: a node needs the group's keys")
         self.network = config.network
-        realm = Realm(Channel.RING, config.network, node.protocol)
+        realm = Realm(Medium.RING, config.network, node.protocol)
         terms = compared(node)
         self._codec = Codec(node.sheet.messages, config.id, boot, self.keys, realm, *terms)
         self._warned: dict[NodeId, str] = {}

@@ -22,7 +22,7 @@ from ringcast.sim.scheduler import BROADCAST, Scheduler
 from ringcast.wire.codec import EVERYBODY, HEADER, Codec
 from ringcast.wire.keys import KeySet
 from ringcast.wire.meeting import Hello, Whereabouts
-from ringcast.wire.seal import Channel, Realm
+from ringcast.wire.seal import Medium, Realm
 
 KEYS = KeySet({1: bytes(range(32))})
 BOOT_BITS = 32
@@ -61,7 +61,7 @@ class Gate:
             self._life = self._node.incarnation
             boot = self._life << BOOT_BITS | self._node.boot
             messages = self._network.messages
-            self._codec = Codec(messages, self._me, boot, KEYS, Realm(Channel.RING))
+            self._codec = Codec(messages, self._me, boot, KEYS, Realm(Medium.RING))
         return self._codec
 
     def sealed(self, message: Message, to: NodeId) -> Received:

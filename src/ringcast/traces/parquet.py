@@ -20,7 +20,7 @@ from ringcast.core.errors import RingcastError
 from ringcast.core.ids import LIMIT
 from ringcast.core.trace import Ended, Faulted, TraceEvent
 from ringcast.traces import schema
-from ringcast.traces.schema import TABLE_OF, TABLES, Kind
+from ringcast.traces.schema import TABLE_OF, TABLES, ColumnKind
 
 BUFFERED = 1 << 16
 """Rows a writer holds in memory, and rows in a group of a file."""
@@ -73,11 +73,11 @@ class TableFile:
         self.path = folder / name / f"{run}.parquet"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.part = self.path.with_suffix(".part")
-        text = [column.name for column in self.columns if column.kind is Kind.TEXT]
+        text = [column.name for column in self.columns if column.kind is ColumnKind.TEXT]
         delta = [
-            f"{column.name}.list.element" if column.kind is Kind.IDS else column.name
+            f"{column.name}.list.element" if column.kind is ColumnKind.IDS else column.name
             for column in self.columns
-            if column.kind in (Kind.INT, Kind.IDS)
+            if column.kind in (ColumnKind.INT, ColumnKind.IDS)
         ]
         self._writer = self.pa.parquet.ParquetWriter(
             str(self.part),

@@ -57,7 +57,7 @@ MAY_BE_LEFT_OUT = {
 """Fields that an event may be without."""
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """What a column holds."""
 
     INT = "int"
@@ -70,7 +70,7 @@ class Column(msgspec.Struct, frozen=True):
     """One column of a table."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     optional: bool = False
 
 
@@ -78,30 +78,33 @@ def _columns_of(field: msgspec.structs.FieldInfo) -> list[Column]:
     """The columns one field of an event becomes."""
     name, kind = field.name, field.type
     if name in PER_MESSAGE:
-        return [Column("index", Kind.INT), Column(PER_MESSAGE[name], Kind.INT, not field.required)]
+        return [
+            Column("index", ColumnKind.INT),
+            Column(PER_MESSAGE[name], ColumnKind.INT, not field.required),
+        ]
     if name == "first":
-        return [Column("sequence", Kind.INT)]
+        return [Column("sequence", ColumnKind.INT)]
     if msgspec.UnsetType in get_args(kind):  # as much as left out
-        return [Column(name, Kind.IDS, optional=True)]
+        return [Column(name, ColumnKind.IDS, optional=True)]
     optional = type(None) in get_args(kind)
     if kind is ViewId or (optional and ViewId in get_args(kind)):
-        return [Column(f"{name}_{part}", Kind.INT, optional) for part in ("seq", "rep")]
+        return [Column(f"{name}_{part}", ColumnKind.INT, optional) for part in ("seq", "rep")]
     if kind is str:
-        return [Column(name, Kind.TEXT)]
+        return [Column(name, ColumnKind.TEXT)]
     if kind is bool:
-        return [Column(name, Kind.FLAG)]
+        return [Column(name, ColumnKind.FLAG)]
     if getattr(kind, "__origin__", None) is tuple:
-        return [Column(name, Kind.IDS)]
-    return [Column(name, Kind.INT)]
+        return [Column(name, ColumnKind.IDS)]
+    return [Column(name, ColumnKind.INT)]
 
 
 def columns(table: str) -> list[Column]:
     """The columns of ``table``, in order."""
     kinds = TABLES[table]
-    found = {"run": Column("run", Kind.INT)}
+    found = {"run": Column("run", ColumnKind.INT)}
     if len(kinds) > 1:
-        found["event"] = Column("event", Kind.TEXT)
-    found |= {name: Column(name, Kind.INT) for name in ("node", "n", "t_us")}
+        found["event"] = Column("event", ColumnKind.TEXT)
+    found |= {name: Column(name, ColumnKind.INT) for name in ("node", "n", "t_us")}
     for kind in kinds:
         for field in msgspec.structs.fields(kind):
             for column in _columns_of(field):
@@ -116,10 +119,10 @@ def arrow_schema(table: str) -> Any:
     import pyarrow as pa
 
     types = {
-        Kind.INT: pa.int64(),
-        Kind.FLAG: pa.bool_(),
-        Kind.TEXT: pa.string(),
-        Kind.IDS: pa.list_(pa.field("element", pa.int64(), nullable=False)),
+        ColumnKind.INT: pa.int64(),
+        ColumnKind.FLAG: pa.bool_(),
+        ColumnKind.TEXT: pa.string(),
+        ColumnKind.IDS: pa.list_(pa.field("element", pa.int64(), nullable=False)),
     }
     fields = [pa.field(c.name, types[c.kind], nullable=c.optional) for c in columns(table)]
     return pa.schema(fields, metadata(table))

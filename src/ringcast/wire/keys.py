@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ringcast.core.errors import KeyFileError
 from ringcast.files.disk import DISK
-from ringcast.wire.seal import CAN_SEAL, Channel, Realm, derive
+from ringcast.wire.seal import CAN_SEAL, Medium, Realm, derive
 
 KEY_BYTES = 32
 GUEST = "guest"
@@ -129,7 +129,7 @@ def parse_grant(text: str, path: Path) -> Grant | None:
 
 def guest_key(key: bytes, grant: Grant) -> bytes:
     """What a guest has instead of a group key."""
-    return derive(key, Realm(Channel.GUEST).info(*(part.encode() for part in grant)))
+    return derive(key, Realm(Medium.GUEST).info(*(part.encode() for part in grant)))
 
 
 def write(path: Path, keys: dict[int, bytes], grant: Grant | None = None) -> None:

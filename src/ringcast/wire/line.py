@@ -21,7 +21,7 @@ from ringcast.core.errors import UNREADABLE, RingcastError
 from ringcast.core.ids import NodeId
 from ringcast.wire.address import Address
 from ringcast.wire.keys import Grant, KeySet
-from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Channel, Realm, derive, opened
+from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Medium, Realm, derive, opened
 
 if CAN_SEAL:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -146,7 +146,7 @@ class Line:
         if key is None:
             raise RingcastError("the other side's key is not known here")
         self._keys, self._key_id, self._key = keys, key_id, key
-        realm = Realm(Channel.JOURNAL)
+        realm = Realm(Medium.JOURNAL)
         self._seal, self._open = (
             AESGCM(derive(key, realm.info(side.encode(), openings))) for side in (mine, theirs)
         )

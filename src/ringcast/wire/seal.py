@@ -32,7 +32,7 @@ WINDOW = 4096
 """A late frame is told from a replay if it is at most this far behind the sender's newest."""
 
 
-class Channel(StrEnum):
+class Medium(StrEnum):
     """What bytes travel on; those of one are no bytes of another."""
 
     RING = "ring"
@@ -43,7 +43,7 @@ class Channel(StrEnum):
 class Realm(NamedTuple):
     """What senders and receivers must have in common, besides a key, to understand each other."""
 
-    channel: Channel
+    channel: Medium
     network: str = ""
     protocol: str = ""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from ringcast.core.registry import Membership, Sheet, register
+from ringcast.core.registry import MembershipKind, Sheet, register
 from ringcast.core.swarm import Drawn, Stream, SwarmDraw
 from toy_primary.machine import MESSAGES, Toy
 from toy_primary.majority import Majority
@@ -61,7 +61,7 @@ SHEET = register(
         profiles={"plain": Config()},
         messages=MESSAGES,
         progress_bound_us=progress_bound_us,
-        membership=Membership.PRIMARY,
+        membership=MembershipKind.PRIMARY,
         unicast=(Promise, Knock, Request, Ack),
         checks=(Majority,),
         swarm=SwarmDraw(nodes=(3, 4, 5, 7), settings=settings),

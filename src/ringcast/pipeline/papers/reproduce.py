@@ -114,7 +114,7 @@ def found(
     failures: list[Failure],
 ) -> Finding:
     """What the tables of an experiment say."""
-    ask = Asking(spark, tables)
+    ask = ExperimentTables(spark, tables)
     claims = tuple(judged(ask, claim) for claim in experiment.claims)
     return Finding(
         name=name,
@@ -138,7 +138,7 @@ def verdict(claims: tuple[Judged, ...]) -> ClaimVerdict:
     return ClaimVerdict.IN_PART if any(agree) else ClaimVerdict.NOT_REPRODUCED
 
 
-class Asking:
+class ExperimentTables:
     """The tables of an experiment, for queries."""
 
     def __init__(self, spark: SparkSession, tables: Mapping[str, pa.Table]) -> None:
@@ -154,7 +154,7 @@ class Asking:
         return self._spark.sql(query, **kept).toArrow()
 
 
-def judged(ask: Asking, claim: Claim) -> Judged:
+def judged(ask: ExperimentTables, claim: Claim) -> Judged:
     """A claim beside what we measured."""
     rows = ask(claim.ours).to_pylist()
     values = [value for row in rows for value in row.values()]
@@ -171,7 +171,7 @@ def judged(ask: Asking, claim: Claim) -> Judged:
     return Judged(claim.text, claim.paper, claim.show.format(*numbers), numbers, agrees)
 
 
-def plotted(ask: Asking, picture: Picture) -> Plot:
+def plotted(ask: ExperimentTables, picture: Picture) -> Plot:
     """A picture with the points of its lines."""
     curves: list[Curve] = []
     for line in picture.lines:
@@ -179,7 +179,7 @@ def plotted(ask: Asking, picture: Picture) -> Plot:
     return Plot(picture.title, picture.x, picture.y, picture.logarithmic, tuple(curves))
 
 
-def curved(ask: Asking, line: PictureLine, colour: int) -> Iterator[Curve]:
+def curved(ask: ExperimentTables, line: PictureLine, colour: int) -> Iterator[Curve]:
     """The points of a line; one for each value of its query's column ``line``, if it has that."""
     colour = colour if line.colour is None else line.colour
     if not line.query:

@@ -33,7 +33,7 @@ CAPTIONS = {
 }
 
 
-class Numbers(msgspec.Struct, frozen=True):
+class TraceFigures(msgspec.Struct, frozen=True):
     """What a trace comes to."""
 
     seconds: float
@@ -47,9 +47,9 @@ class Numbers(msgspec.Struct, frozen=True):
     """By level: p50, p99."""
 
 
-def numbers(story: ReportData) -> Numbers:
+def numbers(story: ReportData) -> TraceFigures:
     """The figures of a story."""
-    return Numbers(
+    return TraceFigures(
         seconds=round(story.seconds, 3),
         members=len(story.nodes),
         messages=story.messages,
@@ -101,7 +101,7 @@ def page(
     return document(title, subtitle, [badge(told, "good" if good else "bad"), *parts])
 
 
-def _tiles(found: Numbers) -> str:
+def _tiles(found: TraceFigures) -> str:
     tiles = [
         (f"{found.members}", "members"),
         (f"{found.seconds:.1f} s", "recorded"),

@@ -33,7 +33,7 @@ Count = Callable[[Mapping[int, int], int], None]
 """Takes how many tasks of each stage are done, and how many run."""
 
 
-class Bar:
+class ProgressBar:
     """A bar on a terminal, plain lines elsewhere, nothing when ``quiet``; on the error stream."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Bar:
         self._ran = self.started
         """When a task ran last, or when it was said that none does."""
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ProgressBar:
         if not self.quiet and self.screen.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             self.drawn = Progress(
@@ -96,9 +96,11 @@ class Bar:
 
 
 @contextmanager
-def watch(spark: SparkSession, total: int, label: str, quiet: bool = False) -> Iterator[Bar]:
+def watch(
+    spark: SparkSession, total: int, label: str, quiet: bool = False
+) -> Iterator[ProgressBar]:
     """Show how many of the ``total`` Spark tasks that the block runs are done."""
-    with Bar(label, total, quiet) as bar:
+    with ProgressBar(label, total, quiet) as bar:
         if quiet:
             yield bar
             return

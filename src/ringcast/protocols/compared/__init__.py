@@ -14,7 +14,7 @@ Claims    What Table 4 says of each: agreed or safe; R3, nothing is ever undone,
 from typing import Any
 
 from ringcast.core.ids import NodeId
-from ringcast.core.registry import FrameCounts, Membership, Sheet, register
+from ringcast.core.registry import FrameCounts, MembershipKind, Sheet, register
 from ringcast.core.trace import Noted
 from ringcast.protocols.compared import centralised, fast_message, optimistic, two_phase
 from ringcast.protocols.compared.config import (
@@ -88,7 +88,7 @@ def sheet(
             profiles={"lan": config},
             progress_bound_us=progress_bound_us,
             most_members=MAX_MEMBERS,
-            membership=Membership.FIXED,
+            membership=MembershipKind.FIXED,
             live=False,
             patient=lambda us: {"repair_us": us},
             frames=FrameCounts(body_of, undone=undone),

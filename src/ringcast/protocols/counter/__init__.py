@@ -22,7 +22,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           CB-42 a majority that remembers nothing begins anew
 """
 
-from ringcast.core.registry import FrameCounts, Membership, RuleBook, Sheet, register
+from ringcast.core.registry import FrameCounts, MembershipKind, RuleBook, Sheet, register
 from ringcast.protocols.counter.config import LAN, PAPER, ROTATING, Config, progress_bound_us
 from ringcast.protocols.counter.lineage import Lineage
 from ringcast.protocols.counter.machine import CounterBased
@@ -72,7 +72,7 @@ SHEET = register(
         messages=MESSAGES,
         agreed=("max_message", "order", "first_sender", "counting", "window"),
         progress_bound_us=progress_bound_us,
-        membership=Membership.PRIMARY,
+        membership=MembershipKind.PRIMARY,
         turn=(Token,),
         unicast=(Prom, Nack, Ackd, Ask, Told, Stranger),
         frames=FrameCounts(

@@ -23,7 +23,7 @@ MOST_WINDOW = 8192
 """Frames of one member under way, at most; the place in the order has room for so many."""
 
 
-class Order(StrEnum):
+class CycleOrder(StrEnum):
     """How the messages of one cycle follow each other (CB-20, CB-21)."""
 
     FIXED = "fixed"
@@ -44,7 +44,7 @@ class Counting(StrEnum):
 class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One group's settings. The defaults suit a handful of processes on a LAN."""
 
-    order: Order = Order.FIXED
+    order: CycleOrder = CycleOrder.FIXED
     """CB-20, CB-21: whose messages come first in a cycle: fixed or rotating."""
     first_sender: Annotated[int, msgspec.Meta(ge=0, lt=MAX_MEMBERS)] = 0
     """CB-21, r0: with the rotating order, the place at which cycle 0 begins."""
@@ -145,7 +145,7 @@ LAN = Config()
 PAPER = Config(token_us=10 * MS, idle_us=0, counting=Counting.COUNTER)
 """The source's own protocol, repaired: bare counters, and an owner time that is always kept."""
 
-ROTATING = Config(order=Order.ROTATING)
+ROTATING = Config(order=CycleOrder.ROTATING)
 
 
 def progress_bound_us(config: Config, n: int) -> int:

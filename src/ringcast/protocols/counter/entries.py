@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ringcast.core.ids import NodeId
-from ringcast.protocols.counter.config import Config, Counting, Order
+from ringcast.protocols.counter.config import Config, Counting, CycleOrder
 from ringcast.protocols.counter.messages import Entry, PassingList, Token, in_force, size
 
 PLACE_BITS = 14
@@ -84,7 +84,7 @@ def rank(sender: NodeId, cycle: int, lists: tuple[PassingList, ...], config: Con
     """CB-20, CB-21: a sender's place among those of a cycle."""
     members = in_force(lists, cycle).members
     place = members.index(sender)
-    if config.order is Order.ROTATING:
+    if config.order is CycleOrder.ROTATING:
         place = (place - cycle - config.first_sender) % len(members)
     return place
 

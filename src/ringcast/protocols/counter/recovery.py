@@ -18,7 +18,7 @@ from ringcast.protocols.counter.messages import (
     Told,
     Value,
 )
-from ringcast.protocols.counter.state import LIVES, Holding, Parted, Phase, Processor, Timer
+from ringcast.protocols.counter.state import LIVES, DataList, Parted, Phase, Processor, Timer
 
 PATIENCE = 6
 """So often we ask what became of the view we were in; then we go on without knowing."""
@@ -60,7 +60,7 @@ def go_out(p: Processor, env: Env) -> None:
         env.stop("excluded too often: start this member again (counter CB-41)")
         return
     p.life = p.boot * LIVES + p.joins
-    p.holding = Holding()
+    p.holding = DataList()
     p.sending.local.clear()
     p.sending.overloaded = None
     p.held = p.newest = p.released = None

@@ -96,7 +96,7 @@ class Missing(msgspec.Struct):
     orphan: bool
 
 
-class Holding:
+class DataList:
     """DataList, and what is missing from it (CB-8 to CB-15, CB-19)."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Parted(msgspec.Struct):
     it."""
 
     life: int
-    holding: Holding
+    holding: DataList
     newest: Token | None
     asked: int = 0
 
@@ -213,7 +213,7 @@ class Processor(Machine):
         self.assembler = Assembler(config.max_message)
 
         self.sending = Sending(config)
-        self.holding = Holding()
+        self.holding = DataList()
         self.reform = Reform()
 
         # Membership.

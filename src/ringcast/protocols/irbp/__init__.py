@@ -24,7 +24,7 @@ Files     views.py: detection, the change, consensus. proposals.py: what a chang
 
 from ringcast.blocks import channel
 from ringcast.blocks.channel import Packet
-from ringcast.core.registry import Membership, Sheet, register
+from ringcast.core.registry import MembershipKind, Sheet, register
 from ringcast.protocols.irbp.config import PROFILES, Config, progress_bound_us
 from ringcast.protocols.irbp.machine import Irbp
 from ringcast.protocols.irbp.messages import MESSAGES, Caught, Stranger
@@ -50,7 +50,7 @@ SHEET = register(
         profiles=PROFILES,
         messages=MESSAGES,
         progress_bound_us=progress_bound_us,
-        membership=Membership.PRIMARY,
+        membership=MembershipKind.PRIMARY,
         agreed=("max_message", "resiliency", "tolerated"),
         turn=(Ack,),
         unicast=(Ordered, Past, Gone, Caught, Stranger, Packet, channel.Ack),

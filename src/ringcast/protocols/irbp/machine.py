@@ -15,7 +15,7 @@ from ringcast.core.inputs import Received, Started
 from ringcast.core.machine import Cell, Handler, Key, Table
 from ringcast.protocols.irbp.config import Config
 from ringcast.protocols.irbp.following import Following
-from ringcast.protocols.irbp.membership import HIGHEST, Membership
+from ringcast.protocols.irbp.membership import HIGHEST, ViewMembership
 from ringcast.protocols.irbp.messages import (
     CHOOSING,
     Catch,
@@ -110,12 +110,12 @@ VIEWS: dict[Key, Cell] = {
     Catch: asked("following", Following.on_catch),
     Caught: asked("following", Following.on_caught),
     ViewTimer.CATCH: asked("following", Following.on_catch_timer),
-    Join: asked("membership", Membership.on_join),
-    Leave: asked("membership", Membership.on_leave),
-    Ready: asked("membership", Membership.on_ready),
-    Stranger: asked("membership", Membership.on_stranger),
-    ViewTimer.JOIN: asked("membership", Membership.on_join_timer),
-    ViewTimer.READY: asked("membership", Membership.on_ready_timer),
+    Join: asked("membership", ViewMembership.on_join),
+    Leave: asked("membership", ViewMembership.on_leave),
+    Ready: asked("membership", ViewMembership.on_ready),
+    Stranger: asked("membership", ViewMembership.on_stranger),
+    ViewTimer.JOIN: asked("membership", ViewMembership.on_join_timer),
+    ViewTimer.READY: asked("membership", ViewMembership.on_ready_timer),
     Heartbeat: asked("", Views.on_heartbeat),
     detector.Timer.BEAT: asked("", Views.to_detector),
     Packet: asked("", Views.to_channel),

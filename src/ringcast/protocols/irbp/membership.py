@@ -32,7 +32,7 @@ RECENT = 4
 """Times ``join_us``: sites that asked so long ago are here."""
 
 
-class Membership:
+class ViewMembership:
     """Joiners, leavers and external members, as this site knows them."""
 
     def __init__(self, views: Views) -> None:

@@ -64,7 +64,7 @@ class Views(Chooser):
         """I3: the member that two changes in a row were about."""
         self.stalled_at: NodeId | None = None
         self.following = following.Following(self)
-        self.membership = membership.Membership(self)
+        self.membership = membership.ViewMembership(self)
         self.boots: dict[NodeId, int] = {}
         """Incarnations of members that began with the group, as heard first."""
         self.early_acks: list[Received] = []

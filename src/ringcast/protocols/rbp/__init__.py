@@ -28,7 +28,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           F15  an excluded member delivers the rest of its view and comes back as somebody new
 """
 
-from ringcast.core.registry import Membership, RuleBook, Sheet, register
+from ringcast.core.registry import MembershipKind, RuleBook, Sheet, register
 from ringcast.protocols.rbp.config import LAN, MOST_BATCH, PROFILES, Config, progress_bound_us
 from ringcast.protocols.rbp.machine import MESSAGES, Rbp
 from ringcast.protocols.rbp.messages import Ack, Commit, Gone, Ordered, Past, Refuse, Vote
@@ -74,7 +74,7 @@ SHEET = register(
         profiles=PROFILES,
         messages=MESSAGES,
         progress_bound_us=progress_bound_us,
-        membership=Membership.PRIMARY,
+        membership=MembershipKind.PRIMARY,
         agreed=("max_message", "resiliency", "tolerated"),
         turn=(Ack,),
         unicast=(Ordered, Past, Gone, Vote, Refuse, Commit),

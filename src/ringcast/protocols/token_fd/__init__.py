@@ -23,7 +23,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
 """
 
 from ringcast.blocks.ring_detector import Alive
-from ringcast.core.registry import Membership, RuleBook, Sheet, register
+from ringcast.core.registry import MembershipKind, RuleBook, Sheet, register
 from ringcast.protocols.token_fd.config import LAN, MAX_MEMBERS, PAPER, Config, progress_bound_us
 from ringcast.protocols.token_fd.machine import TokenFd
 from ringcast.protocols.token_fd.messages import (
@@ -71,7 +71,7 @@ SHEET = register(
         messages=MESSAGES,
         most_members=MAX_MEMBERS,
         progress_bound_us=progress_bound_us,
-        membership=Membership.FIXED,
+        membership=MembershipKind.FIXED,
         agreed=("max_message", "faults", "copies", "bodies_in_token", "epoch"),
         turn=(Token,),
         unicast=(Token, TokenReq, TokenAck, Fetch, LogReq, LogRep, Alive),

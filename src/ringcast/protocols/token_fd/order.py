@@ -27,7 +27,7 @@ def pairs(runs: Flat) -> Iterator[Run]:
     return zip(runs[::2], runs[1::2], strict=True)
 
 
-class Order:
+class DecidedOrder:
     """The decided sequence at one member. Its length only grows (I3)."""
 
     __slots__ = (

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from ringcast.blocks.packing import Assembler, Outbox
 from ringcast.blocks.ring_detector import RingDetector
-from ringcast.blocks.token_ring import Circulation, Ring
+from ringcast.blocks.token_ring import Circulation, FixedRing
 from ringcast.core.effects import Effect
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
@@ -15,7 +15,7 @@ from ringcast.core.machine import Machine
 from ringcast.core.owned import Heard, Owned
 from ringcast.protocols.token_fd.config import Config
 from ringcast.protocols.token_fd.messages import Body, Token
-from ringcast.protocols.token_fd.order import Order
+from ringcast.protocols.token_fd.order import DecidedOrder
 
 
 class Phase(StrEnum):
@@ -43,7 +43,7 @@ class Processor(Machine):
         self.config = config
         self.phase: Phase = Phase.TRUSTING
         members = config.members or (me,)
-        self.ring = ring = Ring(members, me, config.faults)
+        self.ring = ring = FixedRing(members, me, config.faults)
         self.view = ViewId(config.epoch, ring.ids[0])
         # What follows from the settings, worked out once.
         self.group = config.group
@@ -69,7 +69,7 @@ class Processor(Machine):
         """TF-31: whether the token is idle, as far as we know; then it is longer on its way."""
 
         # What is ordered.
-        self.order = Order(ring.n)
+        self.order = DecidedOrder(ring.n)
         self.known = [0] * ring.n
         """TF-37: how far each member is known to have delivered."""
         self.moved_us = [0] * ring.n

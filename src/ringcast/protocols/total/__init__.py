@@ -29,7 +29,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
 
 from ringcast.blocks.channel import Ack, Packet
 from ringcast.blocks.view_messages import MAX_MEMBERS
-from ringcast.core.registry import Membership, RuleBook, Sheet, register
+from ringcast.core.registry import MembershipKind, RuleBook, Sheet, register
 from ringcast.protocols.total.config import PROFILES, Config, Mode, progress_bound_us
 from ringcast.protocols.total.machine import MESSAGES, Total
 from ringcast.protocols.total.messages import (
@@ -92,7 +92,7 @@ SHEET = register(
         messages=MESSAGES,
         most_members=MAX_MEMBERS,
         progress_bound_us=progress_bound_us,
-        membership=Membership.EVS,
+        membership=MembershipKind.EVS,
         agreed=("max_message", "mode", "quorum"),
         unicast=(Request, Unicast, NewViewAck, SeqAck, CumSeqAck, Resend, Packet, Ack),
         checks=(OneSequencer,),

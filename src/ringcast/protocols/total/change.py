@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ringcast.blocks.channel import Arrived
 from ringcast.blocks.flush import Block, Cut, Flushed, Holding, Supply
-from ringcast.blocks.view_messages import Installed, Proposed, View
+from ringcast.blocks.view_messages import Installed, Proposed, RankedView
 from ringcast.core.effects import Departure, InstallView
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
@@ -113,7 +113,7 @@ def finish(p: Processor, env: Env, cut: Cut) -> int:
 def install(
     p: Processor,
     env: Env,
-    view: View,
+    view: RankedView,
     together: tuple[NodeId, ...],
     cut: Cut | None,
     departures: tuple[Departure, ...],
@@ -141,7 +141,7 @@ def install(
     begin(p, env, alone=first_view)
 
 
-def reset(p: Processor, env: Env, view: View) -> None:
+def reset(p: Processor, env: Env, view: RankedView) -> None:
     """TL-2, TL-18, TL-31: nothing of the old view is left; its frames are none of ours."""
     p.view = view.id
     p.members = view.members

@@ -24,7 +24,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           A5  a ring without survivors is part of a topology's name
 """
 
-from ringcast.core.registry import Membership, RuleBook, Sheet, register
+from ringcast.core.registry import MembershipKind, RuleBook, Sheet, register
 from ringcast.protocols.totem_multi.config import LAN, Config, progress_bound_us
 from ringcast.protocols.totem_multi.machine import TotemMulti
 from ringcast.protocols.totem_multi.p1_notice import TopologyNotice
@@ -78,7 +78,7 @@ SHEET = register(
         most_members=MAX_MEMBERS,
         most_ports=16,
         progress_bound_us=progress_bound_us,
-        membership=Membership.EVS,
+        membership=MembershipKind.EVS,
         journaled=False,
         agreed=("max_message", "mutual", "acyclic"),
         alike=("max_packet", "token_loss_us"),

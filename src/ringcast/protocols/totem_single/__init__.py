@@ -30,7 +30,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           G38 guards against processors that lost their stable storage, and frames of other lives
 """
 
-from ringcast.core.registry import Membership, RuleBook, Sheet, register
+from ringcast.core.registry import MembershipKind, RuleBook, Sheet, register
 from ringcast.protocols.totem_single.config import (
     APPENDIX,
     LAN,
@@ -67,7 +67,7 @@ SHEET = register(
         messages=MESSAGES,
         most_members=MAX_MEMBERS,
         progress_bound_us=progress_bound_us,
-        membership=Membership.EVS,
+        membership=MembershipKind.EVS,
         agreed=("max_message", "mutual"),
         alike=("max_packet", "token_loss_us"),
         turn=(Token,),

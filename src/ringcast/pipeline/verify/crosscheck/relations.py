@@ -13,16 +13,16 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from ringcast.traces.schema import TABLES, Kind, columns
+from ringcast.traces.schema import TABLES, ColumnKind, columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SQL_TYPES = {
-    Kind.INT: "BIGINT",
-    Kind.FLAG: "BOOLEAN",
-    Kind.TEXT: "STRING",
-    Kind.IDS: "ARRAY<BIGINT>",
+    ColumnKind.INT: "BIGINT",
+    ColumnKind.FLAG: "BOOLEAN",
+    ColumnKind.TEXT: "STRING",
+    ColumnKind.IDS: "ARRAY<BIGINT>",
 }
 
 KEPT = frozenset(
