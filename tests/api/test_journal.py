@@ -245,6 +245,37 @@ def test_what_only_one_had_on_disk_is_in_all_journals_after_all_died(tmp_path: P
     assert bodies(tmp_path, 1) == bodies(tmp_path, 2) == bodies(tmp_path, 3) == wanted
 
 
+def test_caught_up_is_waited_for_by_an_event(tmp_path: Path) -> None:
+    settings = with_journals(tmp_path, 2)
+
+    async def story() -> None:
+        node = Node.open(settings[0])
+        with pytest.raises(RingcastError, match="not running"):
+            await node.caught_up()
+        async with opened(settings) as nodes:
+            await asyncio.gather(*(each.caught_up() for each in nodes))
+            assert caught_up(nodes)
+        async with opened([settings[0]]) as (alone,):  # it waits for its companion
+            assert alone._host is not None
+            waits = asyncio.create_task(alone.caught_up())
+            await asyncio.sleep(0)
+            assert not waits.done()
+            alone._host.fail("a test")
+            with pytest.raises(NodeStopped, match="a test"):
+                await waits
+            with pytest.raises(NodeStopped):
+                await alone.caught_up()
+
+    run(story)
+    (without,) = configs(tmp_path, 1)
+
+    async def nothing_to_wait_for() -> None:
+        async with opened([without]) as (node,):
+            await node.caught_up()
+
+    run(nothing_to_wait_for)
+
+
 def last_message(tmp_path: Path, id: int) -> Position:
     found = [row for row in rows(tmp_path, id) if row["kind"] == "message"]
     return Position(**found[-1]["position"])

@@ -74,9 +74,8 @@ def group(tmp_path: Path, count: int = 2, **more: Any) -> Iterator[list[dict[str
             await node.wait_for_ring(count)
         async with nodes[0].join("g") as one:
             await one.send_many([b"%d" % n for n in range(50)], durable=True)
-            # Only metrics say so.
-            while not all(node.metrics()["journal"]["caught_up"] for node in nodes):  # type: ignore[index]  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            for node in nodes:
+                await node.caught_up()
             ready.set()
             await asyncio.to_thread(end.wait)
         for node in nodes:

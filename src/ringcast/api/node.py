@@ -152,13 +152,24 @@ class Node:
     async def wait_for_ring(self, size: int) -> tuple[NodeId, ...]:
         """Wait until the ring has at least ``size`` members; put a timeout around it."""
         while len(self.ring) < size:
-            if self._host is None:
-                raise RingcastError("the node is not running: use 'async with Node.open(...)'")
-            if self._host.stopped is not None:
-                raise node_stopped(self._host.stopped)
+            self._check_running()
             self._changed.clear()
             await self._changed.wait()
         return self.ring
+
+    async def caught_up(self) -> None:
+        """Wait until the journal holds what was delivered while this node was away, as far as the
+        others could tell; put a timeout around it. A node without a journal waits for nothing."""
+        self._check_running()
+        while self._journal is not None and not self._journal.caught_up:
+            self._check_running()
+            await self._journal.grown()
+
+    def _check_running(self) -> None:
+        if self._host is None:
+            raise RingcastError("the node is not running: use 'async with Node.open(...)'")
+        if self._host.stopped is not None:
+            raise node_stopped(self._host.stopped)
 
     def members(self, group: str) -> tuple[NodeId, ...]:
         """The members of a group, as far as events have arrived."""
@@ -318,3 +329,5 @@ class Node:
         for group in list(self._groups.values()):
             group.end(reason)
         self._changed.set()
+        if self._journal:
+            self._journal.wake()

@@ -285,12 +285,6 @@ async def begin(orders: asyncio.StreamReader) -> float:
     return float(line)
 
 
-async def settled(node: Node) -> None:
-    """With a journal: until records go to their final place at once. Only metrics say so."""
-    while (journal := node.metrics().get("journal")) and not journal["caught_up"]:  # type: ignore[index]  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
-
-
 async def work(task: Task) -> None:
     """Be a member from the first word to the last."""
     orders = asyncio.StreamReader()
@@ -306,7 +300,7 @@ async def work(task: Task) -> None:
         reading = tasks.create_task(meter.read(group))
         order = tasks.create_task(begin(orders))
         await meter.complete.wait()
-        await settled(node)
+        await node.caught_up()
         say(MemberReady())
         begin_s = await order
         start_s = begin_s + task.warm_s

@@ -112,8 +112,7 @@ class Keeper:
     async def recover(self) -> None:
         """Go through the journal. What comes behind the word sent here comes from the group."""
         await self._group.send(b"", durable=True)
-        while not self._journal()["caught_up"]:  # noqa: ASYNC110  # only metrics say so
-            await asyncio.sleep(0.05)
+        await self._node.caught_up()
         for batch in whole([Path(self._node.config.journal)]):
             for group, body in zip(batch["group"].to_pylist(), batch["body"], strict=True):
                 if group == GROUP:
@@ -146,9 +145,6 @@ class Keeper:
                 self._tell(Viewed(wall_us(), me, str(ring), members, transitional))
             case EventsLost():
                 raise RingcastError("events were lost, so the stock is not known any more")
-
-    def _journal(self) -> dict[str, Any]:
-        return self._node.metrics()["journal"]  # type: ignore[return-value]
 
     async def report(self) -> None:
         """How it goes, for ever."""

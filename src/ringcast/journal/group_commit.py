@@ -130,6 +130,10 @@ class GroupCommit:
         self._grown.clear()
         await self._grown.wait()
 
+    def wake(self) -> None:
+        """Let those go on that wait for records: there may be no more."""
+        self._grown.set()
+
     def _work(self) -> None:
         """Let the thread take what has come, at once if somebody waits or there is much of it."""
         if self._waiting or self._queued_bytes >= ENOUGH_BYTES:

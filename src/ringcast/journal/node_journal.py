@@ -149,6 +149,19 @@ class NodeJournal:
         """Whether the disk is behind."""
         return self._commits.crowded
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether it has what was delivered while the node was away, as far as others told."""
+        return self._commits.caught_up
+
+    async def grown(self) -> None:
+        """Wait until records have come or have got to their final place, or ``wake``."""
+        await self._commits.grown()
+
+    def wake(self) -> None:
+        """The node has ended."""
+        self._commits.wake()
+
     async def durable(self, place: Position) -> None:
         """Wait until everything up to ``place`` is on this node's disk."""
         await self._commits.until(place)
