@@ -41,8 +41,8 @@ def checks_table() -> str:
     rows = ["| property | what it says | module |", "| --- | --- | --- |"]
     for tag, kind in PROPERTIES.items():
         module = sys.modules[kind.__module__]
-        first = (module.__doc__ or "").strip().splitlines()[0]
-        said = first.partition(": ")[2].rstrip(".")
+        paragraph = " ".join((module.__doc__ or "").strip().partition("\n\n")[0].split())
+        said = paragraph.partition(": ")[2].partition(". ")[0].rstrip(".")
         rows.append(f"| {tag} | {said} | `{module.__name__.rpartition('.')[2]}` |")
     return "\n".join(rows)
 

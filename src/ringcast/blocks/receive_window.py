@@ -1,6 +1,6 @@
 """ReceiveWindow: numbered frames from their arrival until nobody needs them any more.
 
-Every protocol that orders by number keeps such a window. It knows up to where nothing is missing,
+A window belongs to a protocol that numbers its frames. It knows up to where nothing is missing,
 which numbers are missing above that, and what has been released. It is bounded in numbers and in
 bytes: a peer that sends frames no protocol asked for fills it up to the bound and no further.
 """
