@@ -158,9 +158,9 @@ class MergedReader:
         return max(max(0, each.count(Range(mark, each.last))) for mark, each in pairs)
 
     def after_rows(self, span: Span, rows: int, wanted: Selection = EVERYTHING) -> Marks:
-        """The marks so many new records further; the end if there are fewer.
+        """Advance the span's marks by ``rows`` new records, or to the end if there are fewer.
 
-        What the journal at hand lacks there and another has comes on top.
+        Records that another journal has, and the one being read lacks, are added to these.
         """
         if wanted != EVERYTHING:
             return self._after_wanted(span, rows, wanted)

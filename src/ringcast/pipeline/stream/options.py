@@ -1,7 +1,7 @@
-"""The options of ``format("ringcast")``, read strictly: a name with a typing error is an error.
+"""The options of ``format("ringcast")``. Misspelled options are rejected.
 
-Spark asks for the columns when a source is loaded, and for a writer before the first task of a
-sink: whatever can be wrong with options by themselves is found then.
+Spark asks for the columns when it loads a source, and for a writer before the first task of a sink.
+Options that are wrong by themselves are reported then.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The course of a run for the checks: what is shown in full, with stretches for the rest.
+"""Stitches windows into one sequence of events for the checks.
 
-Windows are looked at one by one and know nothing of each other. Here it is seen whether their
-stretches fit together; if not, a window is asked to show more, and looked at again:
+Some events are shown in full, and stretches stand for the rest. Each window is condensed by itself
+and knows nothing of the others. This module finds out whether their stretches fit together. If they
+do not, it asks a window to show more, and condenses that again:
 
-- a frame that occurs anywhere else, by its place or by its numbers, is shown, and so is one whose
-  sender reported its numbers as uncertain;
-- frames are shown that were begun before something odd in an earlier window was over, and in
-  a closer look those delivered after something odd in a later window had begun;
-- a stretch stands behind all that is shown before it in its ring, and before all the rest; it
+- A frame is shown if it occurs anywhere else, by its place or by its numbers, or if its sender
+  reported its numbers as uncertain.
+- Frames are shown that were begun before something odd in an earlier window was over; in a closer
+  look, also those delivered after something odd in a later window had begun.
+- A stretch stands behind all events that are shown before it in its ring, and before all others. It
   also stands behind the notes that were made before its first event.
 """
 
