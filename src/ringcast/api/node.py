@@ -262,8 +262,11 @@ class Node:
     # --- what the host tells ---------------------------------------------------------------
 
     def on_deliver(self, view: ViewId, batch: PackedMessages) -> None:
-        """Messages of the ring: each is decoded, freed of rows that came before, told to who waits
-        for it, recorded, and given to its group. Senders go first, for readers may take a while."""
+        """Messages of the ring, one by one: decode, deduplicate, wake the sender, record, route.
+        Wake senders before readers, who may take a while.
+
+        All in one loop on purpose: with a method for what is done to one message this path took 4
+        to 9 % longer, measured with 16 messages in a frame."""
         start = batch.position
         mine = batch.sender == self.config.id
         index = 0
