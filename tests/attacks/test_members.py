@@ -194,8 +194,14 @@ def test_a_node_that_the_others_do_not_list_is_told_so(tmp_path: Path) -> None:
 
 
 OTHER: dict[str, dict[str, object]] = {
-    "counter": {"order": "rotating", "first_sender": 3, "counting": "counter", "window": 8},
-    "token-fd": {"epoch": 2, "copies": 3, "faults": 1},
+    "counter": {
+        "order": "rotating",
+        "first_sender": 3,
+        "counting": "counter",
+        "window": 8,
+        "max_packet": 900,
+    },
+    "token-fd": {"epoch": 2, "copies": 3, "faults": 1, "max_packet": 900},
     "total": {"mode": "uniform"},
     "totem": {"mutual": False},
 }

@@ -19,6 +19,7 @@ from ringcast.blocks.channel import (
     Settings,
     Timer,
 )
+from ringcast.core.inputs import Received
 
 SETTINGS = Settings(resend_us=1_000, resend_max_us=8_000, window=4, queue=6)
 
@@ -305,3 +306,24 @@ def test_c5_what_makes_no_payload_or_too_large_a_one_is_dropped(
         ["a payload that is too large"],
     ]
     assert payloads(wire) == []
+
+
+def test_c5_pieces_of_all_peers_share_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 256 incarnations had 64 MiB of its own."""
+    monkeypatch.setattr(channel, "MOST_BYTES", 250)
+    wire = in_pieces()
+
+    def say(boot: int, at: int, last: bool, data: bytes) -> list[str]:
+        frame = Packet(1, 1 + at, 1, Piece(at, last, data))
+        wire[2].handle(wire.envs[2], Received(1, boot, frame))
+        return drops(wire.envs[2].take())
+
+    whole = msgspec.msgpack.encode(Text("x" * 30))
+    assert say(7, 0, False, whole[:20]) == []
+    assert say(8, 0, False, b"x" * 110) == say(8, 1, False, b"x" * 110) == []
+    assert say(9, 0, False, b"x" * 110) == ["a payload that is too large"], "whoever has most"
+    assert wire[2]._joining == 130
+    assert say(7, 1, True, whole[20:]) == [] and wire[2]._joining == 110
+    for boot in range(10, 10 + 2 * channel.MOST_PEERS):
+        say(boot, 0, False, b"x")
+    assert wire[2]._joining == sum(each.bytes for each in wire[2]._in.values()) <= 250

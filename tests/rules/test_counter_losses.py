@@ -22,6 +22,15 @@ def test_cb_8_what_is_here_or_committed_or_for_others_is_not_kept() -> None:
     assert (1, 0, 3) not in group[3].holding.data
 
 
+def test_cb_8_what_is_larger_than_any_frame_of_the_group_is_not_kept() -> None:
+    """The buffer is counted in frames: one member had another keep 40 times the bytes."""
+    group = Group(max_packet=600).up()
+    group.receive(3, group.msg(1, 0, 1, bytes(601)), 1)
+    assert not group[3].holding.data
+    group.receive(3, group.msg(1, 0, 1, bytes(500)), 1)
+    assert list(group[3].holding.data) == [(1, 0, 1)]
+
+
 def test_cb_9_everything_missing_is_asked_for_at_once_whatever_its_cycle() -> None:
     """A8, A9: each of its sender, of all entries and not only of cycle t-1."""
     group = Group().up()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from driver import set_timers
+import msgspec
+from driver import drops, set_timers
 from fd import Group, bodies_sent, tokens, told
 
+from ringcast.blocks.packing import Contents
 from ringcast.core.effects import Broadcast, Effect, Send
 from ringcast.core.ids import Level
 from ringcast.protocols.token_fd.messages import Body, Fetch
@@ -47,6 +49,20 @@ def test_tf_32_a_large_message_goes_in_pieces() -> None:
     group.quiet()
     group.until_hop(6)
     assert told(group.log[2]) == [large]
+
+
+def test_tf_38_a_body_larger_than_any_of_the_group_is_not_kept() -> None:
+    """What is kept is counted in frames of max_packet: larger ones took 2.1 GiB instead of 64 MiB,
+    and a token brought them too."""
+    group = Group(3, max_packet=600).up(2)
+    large = msgspec.structs.replace(group.body(2, 1), contents=Contents(1, (bytes(601),)))
+    many = msgspec.structs.replace(group.body(2, 1), contents=Contents(1, (b"",) * 601))
+    token = msgspec.structs.replace(group.token(0), bodies=(large,))
+    for frame, src in ((large, 3), (many, 3), (token, 1)):
+        assert drops(group.receive(2, frame, src=src)) == ["a body larger than max_packet"]
+    assert group[2].frames == [{}, {}, {}]
+    group.receive(2, group.body(2, 1), src=3)
+    assert list(group[2].frames[2]) == [1]
 
 
 def test_tf_32_an_id_is_proposed_only_with_f_plus_1_known_holders() -> None:

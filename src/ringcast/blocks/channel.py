@@ -84,7 +84,8 @@ PACKET_BYTES = 28
 """What a packet adds to its payload."""
 
 MOST_BYTES = 64 * 2**20
-"""C5: of one payload; a peer that sends more is not following a protocol."""
+"""C5: of payloads that are not whole yet, of all peers together: a peer that sends more is not
+following a protocol, and whoever has most of it loses its own."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -130,13 +131,14 @@ class Outgoing:
 class Incoming:
     """What came of one stream: the number expected next, and what came before its turn."""
 
-    __slots__ = ("early", "expected", "pieces", "stream")
+    __slots__ = ("bytes", "early", "expected", "pieces", "stream")
 
     def __init__(self, stream: int, expected: int) -> None:
         self.stream = stream
         self.expected = expected
         self.early: dict[int, Message] = {}
         self.pieces: list[bytes] = []  # of a payload that is not whole yet
+        self.bytes = 0  # in them
 
 
 class Channel(Machine):
@@ -150,6 +152,7 @@ class Channel(Machine):
         self._boot = 0
         self._out: dict[NodeId, Outgoing] = {}
         self._in: dict[tuple[NodeId, int], Incoming] = {}
+        self._joining = 0  # bytes of payloads that are not whole yet
         self._armed_us = 0
         self._decode = msgspec.msgpack.Decoder(payloads).decode if settings.piece_bytes else None
 
@@ -314,17 +317,19 @@ class Channel(Machine):
         mine has had, nothing goes up."""
         pieces = stream.pieces
         if piece.at == 0:
-            pieces.clear()
+            self._forget_pieces(stream)
         if piece.at != len(pieces) or self._decode is None:
             env.drop("channel", "a piece without those before it")
             return None
         pieces.append(piece.data)
-        if sum(map(len, pieces)) > MOST_BYTES:
-            pieces.clear()
+        stream.bytes += len(piece.data)
+        self._joining += len(piece.data)
+        if self._joining > MOST_BYTES:
+            self._forget_pieces(max(self._in.values(), key=lambda each: each.bytes))
             env.drop("channel", "a payload that is too large")
-        elif piece.last:
+        if piece.last and pieces:
             data = b"".join(pieces)
-            pieces.clear()
+            self._forget_pieces(stream)
             try:
                 whole: Message = self._decode(data)
                 return whole
@@ -332,14 +337,20 @@ class Channel(Machine):
                 env.drop("channel", "pieces that make no payload")
         return None
 
+    def _forget_pieces(self, stream: Incoming | None) -> None:
+        if stream is not None:
+            self._joining -= stream.bytes
+            stream.bytes = 0
+            stream.pieces.clear()
+
     def _incoming(self, event: Received, packet: Packet[Message]) -> Incoming:
         """The stream that a packet belongs to; a new one begins with what its sender still has."""
         key = (event.src, event.boot)
         stream = self._in.get(key)
         if stream is None or packet.stream > stream.stream:
-            self._in.pop(key, None)  # the newest is last
+            self._forget_pieces(self._in.pop(key, None))  # the newest is last
             if len(self._in) >= MOST_PEERS:
-                del self._in[next(iter(self._in))]
+                self._forget_pieces(self._in.pop(next(iter(self._in))))
             stream = self._in[key] = Incoming(packet.stream, packet.base)
         return stream
 

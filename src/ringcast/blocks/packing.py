@@ -39,6 +39,10 @@ class Contents(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Encoded size, to within a few bytes."""
         return 12 + sum(map(item_bytes, self.bodies))
 
+    def exceeds(self, most: int) -> bool:
+        """Whether no frame of ``most`` bytes has room for it."""
+        return sum(map(len, self.bodies)) + len(self.bodies) > most
+
 
 def item_bytes(body: bytes) -> int:
     """Bytes a body takes in a frame: itself and MessagePack's length prefix."""

@@ -29,6 +29,8 @@ def on_msg(p: Processor, env: Env, event: Received) -> None:
         env.drop("counter CB-43", "a message for others")
     elif msg.p > p.P + AHEAD or len(holding.data) >= 2 * p.config.n * p.config.window:
         env.drop("counter CB-8", "a message beyond the buffer")
+    elif msg.contents.exceeds(p.config.max_packet):  # the buffer is counted in frames of that size
+        env.drop("counter CB-8", "a message larger than max_packet")
     else:
         holding.data[msg.key] = msg
         holding.want.pop(msg.key, None)

@@ -23,6 +23,7 @@ from ringcast.protocols.token_fd.messages import (
     TokenAck,
     TokenReq,
     malformed,
+    oversize,
 )
 from ringcast.protocols.token_fd.state import Phase, Processor, Timer
 
@@ -81,6 +82,9 @@ class TokenFd(Processor):
             return False
         if why := malformed(message, self.ring.n, place):
             env.drop("token-fd TF-11", why)
+            return False
+        if oversize(message, self.config.max_packet):
+            env.drop("token-fd TF-38", "a body larger than max_packet")
             return False
         if src == self.ring.predecessor and type(message) is not Alive:
             detector = self.detector

@@ -131,6 +131,14 @@ def malformed(frame: msgspec.Struct, n: int, src: int) -> str | None:
             return None
 
 
+def oversize(frame: msgspec.Struct, most: int) -> bool:
+    """TF-38: whether a body in it is larger than any of a member with the same ``max_packet``: what
+    is kept is counted in frames of that size."""
+    if type(frame) is Body:
+        return frame.contents.exceeds(most)
+    return type(frame) is Token and any(body.contents.exceeds(most) for body in frame.bodies)
+
+
 def _bad_body(body: Body, n: int) -> bool:
     """Whether it is nobody's, or empty."""
     return body.origin >= n or not 0 < body.number < LAST or not body.contents.bodies
