@@ -27,6 +27,7 @@ from ringcast.journal.service import (
     PART_BYTES,
     SHORT_QUESTION,
     Ask,
+    Done,
     Look,
     Publish,
     Question,
@@ -43,7 +44,8 @@ from ringcast.wire import keys
 from ringcast.wire.address import Address, parse
 from ringcast.wire.envelope import MOST_BODIES
 from ringcast.wire.keys import Grant, KeyFile
-from ringcast.wire.line import Line
+from ringcast.wire.line import LONG, Line
+from ringcast.wire.turns import Turns
 
 MANY = Server.MOST // Server.PER_GUEST
 """Guests that take all places."""
@@ -343,6 +345,63 @@ def test_long_questions_wait_for_each_other(tmp_path: Path) -> None:
             for line in lines:
                 line.close()
             await asyncio.gather(*stuck, return_exceptions=True)
+
+    run(story)
+
+
+def test_a_guest_does_not_keep_other_writers_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three conversations took turns in 20 s of silence each, after a head of 4 bytes and one
+    more."""
+    monkeypatch.setattr("ringcast.wire.line.TURN_S", 0.3)
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1)
+        async with AsyncExitStack() as stack:
+            await opened(stack, settings)
+            bad, good = (guest(tmp_path, "write", name) for name in ("bad", "good"))
+            long = 6 * 2**20
+            for batch, begin in enumerate((1, LONG + 1)):
+                held = [await call(place(settings[0]), GUEST, bad) for _ in range(3)]
+                for line in held:
+                    line._writer.write(long.to_bytes(4, "big") + bytes(begin))
+                    await line._writer.drain()
+                line = await call(place(settings[0]), GUEST, good)
+                bodies = (bytes(2**20),) * 6
+                (done,) = await ask(line, Publish(token(), "g", "good", batch, 0, bodies))
+                assert isinstance(done, Done)
+                for each in (*held, line):
+                    each.close()
+
+    run(story)
+
+
+def test_of_each_guest_one_conversation_waits_for_the_turn() -> None:
+    """Whoever has many conversations has no more turns than whoever has one."""
+
+    async def story() -> None:
+        turns, order = Turns(), list[str]()
+
+        async def long_frame(name: str) -> None:
+            await turns.take(Grant("write", name))
+            order.append(name)
+            await asyncio.sleep(0)
+            turns.give(Grant("write", name))
+
+        names = ("bad", "bad", "bad", "good")
+        tasks = [asyncio.create_task(long_frame(name)) for name in names]
+        await asyncio.sleep(0)
+        assert turns.contested
+        await asyncio.gather(*tasks)
+        assert order == ["bad", "good", "bad", "bad"] and not turns._first
+        held = asyncio.create_task(turns.take(None))
+        waits = asyncio.create_task(turns.take(Grant("write", "good")))
+        await asyncio.sleep(0)
+        waits.cancel()
+        await asyncio.gather(held, waits, return_exceptions=True)
+        turns.give(None)
+        assert not turns._first and not turns.contested
 
     run(story)
 

@@ -25,6 +25,7 @@ from ringcast.wire.address import Address
 from ringcast.wire.envelope import Bodies, RowNumber, check_rows
 from ringcast.wire.keys import Grant, KeyFile
 from ringcast.wire.line import Line
+from ringcast.wire.turns import Turns
 
 GUEST: NodeId = 2**32 - 1
 """The id of whoever is no node: a reader or a writer elsewhere. No node should have it."""
@@ -246,7 +247,7 @@ class Server:
         self._me, self._keys, self._serve, self._network = me, keys, serve, network
         self._tellers = tellers
         self._server: asyncio.Server | None = None
-        self._turn = asyncio.Lock()
+        self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[asyncio.Task[None], None] = {}
         """Those that have not greeted yet, oldest first."""
@@ -296,7 +297,7 @@ class Server:
 
     def _seat(self, task: asyncio.Task[None], line: Line) -> None:
         """A place for somebody who has greeted; among guests whoever has most makes room."""
-        line.turn = self._turn
+        line.turns = self._turns
         line.thread = self._tellers.guests if line.grant else self._tellers.members
         if line.grant is None:
             if len(self._members) >= self.MOST:

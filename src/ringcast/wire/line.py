@@ -22,6 +22,7 @@ from ringcast.core.ids import NodeId
 from ringcast.wire.address import Address
 from ringcast.wire.keys import Grant, KeySet
 from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Medium, Realm, derive, opened
+from ringcast.wire.turns import TURN_S, Turns
 
 if CAN_SEAL:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -34,6 +35,9 @@ SHORT = 512
 
 LONG = 4 * 2**20
 """Bytes in a frame from which on a node receives one at a time."""
+
+PORTION = 2**20
+"""Bytes of a long frame that are read at once."""
 
 PATIENCE_S = 20.0
 """Longest silence in a conversation."""
@@ -85,8 +89,8 @@ class Line:
         """What the caller may do; None: everything."""
         self.longest = LONGEST
         """Bytes in a frame of the other side, at most."""
-        self.turn: asyncio.Lock | None = None
-        """Taken while a long frame is at hand, so that many at once take the room of one."""
+        self.turns: Turns | None = None
+        """One is taken while a long frame is at hand."""
         self._has_turn = False
         self.thread: Executor | None = None
         """Where messages are packed and sealed; None: where they are sent."""
@@ -217,11 +221,10 @@ class Line:
             length = int.from_bytes(head, "big")
             if length > longest:
                 raise RingcastError("a frame that is too long; is the other side ringcast?")
-            if length > LONG and self.turn:
-                await self.turn.acquire()
-                self._has_turn = True
             async with asyncio.timeout(PATIENCE_S):
-                frame = await self._reader.readexactly(length)
+                frame = await self._reader.readexactly(min(length, LONG))
+            if length > LONG:
+                frame = await self._rest(frame, length)
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         except TimeoutError:
@@ -234,11 +237,28 @@ class Line:
         self._received += 1
         return payload
 
+    async def _rest(self, begin: bytes, length: int) -> bytes:
+        """The rest of a long frame, when its beginning has come: a turn takes more than a word."""
+        if self.turns:
+            await self.turns.take(self.grant)
+            self._has_turn = True
+        frame, clock = bytearray(begin), asyncio.get_running_loop().time
+        deadline = clock() + TURN_S
+        while len(frame) < length:
+            if self.turns and self.turns.contested and clock() > deadline:
+                raise RingcastError(f"a long frame took more than {TURN_S:.0f} s, and others wait")
+            async with asyncio.timeout(TURN_S if self.turns else PATIENCE_S):
+                more = await self._reader.read(min(PORTION, length - len(frame)))
+            if not more:
+                raise asyncio.IncompleteReadError(b"", length)
+            frame += more
+        return bytes(frame)
+
     def _let_go(self) -> None:
         """The frame before this one has been dealt with."""
-        if self._has_turn and self.turn:
+        if self._has_turn and self.turns:
             self._has_turn = False
-            self.turn.release()
+            self.turns.give(self.grant)
 
     def close(self) -> None:
         """Hang up."""
