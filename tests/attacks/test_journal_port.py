@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,16 @@ from ringcast.api.node import Node
 from ringcast.api.replica import Replica
 from ringcast.api.state_machine import StateMachine
 from ringcast.core.errors import RingcastError
-from ringcast.core.ids import START, Level
+from ringcast.core.ids import START, Level, ViewId
 from ringcast.journal import node_journal
 from ringcast.journal.check import examine
+from ringcast.journal.format import layout
+from ringcast.journal.format.frame_writer import frame_content
 from ringcast.journal.service import (
     GUEST,
     PART_BYTES,
     SHORT_QUESTION,
+    Answer,
     Ask,
     Done,
     Look,
@@ -141,6 +146,43 @@ def test_a_guest_cannot_keep_a_member_from_catching_up(tmp_path: Path) -> None:
         *_, report = examine(folder(tmp_path, 3))
         assert (report.gaps, report.findings) == ([], [])
         assert bodies(tmp_path, 3) == bodies(tmp_path, 1) != []
+
+    run(story)
+
+
+def test_a_member_that_drips_records_keeps_nobody_from_catching_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was listened to for as long as it told something."""
+
+    async def drips(ask: Ask) -> AsyncIterator[Answer]:
+        after = ask.after
+        for seq in count(after.seq + 1000):
+            place, ring = after._replace(seq=seq, index=0, branch=0), ViewId(*after[1:3])
+            sent = (2, Level.AGREED, "g", (), (b"made up",), seq, None)
+            ready = frame_content([layout.entry(place, ring, layout.MESSAGE, *sent)])
+            yield Records(ask.token, 1, ready.rows, ready.section, b"".join(ready.pieces))
+            await asyncio.sleep(0.01)
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 3, journal_patience_s=0.2)
+        async with AsyncExitStack() as stack:
+            third = Node.open(settings[2])
+            await third.start()
+            nodes = await opened(stack, settings[:2])
+            for node in (*nodes, third):
+                await node.wait_for_ring(3)
+            await eventually(lambda: caught_up([*nodes, third]))
+            await third.close()
+            group = (await joined(nodes))[0]
+            for number in range(20):
+                await group.send(b"%d" % number, level=Level.SAFE)
+            assert nodes[0]._journal is not None
+            monkeypatch.setattr(nodes[0]._journal, "_tell", drips)
+            monkeypatch.setattr(node_journal, "SLOW_S", 0.2)
+            third = await stack.enter_async_context(Node.open(settings[2]))
+            await eventually(lambda: caught_up([third]))
+        assert set(bodies(tmp_path, 1)) <= set(bodies(tmp_path, 3))
 
     run(story)
 

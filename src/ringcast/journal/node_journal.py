@@ -53,6 +53,10 @@ TRIM_S = 5.0
 ANSWER_S = 10.0
 """Longest that somebody who asks waits for what this node does not have yet."""
 
+SLOW_S, LEAST_RATE = 20.0, 256 * 2**10
+"""A member tells a node that catches up so many bytes a second, after a while: whoever drips its
+records would keep it from ever having caught up."""
+
 RETRY_S = 0.5
 """After a member could not tell what it has, until it is asked again."""
 
@@ -299,9 +303,14 @@ class NodeJournal:
         scratch = self._commits.scratch(peer)
         try:
             ask = Ask(token(), self._commits.journal.last, upto, waiting=True)
+            clock, got = asyncio.get_running_loop().time, 0
+            begun = clock()
             async for answer in answers(line, ask):
                 if isinstance(answer, Records):
                     await asyncio.to_thread(keep, answer, scratch)
+                    got += len(answer.data) + len(answer.section)
+                    if clock() - begun > SLOW_S + got / LEAST_RATE:
+                        return False
             assert isinstance(answer, Extent), "the answer to this question"
             return answer
         except (JournalError, RingcastError, OSError):
