@@ -8,12 +8,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from histories import HISTORY, PLACES, SMALL, damage, entry, history, write, written
+from histories import HISTORY, PLACES, SMALL, damage, entries, entry, history, write, written
 from typer.testing import CliRunner
 
 from ringcast.cli.app import app
-from ringcast.core.ids import Position, ViewId
-from ringcast.journal.format.layout import view_entry
+from ringcast.core.ids import START, Position, ViewId
+from ringcast.journal.check import holes
+from ringcast.journal.format.layout import Entry, view_entry
 from ringcast.journal.format.segment import HEAD_BYTES, SegmentFile, encode
 from ringcast.journal.writer import Journal, commit, segment_names
 
@@ -120,6 +121,30 @@ def test_a_hole_in_the_middle_is_found_by_what_others_have(
         (str(whole[missing].first), f"a record is missing that {tmp_path / 'a'} has")
     ]
     assert "is missing that" in call("check", tmp_path / "a", tmp_path / "b")[1]
+
+
+@pytest.mark.parametrize("cuts", [[], [3], [8], [7, 8, 9]])
+@pytest.mark.parametrize("transitional", [True, False])
+@pytest.mark.parametrize("missing", [(9, 10), (10,), (1,), ()])
+def test_a_hole_at_the_end_of_a_configuration_is_found(
+    missing: tuple[int, ...], transitional: bool, cuts: list[int], tmp_path: Path
+) -> None:
+    """Both went on to the same configuration from there, so both delivered the same before it."""
+
+    def went_to(rep: int) -> list[Entry]:
+        between = view_entry(ViewId(10, rep), (1, 2), True, Position(0, 8, 1, 10, 0), 5)
+        following = view_entry(ViewId(12, rep), (1, 2), False, START, 5)
+        return [between, following] if transitional else [following]
+
+    whole = entries(10)
+    lacking = [each for at, each in enumerate(whole) if at not in missing]
+    write(tmp_path / "a", whole + went_to(1), [])
+    write(tmp_path / "b", lacking + went_to(1), cuts)
+    found = holes([tmp_path / "a", tmp_path / "b"])
+    assert [each.place for each in found] == [str(whole[at].first) for at in missing[:1]]
+    if 1 not in missing:
+        write(tmp_path / "c", lacking + went_to(2), cuts)
+        assert list(holes([tmp_path / "a", tmp_path / "c"])) == [], "it went elsewhere"
 
 
 def test_what_a_member_did_not_live_through_is_no_hole(tmp_path: Path) -> None:

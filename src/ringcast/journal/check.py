@@ -112,7 +112,8 @@ def compare(folders: Sequence[Path]) -> Iterator[JournalFinding]:
 
 def holes(folders: Sequence[Path]) -> Iterator[JournalFinding]:
     """Where one journal lacks a record that another has, between two of its own of the same
-    configuration, the first of each pair: its node was there, and must have delivered it."""
+    configuration, or between one and the next configuration, if the other journal has that next
+    too; the first of each pair. Its node was there, and must have delivered it."""
     for one, other in permutations([JournalReader(folder) for folder in folders], 2):
         before: tuple[Position, ViewId] | None = None
         for path, head in one.heads_after():
@@ -138,16 +139,30 @@ def _places(journal: JournalReader, span: Range) -> list[Placed]:
 
 
 def _lacks(mine: list[Placed], before: Placed | None, its: list[Placed]) -> Position | None:
-    """The first entry of ``its`` that is not among mine, though those around it are."""
+    """The first entry of ``its`` that is not among mine, though those around it are: others of the
+    same configuration, or, at its end, the next one, to which both members came from it."""
     known = {place for place, _ in mine}
-    for place, view in its:
+    for (place, view), then in zip(its, _next_configurations(its), strict=True):
         if place in known or place.branch == GAP_BRANCH:
             continue
         at = bisect_left(mine, (place, view))
         last, following = (mine[at - 1] if at else before), mine[at] if at < len(mine) else None
-        if last and following and last[0] < place and last[1] == view == following[1]:
+        if last is None or following is None or not last[0] < place or last[1] != view:
+            continue
+        if following[1] == view or following == then:
             return place
     return None
+
+
+def _next_configurations(some: list[Placed]) -> list[Placed | None]:
+    """For each entry the first behind it that is of another configuration."""
+    found: list[Placed | None] = []
+    then: Placed | None = None
+    for at in range(len(some) - 1, -1, -1):
+        if at + 1 < len(some) and some[at + 1][1] != some[at][1]:
+            then = some[at + 1]
+        found.append(then)
+    return found[::-1]
 
 
 def _difference(one: JournalReader, other: JournalReader, span: Range) -> Position | None:
