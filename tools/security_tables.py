@@ -51,6 +51,41 @@ def fuzzing() -> str:
     return "\n".join(rows)
 
 
+def misbehaving() -> str:
+    """What each misbehaviour cost, at the protocol where it cost most."""
+    told = record("misbehaving")
+    honest = {name: each for name, each in told["deeds"].items() if name not in told["lies"]}
+    protocols = list(next(iter(honest.values())))
+    rows = [
+        f"`python bench/misbehaving.py` at commit {told['commit']}: one of {told['members']} "
+        f"members, for {told['lasts_ms'] / 1000} s of virtual time, in {', '.join(protocols)}.",
+        "",
+        "| the member | changes | after, ms |",
+        "| --- | ---: | ---: |",
+    ]
+    for name, costs in honest.items():
+        over = {p: c["views"] for p, c in costs.items() if c["views"] > c["usual"]}
+        most = max(c["views"] for p, c in costs.items() if p not in over)
+        shown = ", ".join(f"**{count} in {protocol}**" for protocol, count in over.items())
+        after = max(cost["after_ms"] for cost in costs.values())
+        rows.append(f"| {name} | {shown or most} | {after} |")
+    return "\n".join(rows)
+
+
+def lies() -> str:
+    """What lies about the order did."""
+    told = record("misbehaving")
+    rows = ["| the member | what happened |", "| --- | --- |"]
+    for name in told["lies"]:
+        costs = told["deeds"][name]
+        parted = [protocol for protocol, cost in costs.items() if not cost["orders"]]
+        stopped = [protocol for protocol, cost in costs.items() if cost["stopped"]]
+        happened = [f"different orders in {', '.join(parted)}"] if parted else []
+        happened += [f"members of {', '.join(stopped)} stopped"] if stopped else []
+        rows.append(f"| {name} | {'; '.join(happened) or 'nothing'} |")
+    return "\n".join(rows)
+
+
 def keys() -> str:
     """What keys cost."""
     told = record("keys")
@@ -71,5 +106,6 @@ def pages() -> dict[Path, str]:
 
 def blocks() -> dict[tuple[Path, str], str]:
     """The marked blocks of docs/security.md."""
-    made = {"outsider": outsider, "fuzzing": fuzzing, "keys": keys}
+    made = {"outsider": outsider, "misbehaving": misbehaving, "lies": lies}
+    made |= {"fuzzing": fuzzing, "keys": keys}
     return {(PAGE, name): make() for name, make in made.items()}

@@ -96,8 +96,8 @@ class Member:
                     self.stable[key] = value
                 case Deliver(_, batch):
                     self.delivered += batch.bodies
-                case InstallView():
-                    self.views += 1
+                case InstallView(transitional=transitional):
+                    self.views += not transitional
                 case Stop(reason):
                     self.stopped = reason
 
@@ -337,6 +337,7 @@ DEEDS: dict[str, Deed] = {
     "is deaf": Deed(right, lambda group, frame: False),
     "hears one member only": Deed(right, lambda group, frame: frame.src == 1),
     "is heard by one member only": Deed(only(lambda g, f, to, each: each == 1)),
+    "hears nothing half of the time": Deed(right, lambda g, frame: g.now_us // 25_000 % 2 == 0),
     "loses every second frame": Deed(loses(0.5)),
     "loses nine of ten": Deed(loses(0.9)),
     "says everything twice": Deed(times(2)),
@@ -369,6 +370,25 @@ DEEDS: dict[str, Deed] = {
         says(lambda g, plain: altered(g.rng, plain, [1, 2, 3]), 0.5, besides=False)
     ),
 }
+
+VIEWS = {"totem-multi": 2}
+"""Views that a change of the membership brings, where it is not one: one for those who part, one
+for those who come together."""
+
+EXPENSIVE = {
+    ("hears one member only", "rbp"): 6,
+    ("is heard by one member only", "rbp"): 2,
+    ("loses nine of ten", "rbp"): 3,
+    ("repeats frames of others as its own", "rbp"): 20,
+}
+"""Deeds that cost more changes than one: docs/security.md names them."""
+
+
+def usual(name: str, protocol: str) -> int:
+    """Views that a deed costs: those of one change, or of one for each life of the culprit."""
+    every_us = DEEDS[name].every_us
+    return VIEWS.get(protocol, 1) * (LASTS_US // every_us if every_us else 1)
+
 
 LIES = (
     "says numbers that are off by one besides",

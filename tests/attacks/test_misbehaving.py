@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from misbehaving import DEEDS, LIES, Deed, Group, N
+from misbehaving import DEEDS, EXPENSIVE, LIES, Deed, Group, N, usual
 from published import PUBLISHED
 
 from ringcast.core.inputs import Received
@@ -23,6 +24,7 @@ def test_it_costs_a_change_and_a_bounded_time(deed: str, name: str) -> None:
     within the time in which their protocol promises progress."""
     cost = Group(protocol(name), DEEDS[deed]).play()
     assert (cost["stopped"], cost["orders"], cost["together"]) == ([], True, True), cost
+    assert cost["views"] <= EXPENSIVE.get((deed, name), usual(deed, name)), cost
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -37,6 +39,9 @@ def test_lies_about_the_order_end_nobody_without_a_word(deed: str, name: str) ->
 def test_the_page_names_them_all() -> None:
     page = PAGE.read_text("utf-8")
     assert [deed for deed in DEEDS if deed not in page] == []
+    assert len(DEEDS) >= 30
+    for deed, name in EXPENSIVE:
+        assert re.search(rf"\| {deed} \| \*\*\d+ in {name}\*\* \|", page), (deed, name)
 
 
 def test_it_is_seen_if_the_others_part() -> None:
