@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ringcast.api import events, group, node, objects, replica
+from ringcast.api import events, group, inbox, node, objects, replica
 from ringcast.core import errors, ids
 from ringcast.runtime import config
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "api.md").read_text()
 START = (DOCS / "quickstart.md").read_text()
-MODULES = (node, group, events, replica, objects, config, errors, ids)
+MODULES = (node, group, inbox, events, replica, objects, config, errors, ids)
 CLASSES = {
     name: thing
     for module in MODULES

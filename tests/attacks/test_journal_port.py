@@ -50,7 +50,7 @@ from ringcast.wire.address import Address, parse
 from ringcast.wire.envelope import MOST_BODIES
 from ringcast.wire.keys import Grant, KeyFile
 from ringcast.wire.line import LONG, Line
-from ringcast.wire.turns import Turns
+from ringcast.wire.turns import FrameTurns
 
 MANY = Server.MOST // Server.PER_GUEST
 """Guests that take all places."""
@@ -423,7 +423,7 @@ def test_of_each_guest_one_conversation_waits_for_the_turn() -> None:
     """Whoever has many conversations has no more turns than whoever has one."""
 
     async def story() -> None:
-        turns, order = Turns(), list[str]()
+        turns, order = FrameTurns(), list[str]()
 
         async def long_frame(name: str) -> None:
             await turns.take(Grant("write", name))

@@ -25,7 +25,7 @@ from ringcast.wire.address import Address
 from ringcast.wire.envelope import Bodies, RowNumber, check_rows
 from ringcast.wire.keys import Grant, KeyFile
 from ringcast.wire.line import Line
-from ringcast.wire.turns import Turns
+from ringcast.wire.turns import FrameTurns
 
 GUEST: NodeId = 2**32 - 1
 """The id of whoever is no node: a reader or a writer elsewhere. No node should have it."""
@@ -247,7 +247,7 @@ class Server:
         self._me, self._keys, self._serve, self._network = me, keys, serve, network
         self._tellers = tellers
         self._server: asyncio.Server | None = None
-        self._turns = Turns()
+        self._turns = FrameTurns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[asyncio.Task[None], None] = {}
         """Those that have not greeted yet, oldest first."""

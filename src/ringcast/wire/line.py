@@ -22,7 +22,7 @@ from ringcast.core.ids import NodeId
 from ringcast.wire.address import Address
 from ringcast.wire.keys import Grant, KeySet
 from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Medium, Realm, derive, opened
-from ringcast.wire.turns import TURN_S, Turns
+from ringcast.wire.turns import TURN_S, FrameTurns
 
 if CAN_SEAL:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -89,7 +89,7 @@ class Line:
         """What the caller may do; None: everything."""
         self.longest = LONGEST
         """Bytes in a frame of the other side, at most."""
-        self.turns: Turns | None = None
+        self.turns: FrameTurns | None = None
         """One is taken while a long frame is at hand."""
         self._has_turn = False
         self.thread: Executor | None = None

@@ -1,4 +1,4 @@
-"""Turns: a node takes in one long frame at a time, so that many at once take the room of one."""
+"""FrameTurns: a node takes in one long frame at a time, so that many at once take the room of one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TURN_S = 5.0
 """Longest silence of whoever has the turn, and the longest turn while others wait for it."""
 
 
-class Turns:
+class FrameTurns:
     """Who may send a long frame now. Of each guest one conversation waits, so that no guest keeps
     another waiting for more than one turn of its own."""
 
