@@ -43,12 +43,12 @@ PLACE = Position(0, 8, 1, 2, 0)
 class Stage:
     """A server with keys, and what it was asked."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, network: str = "") -> None:
         keys.write(root / "group.key", keys.add({}))
         keys.write(root / "other.key", keys.add({}))
         self.keys, self.others = KeyFile(root / "group.key"), KeyFile(root / "other.key")
         self.asked: list[Question] = []
-        self.server = Server(1, self.keys, self._serve)
+        self.server = Server(1, self.keys, self._serve, network)
 
     async def _serve(self, question: Question) -> AsyncIterator[Answer]:
         self.asked.append(question)
@@ -154,6 +154,25 @@ def test_questions_without_sense_are_refused_and_counted(
                 [a async for a in answers(line, Look(1, PLACE))]
         assert stage.server.refused == 5
         line.close()
+
+    stage.play(story)
+
+
+def test_a_guest_s_key_is_for_its_own_network(tmp_path: Path) -> None:
+    """With one key for two networks, a guest of one read the journals of the other."""
+    stage = Stage(tmp_path, "north")
+    grant, files = Grant("read", "reader"), {}
+    for network in ("north", "south", ""):
+        derived = keys.guest_key(stage.keys.keys[1], grant, network)
+        keys.write(tmp_path / f"g{network}", {1: derived}, grant)
+        files[network] = KeyFile(tmp_path / f"g{network}")
+
+    async def story() -> None:
+        await stage.commit(files["north"])
+        for network in ("south", ""):
+            with pytest.raises(RingcastError):
+                await stage.commit(files[network])
+        assert len(stage.asked) == 1
 
     stage.play(story)
 

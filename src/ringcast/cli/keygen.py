@@ -42,7 +42,9 @@ def refuse_out_of_turn(file: Path, step: str, found: dict[int, bytes]) -> None:
         fail(f"{file}: nothing to retire, it holds one key only; --add begins a rotation")
 
 
-def make_guest(file: Path, read: Path | None, write: Path | None, name: str, force: bool) -> None:
+def make_guest(
+    file: Path, read: Path | None, write: Path | None, name: str, network: str, force: bool
+) -> None:
     """A key file for somebody who is no member."""
     if read and write:
         fail("--read and --write cannot be combined; make a key for each")
@@ -56,7 +58,7 @@ def make_guest(file: Path, read: Path | None, write: Path | None, name: str, for
     if group.grant:
         fail(f"{source} is a guest's; name the group's key file")
     grant = keys.Grant(right, name)
-    derived = {id: keys.guest_key(key, grant) for id, key in group.keys.items()}
+    derived = {id: keys.guest_key(key, grant, network) for id, key in group.keys.items()}
     keys.write(file, derived, grant)
     say(f"{file}: may {right} as {name}, until the keys of {source} are changed")
 
@@ -81,6 +83,9 @@ def command(
         typer.Option(help="Make a key for a guest that writes, from this group's key file."),
     ] = None,
     name: Annotated[str, typer.Option(help="Under which name it reads or writes.")] = "",
+    network: Annotated[
+        str, typer.Option(help="Of which network it is a guest: as the nodes' setting network.")
+    ] = "",
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file by a new key.")
     ] = False,
@@ -101,7 +106,7 @@ def command(
             say(f"{file}: {then.format(file=file)}")
             return
         if read or write:
-            make_guest(file, read, write, name, force)
+            make_guest(file, read, write, name, network, force)
             return
         if file.exists() and not force:
             fail(f"{file} exists; --add begins a rotation, --force replaces it by a new key")

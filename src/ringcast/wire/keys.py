@@ -7,7 +7,8 @@ while the node runs: add the new key at the end, move it to the front, remove th
 No key of the file seals anything itself: ``wire.seal`` derives one for each use.
 
 A guest's file begins with a line ``guest <right> <name>``. Its keys are derived from the group's
-for that right and name, so nodes know them without a list, and none leads back to the group's.
+for that right and name in one network, so nodes know them without a list, and none leads back to
+the group's.
 """
 
 from __future__ import annotations
@@ -51,12 +52,13 @@ class KeySet:
         """The id of the key that seals: the first one."""
         return next(iter(self.keys))
 
-    def key(self, key_id: int, grant: Grant | None) -> bytes | None:
-        """The key of this number for somebody with this grant; None if there is none."""
+    def key(self, key_id: int, grant: Grant | None, network: str = "") -> bytes | None:
+        """The key of this number for somebody with this grant in a network; None if there is
+        none."""
         key = self.keys.get(key_id)
         if key is None or grant == self.grant:
             return key
-        return guest_key(key, grant) if grant and self.grant is None else None
+        return guest_key(key, grant, network) if grant and self.grant is None else None
 
 
 class KeyFile(KeySet):
@@ -127,9 +129,9 @@ def parse_grant(text: str, path: Path) -> Grant | None:
     return Grant(*lines[0][1:])
 
 
-def guest_key(key: bytes, grant: Grant) -> bytes:
-    """What a guest has instead of a group key."""
-    return derive(key, Realm(Medium.GUEST).info(*(part.encode() for part in grant)))
+def guest_key(key: bytes, grant: Grant, network: str = "") -> bytes:
+    """What a guest of a network has instead of a group key."""
+    return derive(key, Realm(Medium.GUEST, network).info(*(part.encode() for part in grant)))
 
 
 def write(path: Path, keys: dict[int, bytes], grant: Grant | None = None) -> None:

@@ -84,7 +84,7 @@ class Line:
         self._open: AESGCM | None = None
         self._sent = self._received = 0
         self._keys: KeySet | None = None
-        self._key_id, self._key = 0, b""
+        self._key_id, self._key, self._network = 0, b"", ""
         self.grant: Grant | None = None
         """What the caller may do; None: everything."""
         self.longest = LONGEST
@@ -100,7 +100,7 @@ class Line:
         mine = NodeOpens(VERSION, me, network, secrets.token_bytes(NONCE_BYTES))
         sent = await self._send(msgspec.msgpack.encode(mine))
         theirs, got = await self._opening(CallerOpens)
-        self.grant = Grant(*theirs.grant) if theirs.grant else None
+        self.grant, self._network = Grant(*theirs.grant) if theirs.grant else None, network
         self._agree(keys, theirs.key_id, sent + got, "node", "caller")
         await self._hear_proof()
         await self._send(b"")
@@ -115,7 +115,7 @@ class Line:
         if network is not None and theirs.network != network:
             raise RingcastError(f"the other side is of network {theirs.network!r}, not {network!r}")
         key_id = keys.sealing if keys else 0
-        self.grant = keys.grant if keys else None
+        self.grant, self._network = keys.grant if keys else None, theirs.network
         mine = CallerOpens(VERSION, me, key_id, secrets.token_bytes(NONCE_BYTES), self.grant)
         sent = await self._send(msgspec.msgpack.encode(mine))
         self._agree(keys, key_id, got + sent, "caller", "node")
@@ -146,11 +146,11 @@ class Line:
             if key_id or self.grant:
                 raise RingcastError("the other side has a key, this one has none")
             return
-        key = keys.key(key_id, self.grant)
+        key = keys.key(key_id, self.grant, self._network)
         if key is None:
             raise RingcastError("the other side's key is not known here")
         self._keys, self._key_id, self._key = keys, key_id, key
-        realm = Realm(Medium.JOURNAL)
+        realm = Realm(Medium.JOURNAL, self._network)
         self._seal, self._open = (
             AESGCM(derive(key, realm.info(side.encode(), openings))) for side in (mine, theirs)
         )
@@ -162,7 +162,8 @@ class Line:
 
     def _check_key(self) -> None:
         """A key that was retired ends the conversations that began with it."""
-        if self._keys and self._keys.key(self._key_id, self.grant) != self._key:
+        keys = self._keys
+        if keys and keys.key(self._key_id, self.grant, self._network) != self._key:
             raise RingcastError("the key of this conversation was retired")
 
     async def send(self, message: msgspec.Struct) -> None:
