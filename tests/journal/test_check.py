@@ -12,7 +12,7 @@ from histories import HISTORY, PLACES, SMALL, damage, entries, entry, history, w
 from typer.testing import CliRunner
 
 from ringcast.cli.app import app
-from ringcast.core.ids import START, Position, ViewId
+from ringcast.core.ids import Position, ViewId
 from ringcast.journal.check import holes
 from ringcast.journal.format.layout import Entry, view_entry
 from ringcast.journal.format.segment import HEAD_BYTES, SegmentFile, encode
@@ -132,8 +132,9 @@ def test_a_hole_at_the_end_of_a_configuration_is_found(
     """Both went on to the same configuration from there, so both delivered the same before it."""
 
     def went_to(rep: int) -> list[Entry]:
-        between = view_entry(ViewId(10, rep), (1, 2), True, Position(0, 8, 1, 10, 0), 5)
-        following = view_entry(ViewId(12, rep), (1, 2), False, START, 5)
+        place, ring = Position(0, 8, 1, 10, 0).end(rep), ViewId(12, rep)
+        between = view_entry(place, ViewId(10, rep), (1, 2), True, 5)
+        following = view_entry(Position.at(ring, 0), ring, (1, 2), False, 5)
         return [between, following] if transitional else [following]
 
     whole = entries(10)
