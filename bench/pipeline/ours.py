@@ -14,13 +14,13 @@ from ringcast.checks import Verdict
 from ringcast.pipeline.spark.session import Where, open_session
 from ringcast.pipeline.verify.condense.window import look
 from ringcast.pipeline.verify.job import verify
-from ringcast.pipeline.verify.run_verifier import Case, ToJudge
+from ringcast.pipeline.verify.run_verifier import Case, VerifyRequest
 from ringcast.pipeline.verify.verdicts import RunVerdict
 from ringcast.protocols.totem_single import CLAIMS
 from ringcast.traces import Claims
 
 TAGS = {"order": ("total-order",), "order, contents": ("total-order", "D1"), "full": ()}
-ASKS = {check: ToJudge(tags, Claims(CLAIMS)) for check, tags in TAGS.items()}
+ASKS = {check: VerifyRequest(tags, Claims(CLAIMS)) for check, tags in TAGS.items()}
 
 Answer = list[dict[str, Any]]
 

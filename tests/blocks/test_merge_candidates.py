@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringcast.blocks.merge_candidates import FRESH, MOST_HEARD, Encounters, leads
+from ringcast.blocks.merge_candidates import FRESH, MOST_HEARD, MergeCandidates, leads
 from ringcast.blocks.view_messages import MAX_MEMBERS, RankedView
 from ringcast.core.ids import ViewId
 
@@ -11,8 +11,8 @@ def view(*members: int, seq: int = 8) -> RankedView:
     return RankedView(ViewId(seq, members[0]), members, (1,) * len(members))
 
 
-def fresh() -> Encounters:
-    return Encounters(announce_us=100, away_us=50, away_max_us=400)
+def fresh() -> MergeCandidates:
+    return MergeCandidates(announce_us=100, away_us=50, away_max_us=400)
 
 
 def test_the_larger_leads_and_of_equals_the_one_with_the_smaller_coordinator() -> None:

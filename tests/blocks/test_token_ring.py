@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from ringcast.blocks.token_ring import (
-    Circulation,
     FixedRing,
+    TokenRing,
     check_group,
     least_members,
     most_faults,
@@ -18,9 +18,9 @@ class Sent(msgspec.Struct, frozen=True):
     hop: int
 
 
-def at(place: int, n: int = 7, f: int = 2) -> Circulation[Sent]:
+def at(place: int, n: int = 7, f: int = 2) -> TokenRing[Sent]:
     """The member at ``place`` of 10, 11, …, 10 + n - 1."""
-    return Circulation(FixedRing(tuple(range(10, 10 + n)), 10 + place, f))
+    return TokenRing(FixedRing(tuple(range(10, 10 + n)), 10 + place, f))
 
 
 def test_tf_5_how_many_members_bear_how_many_faults() -> None:

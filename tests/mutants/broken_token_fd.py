@@ -9,7 +9,7 @@ from mutant import mutant
 from pytest import MonkeyPatch
 
 from ringcast.blocks import ring_detector
-from ringcast.blocks.token_ring import Circulation, FixedRing
+from ringcast.blocks.token_ring import FixedRing, TokenRing
 from ringcast.core.effects import SetTimer
 from ringcast.core.env import Env
 from ringcast.core.inputs import Received, Started
@@ -120,7 +120,7 @@ def first_turn_not_counted(patch: MonkeyPatch) -> None:
 def goes_back_a_round(patch: MonkeyPatch) -> None:
     """Takes tokens that lead to a hop that it has had."""
 
-    def offer(circulation: Circulation[Any], src: int, token: Any) -> bool:
+    def offer(circulation: TokenRing[Any], src: int, token: Any) -> bool:
         if circulation.ring.distance(src) > circulation.ring.f + 1:
             return False
         circulation._waiting[src] = token
@@ -128,7 +128,7 @@ def goes_back_a_round(patch: MonkeyPatch) -> None:
         circulation.seen[src] = token.hop
         return True
 
-    patch.setattr(Circulation, "offer", offer)
+    patch.setattr(TokenRing, "offer", offer)
 
 
 @mutant("TF-7 TF-8", "token-path")
@@ -138,7 +138,7 @@ def takes_a_token_from_anywhere(patch: MonkeyPatch) -> None:
     def others(ring: FixedRing) -> tuple[int, ...]:
         return tuple(ring.after(steps) for steps in range(1, ring.n))
 
-    def offer(circulation: Circulation[Any], src: int, token: Any) -> bool:
+    def offer(circulation: TokenRing[Any], src: int, token: Any) -> bool:
         if token.hop <= circulation.seen[src]:
             return False
         circulation.seen[src] = token.hop
@@ -148,7 +148,7 @@ def takes_a_token_from_anywhere(patch: MonkeyPatch) -> None:
 
     patch.setattr(FixedRing, "successors", property(others))
     patch.setattr(FixedRing, "standbys", property(others))
-    patch.setattr(Circulation, "offer", offer)
+    patch.setattr(TokenRing, "offer", offer)
 
 
 @mutant("TF-24 TF-28 A9", "token-path", "progress")

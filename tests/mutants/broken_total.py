@@ -11,7 +11,7 @@ from pytest import MonkeyPatch
 from ringcast.blocks import flush
 from ringcast.blocks.flush import Cut, Holding
 from ringcast.blocks.membership import Membership
-from ringcast.blocks.view_change import Changing
+from ringcast.blocks.view_change import ViewChange
 from ringcast.blocks.view_messages import Install, RankedView
 from ringcast.core.effects import Uncertain
 from ringcast.core.env import Env
@@ -302,7 +302,7 @@ def requested_again_without_a_flush(patch: MonkeyPatch) -> None:
 @mutant("TL-22 A12", "integrity", "causal")
 def merges_unsettled(patch: MonkeyPatch) -> None:
     """Goes together with other views although some of what it carried along is not delivered."""
-    whole = Changing.enter
+    whole = ViewChange.enter
 
     def enter(m: Membership, env: Env, view: RankedView, together: tuple[NodeId, ...]) -> None:
         whole(m, env, view, together)
@@ -310,25 +310,25 @@ def merges_unsettled(patch: MonkeyPatch) -> None:
             m.done = True
             m.settled = set(view.members)
 
-    patch.setattr(Changing, "enter", enter)
+    patch.setattr(ViewChange, "enter", enter)
 
 
 @mutant("G-1", "M2", "M3", "M6", "D12")
 def view_number_not_persisted(patch: MonkeyPatch) -> None:
     """Promises itself to a view without writing its number down."""
 
-    def promise(m: Changing, env: Env, view_id: ViewId) -> None:
+    def promise(m: ViewChange, env: Env, view_id: ViewId) -> None:
         m.promised = view_id
         m.highest = max(m.highest, view_id.seq)
 
-    patch.setattr(Changing, "promise", promise)
+    patch.setattr(ViewChange, "promise", promise)
 
 
 @mutant("FL-4 G-8", "M8", "D6", "M7", "progress")
 def installs_before_all_agree(patch: MonkeyPatch) -> None:
     """Installs a view when most of its members are ready."""
 
-    def take_consent(m: Changing, env: Env, node: NodeId) -> None:
+    def take_consent(m: ViewChange, env: Env, node: NodeId) -> None:
         proposal = m.proposal
         assert proposal is not None
         m._agreed.add(node)
@@ -339,19 +339,19 @@ def installs_before_all_agree(patch: MonkeyPatch) -> None:
                 m.post(env, other, Install(proposal.view.id))
         m._install(env, proposal)
 
-    patch.setattr(Changing, "take_consent", take_consent)
+    patch.setattr(ViewChange, "take_consent", take_consent)
 
 
 @mutant("FL-6", "progress", "M5")
 def who_went_on_is_waited_for(patch: MonkeyPatch) -> None:
     """Does not mind that a member says it is in a later view."""
-    patch.setattr(Changing, "follow", lambda m, env, node, view_id: None)
+    patch.setattr(ViewChange, "follow", lambda m, env, node, view_id: None)
 
 
 @mutant("FL-5", "progress", "M5")
 def nobody_takes_over(patch: MonkeyPatch) -> None:
     """Waits for the first member to propose a view, whether it lives or not."""
-    patch.setattr(Changing, "coordinator", property(lambda m: m.view.members[0]))
+    patch.setattr(ViewChange, "coordinator", property(lambda m: m.view.members[0]))
 
 
 @mutant(

@@ -26,7 +26,7 @@ from ringcast.checks.property import Reads
 from ringcast.core.trace import TraceEvent
 from ringcast.pipeline.spark.session import Where, open_session
 from ringcast.pipeline.verify.crosscheck import CrossResult, cross_check, disagreements
-from ringcast.pipeline.verify.run_verifier import ToJudge, judge
+from ringcast.pipeline.verify.run_verifier import VerifyRequest, verify_run
 from ringcast.traces import Claims, TraceWriter, read_trace
 
 Rights = dict[str, tuple[list[TraceEvent], Claims]]
@@ -68,7 +68,7 @@ def condensed_differs(folder: Path, run: int, checks: Suite, claims: Claims) -> 
     tags = tuple(tag for tag in claims.tags if PROPERTIES[tag].reads < Reads.EVERY_EVENT)
     with pytest.MonkeyPatch.context() as patch:
         set_sizes(patch, group=64, window=120, run=4)
-        found = judge(folder, run, ToJudge(tags, Claims(())))
+        found = verify_run(folder, run, VerifyRequest(tags, Claims(())))
     if found.error:
         yield f"condensed: {found.error}"
         return

@@ -12,7 +12,7 @@ import pytest
 
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.papers import runners as probes
-from ringcast.pipeline.papers.availability import Service
+from ringcast.pipeline.papers.availability import Availability
 from ringcast.pipeline.papers.experiments import PAPERS, Experiment, Source, names, of_table, read
 from ringcast.pipeline.papers.paper_page import NUMBERS, PICTURES, REPORT, Results, publish
 from ringcast.pipeline.papers.reproduce import (
@@ -166,7 +166,7 @@ def test_a_crash_makes_those_who_stay_wait(protocol: str, views: int) -> None:
         probes.PROBES["silence"](msgspec.structs.replace(spec, faults=()))
 
 
-def served(protocol: str, *faults: Any, **changes: Any) -> Service:
+def served(protocol: str, *faults: Any, **changes: Any) -> Availability:
     spec = RunSpec(
         protocol=protocol,
         nodes=3,
@@ -178,7 +178,7 @@ def served(protocol: str, *faults: Any, **changes: Any) -> Service:
         **changes,
     )
     found = probes.PROBES["service"](spec)
-    assert isinstance(found, Service)
+    assert isinstance(found, Availability)
     return found
 
 

@@ -29,7 +29,7 @@ from ringcast.pipeline.verify.condense import full, plan
 from ringcast.pipeline.verify.condense import runs as pieces
 from ringcast.pipeline.verify.condense.align import align
 from ringcast.pipeline.verify.condense.window import look
-from ringcast.pipeline.verify.run_verifier import Case, ToJudge, judge
+from ringcast.pipeline.verify.run_verifier import Case, VerifyRequest, verify_run
 from ringcast.pipeline.verify.verdicts import RunVerdict
 from ringcast.sim.run import run
 from ringcast.sim.spec import RunSpec
@@ -53,7 +53,7 @@ STORIES = sorted((Path(__file__).parents[1] / "golden").glob("*.txt"))
 TAGS = tuple(tag for tag, kind in PROPERTIES.items() if kind.reads < Reads.EVERY_EVENT)
 CONDENSED = [s.name for s in PUBLISHED if any(tag in TAGS for tag in s.claims(s.default))]
 """Protocols that claim something for which a stretch will do."""
-ASK = ToJudge(TAGS, Claims(()))
+ASK = VerifyRequest(TAGS, Claims(()))
 
 
 @pytest.fixture(autouse=True)
@@ -85,19 +85,19 @@ def culprits(found: Suite | RunVerdict) -> set[tuple[Any, ...]]:
     }
 
 
-def compare(folder: Path, ask: ToJudge = ASK) -> RunVerdict:
+def compare(folder: Path, ask: VerifyRequest = ASK) -> RunVerdict:
     """Both ways lead to the same verdicts and the same culprits."""
     exact = suite(ask.only)
     for event in read_trace(folder):
         exact.feed(event)
-    found = judge(folder, 0, ask)
+    found = verify_run(folder, 0, ask)
     assert not found.error
     assert found.verdicts == exact.verdicts()
     assert culprits(found) == culprits(exact)
     return found
 
 
-def hidden(folder: Path, ask: ToJudge = ASK) -> int:
+def hidden(folder: Path, ask: VerifyRequest = ASK) -> int:
     """How many frames are not shown to the checks."""
     case = Case(folder, 0, ask)
     while at := case.open_windows():
@@ -198,10 +198,12 @@ def test_spoilt_traces(
         compare(write(tmp_path_factory.mktemp("spoilt"), spoilt), ask)
 
 
-def claims_only(name: str) -> ToJudge:
+def claims_only(name: str) -> VerifyRequest:
     """What a protocol claims, as far as a stretch will do for it."""
     sheet = protocol(name)
-    return ToJudge(tuple(tag for tag in sheet.claims(sheet.default) if tag in TAGS), Claims(()))
+    return VerifyRequest(
+        tuple(tag for tag in sheet.claims(sheet.default) if tag in TAGS), Claims(())
+    )
 
 
 @pytest.mark.parametrize("back", [3, 6, 9])
@@ -251,7 +253,7 @@ def test_what_is_too_much_is_unknown_and_never_valid(
         patch.setattr(full, "MOST_EVENTS", most)
         patch.setattr(judging, "WHOLE_ROWS", 100)
         folder = write(tmp_path_factory.mktemp("much"), spoil(right[which], Random(seed), 6))
-        exact, found = suite(TAGS), judge(folder, 0, ASK)
+        exact, found = suite(TAGS), verify_run(folder, 0, ASK)
     for event in read_trace(folder):
         exact.feed(event)
     for tag, verdict in exact.verdicts().items():
@@ -267,7 +269,7 @@ def test_the_limit_is_told(
     monkeypatch.setattr(full, "MOST_EVENTS", 10)
     compare(write(tmp_path, right[0]))  # not so large that it could not be fed whole
     monkeypatch.setattr(judging, "WHOLE_ROWS", 100)
-    found = judge(tmp_path, 0, ASK)
+    found = verify_run(tmp_path, 0, ASK)
     assert set(found.verdicts.values()) == {Verdict.UNKNOWN}
     assert found.reasons["D9"].startswith("from ")
     assert "more than 65,536 events differ" in found.reasons["D9"]
@@ -294,7 +296,7 @@ def test_a_message_of_another_ring_is_not_taken_for_one_of_this(
     events: list[TraceEvent] = [
         msgspec.structs.replace(e, ring=swapped[id(e)]) if id(e) in swapped else e for e in right[0]
     ]
-    ask = ToJudge(("total-order",), Claims(()))
+    ask = VerifyRequest(("total-order",), Claims(()))
     compare(write(tmp_path, events), ask)
     shown = [
         (event.node, event.ring, event.seq)
@@ -340,7 +342,7 @@ def test_a_clock_that_goes_back(
         list(read_trace(folder))
     for rows in (0, 10**9):  # condensed, and shown to the checks as it is
         monkeypatch.setattr(judging, "SMALL_ROWS", rows)
-        found = judge(folder, 0, ASK)
+        found = verify_run(folder, 0, ASK)
         assert "processor 2's event" in found.error and not found.verdicts
 
 
@@ -352,7 +354,7 @@ def test_tables_that_claim_different_properties(table: str, tmp_path: Path) -> N
     claims = msgspec.json.encode(Claims(("D2",)))
     other = found.replace_schema_metadata({**found.schema.metadata, parquet.CLAIMS: claims})
     pq.write_table(other, path)
-    for error in (judge(tmp_path, 0, ASK).error, str(refused(tmp_path))):
+    for error in (verify_run(tmp_path, 0, ASK).error, str(refused(tmp_path))):
         assert error.startswith(f"{path}: claims other properties than {tmp_path}/submit/")
 
 
@@ -384,7 +386,7 @@ def test_what_a_later_row_of_an_event_says_counts_too(
         if table == "deliver" or name != "view_seq":
             folder = write(tmp_path / table, right[0])
             changed(folder / table / "0.parquet", contradict)
-            found = judge(folder, 0, ASK)
+            found = verify_run(folder, 0, ASK)
             assert f"{table}/0.parquet: event " in found.error and not found.verdicts
             assert found.error.endswith(f"its rows contradict each other in {name}")
 
@@ -425,7 +427,7 @@ def test_no_row_is_lost_between_windows(
             if rows
             else ("1 messages have the number of a configuration or a crash")
         )
-        assert told in judge(folder, 0, ASK).error
+        assert told in verify_run(folder, 0, ASK).error
 
 
 def columns_read(monkeypatch: pytest.MonkeyPatch, folder: Path, *only: str) -> set[str]:
@@ -437,7 +439,7 @@ def columns_read(monkeypatch: pytest.MonkeyPatch, folder: Path, *only: str) -> s
         return read(self, group, names)
 
     monkeypatch.setattr(TraceFile, "read", note)
-    judge(folder, 0, ToJudge(only, Claims(TAGS)))
+    verify_run(folder, 0, VerifyRequest(only, Claims(TAGS)))
     return {name for name in seen if not name.startswith(("view", "fault", "note"))}
 
 
@@ -457,9 +459,11 @@ def test_a_property_that_needs_every_event(
 ) -> None:
     monkeypatch.setattr(PROPERTIES["D9"], "reads", Reads.EVERY_EVENT)
     folder = write(tmp_path, right[1])
-    assert set(judge(folder, 0, ToJudge(("D9", "D12"), Claims(()))).verdicts.values()) == {"valid"}
+    assert set(
+        verify_run(folder, 0, VerifyRequest(("D9", "D12"), Claims(()))).verdicts.values()
+    ) == {"valid"}
     monkeypatch.setattr(judging, "WHOLE_ROWS", 100)
-    found = judge(folder, 0, ToJudge(("D9", "D12"), Claims(())))
+    found = verify_run(folder, 0, VerifyRequest(("D9", "D12"), Claims(())))
     assert found.verdicts == {"D9": Verdict.UNKNOWN, "D12": Verdict.VALID}
     assert found.reasons == {"D9": "it needs every event, and the run has too many"}
 
@@ -469,10 +473,13 @@ def test_what_a_file_claims_is_judged(tmp_path: Path, right: list[list[TraceEven
         with TraceWriter(tmp_path, number, claims) as writer:
             for event in right[0]:
                 writer(event)
-    ask = ToJudge((), Claims(("M3",)))
-    assert [list(judge(tmp_path, run, ask).verdicts) for run in (0, 1)] == [["M3"], ["M2", "D9"]]
-    assert "no check called 'nonsense'" in judge(tmp_path, 2, ask).error
-    assert list(judge(tmp_path, 2, ToJudge(("D1",), Claims(()))).verdicts) == ["D1"]
+    ask = VerifyRequest((), Claims(("M3",)))
+    assert [list(verify_run(tmp_path, run, ask).verdicts) for run in (0, 1)] == [
+        ["M3"],
+        ["M2", "D9"],
+    ]
+    assert "no check called 'nonsense'" in verify_run(tmp_path, 2, ask).error
+    assert list(verify_run(tmp_path, 2, VerifyRequest(("D1",), Claims(()))).verdicts) == ["D1"]
 
 
 @given(st.lists(st.integers(0, 9), max_size=25), st.lists(st.integers(0, 9), max_size=25))

@@ -11,7 +11,7 @@ from ringcast.checks import Verdict, suite
 from ringcast.pipeline.verify import run_verifier as judging
 from ringcast.pipeline.verify.condense import plan
 from ringcast.pipeline.verify.condense import runs as pieces
-from ringcast.pipeline.verify.run_verifier import ToJudge, judge
+from ringcast.pipeline.verify.run_verifier import VerifyRequest, verify_run
 from ringcast.sim.run import run
 from ringcast.sim.spec import claims_of
 from ringcast.traces import Claims, TraceWriter, parquet, read_claims, read_trace
@@ -38,7 +38,7 @@ def test_mutant_is_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(plan, "LEAST_ROWS", 1)
     monkeypatch.setattr(plan, "WINDOW_ROWS", 400)
     monkeypatch.setattr(pieces, "LEAST_RUN", 4)
-    found = judge(tmp_path, 0, ToJudge((), Claims(())))
+    found = verify_run(tmp_path, 0, VerifyRequest((), Claims(())))
     claims = read_claims(tmp_path)
     assert claims is not None
     exact = suite(claims.tags, claims.bound_us)

@@ -22,7 +22,7 @@ from ringcast.pipeline.verify import job as verifying
 from ringcast.pipeline.verify.condense import plan
 from ringcast.pipeline.verify.crosscheck import compare as opinion
 from ringcast.pipeline.verify.crosscheck.compare import CrossResult
-from ringcast.pipeline.verify.run_verifier import ToJudge, judge
+from ringcast.pipeline.verify.run_verifier import VerifyRequest, verify_run
 from ringcast.protocols.totem_single import CLAIMS
 from ringcast.runtime.tracelog import TraceLog
 from ringcast.traces import Claims, TraceWriter, read_trace
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-ASK = ToJudge((), Claims(CLAIMS))
+ASK = VerifyRequest((), Claims(CLAIMS))
 RIGHT = "ring(8,1){1,2}\np1: o1-3 d1-3\np2: d1-3\nend{1,2}"
 WRONG = "ring(8,1){1,2}\np1: o1-3 d1 d2 d3\np2: d1 d3 d2\nend{1,2}"
 OPEN = "ring(8,1){1,2}\np1: o1-3 d1-3\np2: d1\nend"
@@ -61,7 +61,7 @@ def test_windows_and_batches_give_what_one_process_gives(
     generate(large, shape, faults=faults)
     for run in range(3):
         generate(small, Shape(events=3_000, seed=run), run, [Fault(FaultKind.DROP)] if run else [])
-    alone = [judge(large, 0, ASK), *(judge(small, run, ASK) for run in range(3))]
+    alone = [verify_run(large, 0, ASK), *(verify_run(small, run, ASK) for run in range(3))]
     monkeypatch.setattr(verifying, "LARGE_BYTES", 300_000)
     monkeypatch.setattr(plan, "WINDOW_ROWS", 150_000)
     report = verifying.verify(spark, [large, small], ASK, quiet=True)
@@ -344,7 +344,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_answer(
     for run in range(10):
         faults = [Fault(FaultKind.DROP, ring=0)] if run == 7 else []
         generate(tmp_path, Shape(events=18_000, seed=run), run, faults)
-    alone = {run: judge(tmp_path, run, ASK) for run in (7,)}
+    alone = {run: verify_run(tmp_path, run, ASK) for run in (7,)}
     command = [sys.executable, "-m", "ringcast.cli", "verify", str(tmp_path), "--json"]
     command += ["--protocol", "totem"]
     violations = ["--violations", str(tmp_path.with_name("found"))]

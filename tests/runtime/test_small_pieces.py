@@ -18,7 +18,7 @@ from ringcast.runtime import discovery
 from ringcast.runtime.clock import PAUSE_US, ActiveClock
 from ringcast.runtime.config import from_settings
 from ringcast.runtime.discovery import Meetings, PeerBook
-from ringcast.runtime.fault_injection import Shim
+from ringcast.runtime.fault_injection import FaultInjection
 from ringcast.runtime.tracelog import FLUSH_BYTES, TraceLog
 from ringcast.traces import TraceError
 from ringcast.traces.live import read_log
@@ -289,7 +289,7 @@ def test_who_has_this_nodes_id_and_started_later() -> None:
 
 def test_the_shim_follows_its_file(tmp_path: Path) -> None:
     path = tmp_path / "faults.json"
-    shim = Shim(path, "seed")
+    shim = FaultInjection(path, "seed")
     assert not any(shim.loses(2) for _ in range(100))
     path.write_text('{"deaf_to": [2]}')
     shim.reload()
@@ -311,7 +311,7 @@ def test_the_shim_follows_its_file(tmp_path: Path) -> None:
 def test_a_bad_fault_file_is_explained(tmp_path: Path, text: str) -> None:
     (tmp_path / "f").write_text(text)
     with pytest.raises(ConfigError, match="fault_file"):
-        Shim(tmp_path / "f", "seed")
+        FaultInjection(tmp_path / "f", "seed")
 
 
 # --- trace log -----------------------------------------------------------------------------

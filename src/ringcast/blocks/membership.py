@@ -27,7 +27,7 @@ from ringcast.blocks import channel, detector
 from ringcast.blocks.channel import Ack, Arrived, Packet
 from ringcast.blocks.detector import Heartbeat
 from ringcast.blocks.merge_candidates import leads
-from ringcast.blocks.view_change import VIEW_SEQ, Changing, Phase, Timer
+from ringcast.blocks.view_change import VIEW_SEQ, Phase, Timer, ViewChange
 from ringcast.blocks.view_messages import (
     STEP,
     Agree,
@@ -48,7 +48,7 @@ from ringcast.core.machine import Impossible, Table
 from ringcast.core.owned import Heard
 
 
-class Membership(Changing):
+class Membership(ViewChange):
     """One processor's part in the group."""
 
     # --- life ---------------------------------------------------------------------------------

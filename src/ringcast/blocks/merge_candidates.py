@@ -1,4 +1,4 @@
-"""Encounters: other views that were heard of, and whom to keep away from for a while.
+"""MergeCandidates: other views that were heard of, and whom to keep away from for a while.
 
 Of two views that meet, the larger leads; of equal ones, the one with the smaller coordinator. A
 processor that was lost is kept away for a while, longer each time, or a link that carries frames
@@ -22,7 +22,7 @@ def leads(view: RankedView) -> tuple[int, NodeId]:
     return -len(view.members), view.id.rep
 
 
-class Encounters:
+class MergeCandidates:
     """What one coordinator knows of others."""
 
     def __init__(self, announce_us: int, away_us: int, away_max_us: int) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from ringcast.blocks.ring_detector import Alive, Patience, RingDetector
 from ringcast.blocks.ring_detector import Timer as DetectorTimer
-from ringcast.blocks.token_ring import Circulation, FixedRing, check_group
+from ringcast.blocks.token_ring import FixedRing, TokenRing, check_group
 from ringcast.core.env import Env
 from ringcast.core.ids import LIMIT, NodeId, Seq
 from ringcast.core.inputs import Leaving, Received, Started, Submitted, TimerFired
@@ -126,7 +126,7 @@ class TokenConsensus(Machine):
         self.detector = Owned(
             RingDetector(ring.predecessor, ring.after(1), patience), self.on_suspicion
         )
-        self.tokens: Circulation[Ballot] = Circulation(ring)
+        self.tokens: TokenRing[Ballot] = TokenRing(ring)
         self.estimate: bytes | None = None
         self.sent: Ballot | None = None
         self.halted = False

@@ -1,4 +1,4 @@
-"""Circulation: how a token without a membership goes round a ring of fixed members.
+"""TokenRing: how a token without a membership goes round a ring of fixed members.
 
 Places are 0 .. n-1 in ascending order of ids. The token that place i sends in round r has the hop
 number r*n + i, so what the source says about rounds are comparisons of plain numbers here. A token
@@ -84,7 +84,7 @@ class Numbered(Protocol):
 T = TypeVar("T", bound=Numbered)
 
 
-class Circulation(Generic[T]):
+class TokenRing(Generic[T]):
     """Which token to take next, and the number of the hop that it becomes here."""
 
     __slots__ = ("_waiting", "last_hop", "ring", "seen")

@@ -1,4 +1,4 @@
-"""How a view gives way to the next one: who is missed, who proposes, who agrees.
+"""ViewChange: how one view gives way to the next, who is missed, who proposes, who agrees.
 
 The part of ``membership`` that knows nothing of other views. A member that has promised itself to
 a proposal never goes back to its old view; a later proposal ends an earlier one.
@@ -17,7 +17,7 @@ import msgspec
 from ringcast.blocks import channel, detector
 from ringcast.blocks.channel import Channel
 from ringcast.blocks.detector import Detector, Heartbeat, Suspects, Trusts
-from ringcast.blocks.merge_candidates import Encounters
+from ringcast.blocks.merge_candidates import MergeCandidates
 from ringcast.blocks.view_messages import (
     STEP,
     Agree,
@@ -73,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """… and at most."""
 
 
-class Changing(Machine):
+class ViewChange(Machine):
     """The state of one member, and the steps from its view to the next."""
 
     def __init__(self, me: NodeId, settings: Settings) -> None:
@@ -99,7 +99,7 @@ class Changing(Machine):
         self.settled: set[NodeId] = set()
         self.done = False  # I am settled myself
         self.gathering = False
-        self.others = Encounters(settings.announce_us, settings.away_us, settings.away_max_us)
+        self.others = MergeCandidates(settings.announce_us, settings.away_us, settings.away_max_us)
 
     @abstractmethod
     def hear_channel(self, env: Env, heard: Heard) -> None:

@@ -62,10 +62,10 @@ def put_together(
 def judged(folder: Path, claims: Claims) -> tuple[dict[str, Verdict], list[Violation]]:
     """What Spark finds of all that the protocol claims."""
     from ringcast.pipeline.verify.job import verify
-    from ringcast.pipeline.verify.run_verifier import ToJudge
+    from ringcast.pipeline.verify.run_verifier import VerifyRequest
 
     with open_session(Where()) as spark:
-        found = verify(spark, [folder], ToJudge(claims.tags, claims), quiet=True)
+        found = verify(spark, [folder], VerifyRequest(claims.tags, claims), quiet=True)
     for error in found.errors:
         fail(error)
     return found.properties, [violation for _, violation in found.violations]

@@ -110,7 +110,7 @@ def command(
     with one_line_errors():
         require_spark()
         from ringcast.pipeline.verify.job import runs_in, second_opinion, verify
-        from ringcast.pipeline.verify.run_verifier import ToJudge
+        from ringcast.pipeline.verify.run_verifier import VerifyRequest
         from ringcast.pipeline.verify.verdicts import Report, RunVerdict, write_violations
 
         try:
@@ -118,7 +118,7 @@ def command(
                 for folder in folders:
                     runs_in(folder)  # before anything slow begins
                 with open_session(Where(master, remote)) as spark:
-                    report = verify(spark, folders, ToJudge(tags, usual), quiet=json)
+                    report = verify(spark, folders, VerifyRequest(tags, usual), quiet=json)
                     if cross_check:
                         second = second_opinion(spark, report)
                         report = msgspec.structs.replace(report, second=second)

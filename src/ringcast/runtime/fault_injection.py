@@ -22,7 +22,7 @@ class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deaf_to: tuple[NodeId, ...] = ()
 
 
-class Shim:
+class FaultInjection:
     """Decides for each frame that arrives whether it is lost."""
 
     def __init__(self, path: Path, seed: str) -> None:

@@ -18,7 +18,7 @@ from ringcast.core.inputs import Message
 from ringcast.core.settings import ListedSettings
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.discovery import Meetings
-from ringcast.runtime.fault_injection import Shim
+from ringcast.runtime.fault_injection import FaultInjection
 from ringcast.runtime.platform import Platform
 from ringcast.runtime.receiver import FrameHandler, Receiver
 from ringcast.wire.address import Address
@@ -54,9 +54,9 @@ class Port:
         self._warned: dict[NodeId, str] = {}
         self._suspected: set[NodeId] = set()
         self._hints = MOST_HINTS
-        self._shim: Shim | None = None
+        self._shim: FaultInjection | None = None
         if node.fault_file:
-            self._shim = Shim(Path(node.fault_file), f"shim/{number}/{config.id}/{boot}")
+            self._shim = FaultInjection(Path(node.fault_file), f"shim/{number}/{config.id}/{boot}")
         self._frames: list[bytes] = []
         self._transport = platform.transport(config, node.receive_buffer)
         self._meetings = Meetings(config, boot, self._transport, self._codec)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received
-from ringcast.runtime.fault_injection import Shim
+from ringcast.runtime.fault_injection import FaultInjection
 from ringcast.runtime.platform import Transport
 from ringcast.wire.codec import Codec
 from ringcast.wire.meeting import Hello
@@ -46,7 +46,7 @@ class Receiver:
         port: int,
         transport: Transport,
         codec: Codec,
-        shim: Shim | None,
+        shim: FaultInjection | None,
         on_hello: Callable[[NodeId, int, Hello], None],
     ) -> None:
         self._port, self._transport, self._codec = port, transport, codec

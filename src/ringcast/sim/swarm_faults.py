@@ -1,4 +1,4 @@
-"""Episodes: what goes wrong in a run of a swarm, each with a beginning and mostly an end."""
+"""Swarm faults: what goes wrong in a run of a swarm, each with a beginning and mostly an end."""
 
 from __future__ import annotations
 

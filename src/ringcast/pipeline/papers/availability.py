@@ -1,4 +1,4 @@
-"""Service: what the applications got of a group in which things go wrong, whatever the protocol.
+"""Availability: what applications got of a group in which things go wrong, whatever the protocol.
 
 A membership that throws a member out no longer waits for it, and a meter that asks who of a
 configuration has a message would not see what that costs. So everything is counted here for all
@@ -26,7 +26,7 @@ REST_US = 1_000_000
 """After the last submission, for what is under way; what has not come by then never does."""
 
 
-class Service(msgspec.Struct, frozen=True):
+class Availability(msgspec.Struct, frozen=True):
     """Of the messages of those who stay up, submitted from ``measure_from_us`` on."""
 
     messages: int
@@ -78,7 +78,7 @@ class Ledger:
                 pass
 
 
-def service(spec: RunSpec) -> Service:
+def service(spec: RunSpec) -> Availability:
     """Carry ``spec`` out, then let it come to rest; StudyError if nothing was submitted."""
     setup = prepare(spec)
     from_us = spec.measure_from_us or 0
@@ -101,7 +101,7 @@ def service(spec: RunSpec) -> Service:
         ledger.waited_us.get(message, end_us - ledger.submitted_us[message]) for message in owed
     )
     reached = [len(up & ledger.receivers[message]) for message in owed]
-    return Service(
+    return Availability(
         messages=len(owed),
         mean_ms=fmean(waited_us) / 1e3,
         late_ms=waited_us[(99 * len(waited_us)) // 100] / 1e3,

@@ -20,7 +20,7 @@ from ringcast.pipeline.spark.progress import watch
 from ringcast.pipeline.spark.tasks import tasks
 from ringcast.pipeline.verify.condense.plan import Window
 from ringcast.pipeline.verify.condense.window import Found, look
-from ringcast.pipeline.verify.run_verifier import Case, ToJudge, judge
+from ringcast.pipeline.verify.run_verifier import Case, VerifyRequest, verify_run
 from ringcast.pipeline.verify.verdicts import Report, RunVerdict, SecondOpinion, together
 from ringcast.traces.parquet import is_number
 from ringcast.traces.schema import TABLES
@@ -44,7 +44,7 @@ class RunBatch(msgspec.Struct, frozen=True):
     """Runs that one task judges."""
 
     runs: tuple[tuple[str, int], ...]
-    ask: ToJudge
+    ask: VerifyRequest
 
 
 Work: TypeAlias = RunBatch | tuple[Window, ...]
@@ -77,7 +77,7 @@ def runs_in(folder: Path) -> list[int]:
 
 
 def verify(
-    spark: SparkSession, folders: Iterable[Path], ask: ToJudge, quiet: bool = False
+    spark: SparkSession, folders: Iterable[Path], ask: VerifyRequest, quiet: bool = False
 ) -> Report:
     """Judge all runs of these folders."""
     began_s = perf_counter()
@@ -126,7 +126,7 @@ def _size(folder: Path, run: int) -> int:
     return sum((folder / table / f"{run}.parquet").stat().st_size for table in TABLES)
 
 
-def _batches(sizes: dict[Which, int], ask: ToJudge) -> Iterator[RunBatch]:
+def _batches(sizes: dict[Which, int], ask: VerifyRequest) -> Iterator[RunBatch]:
     """Runs put together, the largest first."""
     batch: list[tuple[str, int]] = []
     total = 0
@@ -158,7 +158,7 @@ def _answer(work: Work) -> Sequence[dict[str, bytes]]:
     """What a task does."""
     found: list[Found | RunVerdict]
     if isinstance(work, RunBatch):
-        found = [judge(Path(folder), run, work.ask) for folder, run in work.runs]
+        found = [verify_run(Path(folder), run, work.ask) for folder, run in work.runs]
     else:
         found = [look(window) for window in work]
     return [{"answer": zlib.compress(msgspec.msgpack.encode(each), 1)} for each in found]

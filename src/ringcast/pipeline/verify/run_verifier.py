@@ -1,4 +1,4 @@
-"""One run, judged: everything that is odd by the checks, event by event, the rest by arrays."""
+"""Verifies one run: what is odd by the checks, event by event, and the rest by arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ringcast.core.trace import TraceEvent
 from ringcast.pipeline.verify.condense.columns import RunTable, table_of
 from ringcast.pipeline.verify.condense.full import MOST_EVENTS
 from ringcast.pipeline.verify.condense.plan import Window
-from ringcast.pipeline.verify.condense.stitch import Course, Irregular
+from ringcast.pipeline.verify.condense.stitch import Irregular, StitchedRun
 from ringcast.pipeline.verify.condense.window import Found, look
 from ringcast.pipeline.verify.verdicts import RunVerdict, answers
 from ringcast.traces import Claims, TraceError, read_trace
@@ -35,7 +35,7 @@ TABLES_READ = {
 """What has to be read; for all that is not here, every table."""
 
 
-class ToJudge(msgspec.Struct, frozen=True):
+class VerifyRequest(msgspec.Struct, frozen=True):
     """What is to be judged: these properties, or what a run's files claim, or else the usual."""
 
     only: tuple[str, ...]
@@ -51,9 +51,9 @@ class Case:
     """A run while it is judged: windows to look at, then a verdict. What cannot be read is told
     in the verdict."""
 
-    def __init__(self, folder: Path, run: int, ask: ToJudge) -> None:
+    def __init__(self, folder: Path, run: int, ask: VerifyRequest) -> None:
         self.folder, self.run = folder, run
-        self.course: Course | None = None
+        self.course: StitchedRun | None = None
         self._checks: Suite | None = None
         self._done = False
         self._irregular = self._error = ""
@@ -62,7 +62,7 @@ class Case:
         except (TraceError, LookupError, OSError) as error:
             self._error = _line(error)
 
-    def _begin(self, ask: ToJudge) -> None:
+    def _begin(self, ask: VerifyRequest) -> None:
         self._tables: dict[str, RunTable] = {n: table_of(self.folder, n, self.run) for n in TABLES}
         told = common_claims(table.file for table in self._tables.values())
         claims = ask.claims(told)
@@ -80,7 +80,7 @@ class Case:
             self.reads = max(kind.reads for kind in chosen)
             notes = sorted({note for kind in chosen for note in kind.notes})
             origin_first = any(kind.origin_first for kind in chosen)
-            self.course = Course(self.folder, self.run, self.reads, notes, origin_first)
+            self.course = StitchedRun(self.folder, self.run, self.reads, notes, origin_first)
 
     def _rows(self, names: Iterable[str] = TABLES) -> int:
         return sum(len(self._tables[name]) for name in names)
@@ -171,7 +171,7 @@ class Case:
         )
 
 
-def judge(folder: Path, run: int, ask: ToJudge) -> RunVerdict:
+def verify_run(folder: Path, run: int, ask: VerifyRequest) -> RunVerdict:
     """All of it, in this process."""
     case = Case(folder, run, ask)
     while at := case.open_windows():

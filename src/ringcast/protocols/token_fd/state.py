@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from ringcast.blocks.packing import Assembler, Outbox
 from ringcast.blocks.ring_detector import RingDetector
-from ringcast.blocks.token_ring import Circulation, FixedRing
+from ringcast.blocks.token_ring import FixedRing, TokenRing
 from ringcast.core.effects import Effect
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
@@ -57,7 +57,7 @@ class Processor(Machine):
         self.detector = Owned(detector, self.hear, book="token-fd")
 
         # The token.
-        self.tokens: Circulation[Token] = Circulation(ring)
+        self.tokens: TokenRing[Token] = TokenRing(ring)
         self.sent: Token | None = None
         """The last one sent, or the dummy (TF-35)."""
         self.unheard: set[NodeId] = set()

@@ -1,4 +1,4 @@
-"""Scene: the commands of a scenario, carried out on a simulated group.
+"""ScenarioCommands: the commands of a scenario, carried out on a simulated group.
 
 ``COMMANDS`` lists them; docstrings show how. ``ValueError`` has a sentence for the author."""
 
@@ -20,7 +20,7 @@ from ringcast.sim.cluster import Cluster
 from ringcast.sim.model import BurstTail, LinkModel
 from ringcast.sim.network import Tamper
 from ringcast.sim.rings import attached
-from ringcast.sim.scenario.log import KINDS, Tap, plain, plain_set, tapped
+from ringcast.sim.scenario.log import KINDS, ScenarioLog, plain, plain_set, tapped
 from ringcast.sim.scenario.syntax import (
     SIZE,
     WORD,
@@ -39,11 +39,11 @@ LONGEST_WAIT_US = 120_000_000
 """An ``until`` that is not fulfilled in this simulated time never will be."""
 
 
-class Scene:
+class ScenarioCommands:
     """One scenario's group, from its ``ring`` command on."""
 
     def __init__(self) -> None:
-        self.tap = Tap()
+        self.tap = ScenarioLog()
         self._suite: Suite | None = None
         self._cluster: Cluster | None = None
         self._spec = RunSpec()
@@ -412,39 +412,39 @@ class Scene:
         return duration_us(word, self._config, bound_us)
 
 
-COMMANDS: dict[str, Callable[[Scene, list[str]], None]] = {
+COMMANDS: dict[str, Callable[[ScenarioCommands, list[str]], None]] = {
     action.__name__: action
     for action in (
-        Scene.ring,
-        Scene.start,
-        Scene.crash,
-        Scene.leave,
-        Scene.restart,
-        Scene.pause,
-        Scene.resume,
-        Scene.expire,
-        Scene.storage,
-        Scene.submit,
-        Scene.load,
-        Scene.inject,
-        Scene.partition,
-        Scene.heal,
-        Scene.cut,
-        Scene.mend,
-        Scene.loss,
-        Scene.link,
-        Scene.burst_tail,
-        Scene.drop,
-        Scene.delay,
-        Scene.copy,
-        Scene.run,
-        Scene.until,
-        Scene.visit,
-        Scene.mark,
-        Scene.log,
-        Scene.frames,
-        Scene.show,
-        Scene.tally,
+        ScenarioCommands.ring,
+        ScenarioCommands.start,
+        ScenarioCommands.crash,
+        ScenarioCommands.leave,
+        ScenarioCommands.restart,
+        ScenarioCommands.pause,
+        ScenarioCommands.resume,
+        ScenarioCommands.expire,
+        ScenarioCommands.storage,
+        ScenarioCommands.submit,
+        ScenarioCommands.load,
+        ScenarioCommands.inject,
+        ScenarioCommands.partition,
+        ScenarioCommands.heal,
+        ScenarioCommands.cut,
+        ScenarioCommands.mend,
+        ScenarioCommands.loss,
+        ScenarioCommands.link,
+        ScenarioCommands.burst_tail,
+        ScenarioCommands.drop,
+        ScenarioCommands.delay,
+        ScenarioCommands.copy,
+        ScenarioCommands.run,
+        ScenarioCommands.until,
+        ScenarioCommands.visit,
+        ScenarioCommands.mark,
+        ScenarioCommands.log,
+        ScenarioCommands.frames,
+        ScenarioCommands.show,
+        ScenarioCommands.tally,
     )
 }
 """Every command by name; its docstring shows how it is written."""

@@ -1,4 +1,4 @@
-"""Tap: what a scenario sees of a running group, line by line.
+"""ScenarioLog: what a scenario sees of a running group, line by line.
 
 Trace events become short lines; frames, which are not in a trace, are noted by a machine that
 wraps the real one. Nothing here changes what the group does.
@@ -28,7 +28,7 @@ FRAME = "frame"
 """Kind of the notes by which frames come into the trace of a scenario."""
 
 
-class Tap:
+class ScenarioLog:
     """Lines for people, and the few counts that scenarios wait for."""
 
     def __init__(self) -> None:

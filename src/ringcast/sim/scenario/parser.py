@@ -28,7 +28,7 @@ import msgspec
 
 from ringcast.checks import Violation
 from ringcast.core.errors import RingcastError
-from ringcast.sim.scenario.commands import Scene
+from ringcast.sim.scenario.commands import ScenarioCommands
 
 RULE = "----"
 NOTHING = "ok"
@@ -76,7 +76,7 @@ def rewrite_file(path: Path | str) -> ScenarioResult:
 
 def run_text(text: str, name: str = "scenario") -> ScenarioResult:
     """Carry out a scenario; ``ScenarioError`` if it cannot be."""
-    scene = Scene()
+    scene = ScenarioCommands()
     seen: list[str] = []
     blocks = parse(text, name)
     for block in blocks:
@@ -95,7 +95,7 @@ def run_text(text: str, name: str = "scenario") -> ScenarioResult:
     return ScenarioResult(not diff and not scene.violations, diff, tuple(scene.violations), found)
 
 
-def perform(scene: Scene, block: Block, name: str) -> None:
+def perform(scene: ScenarioCommands, block: Block, name: str) -> None:
     """Carry out the commands of a block."""
     for number, line in enumerate(block.head, block.line):
         command = line.partition(" #")[0].strip()

@@ -1,4 +1,4 @@
-"""Words: how people write processors, links, memberships, times, settings and seeds.
+"""Syntax: how people write processors, links, memberships, times, settings and seeds.
 
 Each function raises ``ValueError`` with a sentence for the author of the file.
 """

@@ -14,7 +14,7 @@ from ringcast.traces import TraceError
 from ringcast.traces.parquet import clock_back
 
 
-class Told:
+class EventRows:
     """Events of one processor and kind. ``starts`` has one more element: the end of the last."""
 
     def __init__(self, node: NodeId, rows: Rows, only_places_in: ViewId | None = None) -> None:
@@ -93,7 +93,7 @@ class Told:
                 yield name, value
 
 
-def delivered(told: Told, first: int, last: int) -> Iterator[Delivered]:
+def delivered(told: EventRows, first: int, last: int) -> Iterator[Delivered]:
     """The deliveries ``first .. last - 1``."""
     names = ("n", "t_us", "view_seq", "view_rep", "ring_seq", "ring_rep", "seq", "sender")
     firsts = _firsts(told, first, last, *names, "level", "sequence")
@@ -104,7 +104,7 @@ def delivered(told: Told, first: int, last: int) -> Iterator[Delivered]:
         yield Delivered(told.node, n, t_us, view, ring, seq, sender, service, number, digests)
 
 
-def placed(told: Told, first: int, last: int) -> Iterator[Delivered]:
+def placed(told: EventRows, first: int, last: int) -> Iterator[Delivered]:
     """The same as far as only ring, place and time matter; sender and contents are made up."""
     for row in _firsts(told, first, last, "n", "t_us", "ring_seq", "ring_rep", "seq"):
         n, t_us, ring_seq, ring_rep, seq = row
@@ -112,7 +112,7 @@ def placed(told: Told, first: int, last: int) -> Iterator[Delivered]:
         yield Delivered(told.node, n, t_us, ring, ring, seq, told.node, Level.AGREED, 1, (0,))
 
 
-def originated(told: Told, first: int, last: int) -> Iterator[Originated]:
+def originated(told: EventRows, first: int, last: int) -> Iterator[Originated]:
     """The originations ``first .. last - 1``."""
     names = ("n", "t_us", "ring_seq", "ring_rep", "seq", "level", "sequence", "sender")
     firsts = _firsts(told, first, last, *names)
@@ -122,7 +122,7 @@ def originated(told: Told, first: int, last: int) -> Iterator[Originated]:
         yield Originated(told.node, n, t_us, ring, seq, service, number, digests, sender)
 
 
-def submitted(told: Told, first: int, last: int) -> Iterator[Submit]:
+def submitted(told: EventRows, first: int, last: int) -> Iterator[Submit]:
     """The submissions ``first .. last - 1``; each may be but a part of one."""
     firsts = _firsts(told, first, last, "n", "t_us", "incarnation", "sequence", "level")
     sizes, sums = (_lists(told, first, last, name) for name in ("size", "digest"))
@@ -132,12 +132,12 @@ def submitted(told: Told, first: int, last: int) -> Iterator[Submit]:
         yield Submit(told.node, n, t_us, incarnation, number, _level(told, level), size, known)
 
 
-def _firsts(told: Told, first: int, last: int, *names: str) -> Iterator[tuple[int, ...]]:
+def _firsts(told: EventRows, first: int, last: int, *names: str) -> Iterator[tuple[int, ...]]:
     """The cells of the first row of each event."""
     return zip(*(told.first(name)[first:last].tolist() for name in names), strict=True)
 
 
-def _lists(told: Told, first: int, last: int, name: str) -> Iterator[tuple[int, ...]]:
+def _lists(told: EventRows, first: int, last: int, name: str) -> Iterator[tuple[int, ...]]:
     """The cells of a column, those of an event together."""
     starts = told.starts[first : last + 1].tolist()
     if starts:
@@ -146,7 +146,7 @@ def _lists(told: Told, first: int, last: int, name: str) -> Iterator[tuple[int, 
             yield tuple(cells[start - starts[0] : end - starts[0]])
 
 
-def _level(told: Told, level: int) -> Level:
+def _level(told: EventRows, level: int) -> Level:
     try:
         return Level(level)
     except ValueError:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ringcast.core.ids import NodeId
 from ringcast.pipeline.verify.condense.columns import Ints, Rows
-from ringcast.pipeline.verify.condense.event_rows import Told
+from ringcast.pipeline.verify.condense.event_rows import EventRows
 
 MOST_EVENTS = 1 << 16
 """So many events of a window, or of a run outside its windows, are shown at most."""
@@ -17,14 +17,14 @@ MOST_EVENTS = 1 << 16
 MOST_ROWS = 1 << 20
 """So many rows of a processor that lie in no window are read at most."""
 
-Make: TypeAlias = Callable[[Told, int, int], Iterator[Any]]
+Make: TypeAlias = Callable[[EventRows, int, int], Iterator[Any]]
 """Makes events ``first .. last - 1`` of one kind."""
 
 
 class Part:
     """Events ``first .. last - 1`` of one processor and kind, in one gap between stretches."""
 
-    def __init__(self, gap: int, make: Make, told: Told, first: int, last: int) -> None:
+    def __init__(self, gap: int, make: Make, told: EventRows, first: int, last: int) -> None:
         self.gap, self.make, self.told, self.first, self.last = gap, make, told, first, last
         self.more = False
         """Whether there is more that was not even read."""
@@ -32,7 +32,7 @@ class Part:
     @classmethod
     def of(cls, gap: int, make: Make, node: NodeId, rows: Rows) -> Part:
         """The events of these rows, in no window."""
-        told = Told(node, rows.part(0, min(len(rows), MOST_ROWS)))
+        told = EventRows(node, rows.part(0, min(len(rows), MOST_ROWS)))
         part = cls(gap, make, told, 0, len(told))
         part.more = len(rows) > MOST_ROWS
         return part

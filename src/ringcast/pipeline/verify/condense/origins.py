@@ -11,7 +11,7 @@ from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Submit
 from ringcast.pipeline.verify.condense.align import align
 from ringcast.pipeline.verify.condense.columns import NOT_KNOWN, Flags, Ints, Rows, RunTable
-from ringcast.pipeline.verify.condense.event_rows import Told, submitted
+from ringcast.pipeline.verify.condense.event_rows import EventRows, submitted
 from ringcast.pipeline.verify.condense.plan import Stay
 from ringcast.traces import TraceError
 
@@ -24,7 +24,7 @@ SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 class Origins:
     """The originations of all members: arrays with one value each, member after member."""
 
-    def __init__(self, tolds: list[Told], ring: ViewId) -> None:
+    def __init__(self, tolds: list[EventRows], ring: ViewId) -> None:
         self.tolds = tolds
         self.ends = np.cumsum([len(told) for told in tolds])
         self.node = np.repeat([told.node for told in tolds], [len(told) for told in tolds])
@@ -78,7 +78,7 @@ class Origins:
         found[there] = np.where(same, self.frame[next_one], end)
         return found
 
-    def whose(self, event: int) -> tuple[Told, int]:
+    def whose(self, event: int) -> tuple[EventRows, int]:
         """The member that made an origination, and which of its own it is."""
         at = int(np.searchsorted(self.ends, event, "right"))
         return self.tolds[at], event - (int(self.ends[at - 1]) if at else 0)
@@ -90,7 +90,7 @@ class Origins:
         total = int(ends[-1]) if len(ends) else 0
         return np.repeat(self.start[events] - (ends - size), size) + np.arange(total)
 
-    def check_times(self, deliveries: dict[NodeId, Told]) -> None:
+    def check_times(self, deliveries: dict[NodeId, EventRows]) -> None:
         """Originations and deliveries of a member have their times in the order of its numbers."""
         for told in self.tolds:
             check_times(told.rows, told.first("n"), told.first("t_us"), deliveries[told.node])
@@ -131,7 +131,7 @@ class Submissions:
             self._parts[stay.node] = found
             self._rows[stay.node] = Rows(self._table, int(found[1][0]), int(found[1][-1]) + 1)
 
-    def check_times(self, deliveries: dict[NodeId, Told]) -> None:
+    def check_times(self, deliveries: dict[NodeId, EventRows]) -> None:
         """Submissions of a member have their times in the order of its numbers."""
         for sender, rows in self._rows.items():
             at = self._parts[sender][1] - rows.first
@@ -219,11 +219,11 @@ class Submissions:
                 yield from self._events(sender, Rows(self._table, first, last))
 
     def _events(self, sender: NodeId, rows: Rows) -> Iterator[Submit]:
-        told = Told(sender, rows)
+        told = EventRows(sender, rows)
         return submitted(told, 0, len(told))
 
 
-def check_times(rows: Rows, n: Ints, t_us: Ints, own: Told) -> None:
+def check_times(rows: Rows, n: Ints, t_us: Ints, own: EventRows) -> None:
     """Events with these numbers and times fit between a member's deliveries by both."""
     its_n, its_us = own.first("n"), own.first("t_us")
     at = np.searchsorted(its_n, n)

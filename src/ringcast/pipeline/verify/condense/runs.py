@@ -11,7 +11,7 @@ from ringcast.checks.stretch import Share, Stretch
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Delivered, Originated, Submit
 from ringcast.pipeline.verify.condense.columns import Flags, Ints
-from ringcast.pipeline.verify.condense.event_rows import Told, delivered, originated
+from ringcast.pipeline.verify.condense.event_rows import EventRows, delivered, originated
 from ringcast.pipeline.verify.condense.origins import Origins, Submissions
 
 LEAST_RUN = 32
@@ -20,7 +20,7 @@ LEAST_RUN = 32
 NEVER = np.iinfo(np.int64).max
 
 
-class Piece(msgspec.Struct, frozen=True):
+class PlacedStretch(msgspec.Struct, frozen=True):
     """A stretch, and what must be known to put it into the trace."""
 
     stretch: Stretch
@@ -40,7 +40,7 @@ class Frames(msgspec.Struct):
     sender: Ints | None
     number: Ints | None
     size: Ints | None
-    told: dict[NodeId, Told]
+    told: dict[NodeId, EventRows]
     at: dict[NodeId, Ints]
     """By member: for each frame its event, or -1."""
     origins: Origins | None = None
@@ -109,7 +109,7 @@ class Runs:
         if last < len(self.frames.told[node]):
             yield len(self), last, len(self.frames.told[node])
 
-    def originated(self) -> Iterator[tuple[Told, int, int, int]]:
+    def originated(self) -> Iterator[tuple[EventRows, int, int, int]]:
         """The originations outside the runs: whose, gap, first, last (excluded)."""
         origins = self.frames.origins
         if origins is None:
@@ -146,11 +146,11 @@ class Runs:
         found = frames.submissions.of(frames.origin[inside], others=True)
         return [each for each in found if stop_us is None or each.t_us < stop_us]
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[PlacedStretch]:
         """What stands for the runs."""
         return [self._piece(k) for k in range(len(self))]
 
-    def _piece(self, k: int) -> Piece:
+    def _piece(self, k: int) -> PlacedStretch:
         frames, start, end, heads = self.frames, self.starts[k], self.ends[k], self.heads[k]
         first_us = last_us = -1
         shown: list[Submit | Originated | Delivered] = []
@@ -167,7 +167,7 @@ class Runs:
         shown.sort(key=lambda event: (event.t_us, event.node, event.n))
         seq, count = int(frames.seq[end - 1]), end - start - len(heads)
         stretch = Stretch(frames.ring, count, seq, tuple(shown), tuple(shares))
-        return Piece(stretch, int(frames.seq[start]), first_us, last_us)
+        return PlacedStretch(stretch, int(frames.seq[start]), first_us, last_us)
 
     def _events(self, frame: int) -> Iterator[Originated | Delivered]:
         """All events of a frame."""

@@ -50,7 +50,7 @@ from ringcast.pipeline.verify.condense.plan import (
     make_plan,
     moment,
 )
-from ringcast.pipeline.verify.condense.runs import Piece
+from ringcast.pipeline.verify.condense.runs import PlacedStretch
 from ringcast.pipeline.verify.condense.window import Found
 from ringcast.traces import TraceError
 from ringcast.traces.parquet import clock_back
@@ -69,10 +69,10 @@ class Placed(msgspec.Struct, frozen=True):
 
     behind: Moment
     window: int
-    piece: Piece
+    piece: PlacedStretch
 
 
-class Course:
+class StitchedRun:
     """One run: windows to look at, then a sequence of events and stretches."""
 
     def __init__(
@@ -219,7 +219,7 @@ class Course:
                 self._ask(keeps, at, from_us=odd_us)
         return placed
 
-    def _note_before(self, piece: Piece) -> Moment:
+    def _note_before(self, piece: PlacedStretch) -> Moment:
         """The last note before all that a stretch shows; what no note can be before if there is
         none."""
         heads = piece.stretch.heads

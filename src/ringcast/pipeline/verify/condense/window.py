@@ -34,7 +34,7 @@ from ringcast.core.trace import Delivered, Originated, Submit
 from ringcast.pipeline.verify.condense.align import align
 from ringcast.pipeline.verify.condense.columns import Flags, Ints, Rows, RunTable, table_of
 from ringcast.pipeline.verify.condense.event_rows import (
-    Told,
+    EventRows,
     delivered,
     originated,
     placed,
@@ -42,14 +42,14 @@ from ringcast.pipeline.verify.condense.event_rows import (
 from ringcast.pipeline.verify.condense.full import Make, Part, limit
 from ringcast.pipeline.verify.condense.origins import Origins, Submissions
 from ringcast.pipeline.verify.condense.plan import Stay, Window
-from ringcast.pipeline.verify.condense.runs import Frames, Piece, Runs
+from ringcast.pipeline.verify.condense.runs import Frames, PlacedStretch, Runs
 from ringcast.traces import TraceError
 
 
 class Found(msgspec.Struct):
     """What a window came to: stretches in order, and what stands before, between and after them."""
 
-    pieces: list[Piece] = []
+    pieces: list[PlacedStretch] = []
     gaps: list[list[Originated | Delivered]] = []
     """One more than pieces."""
     submits: list[Submit] = []
@@ -92,7 +92,7 @@ class _Look:
         self._originate = table_of(folder, "originate", window.run) if self._full else None
         places = None if self._full else window.ring
         self.told = {
-            stay.node: Told(stay.node, self._rows(self._deliver, stay), places)
+            stay.node: EventRows(stay.node, self._rows(self._deliver, stay), places)
             for stay in window.stays
         }
         self.ref = max(self.told.values(), key=len)
@@ -134,7 +134,7 @@ class _Look:
 
     # deliveries
 
-    def _compare(self, told: Told) -> None:
+    def _compare(self, told: EventRows) -> None:
         """Lay a member's deliveries beside those of the member taken for reference."""
         ref, frames = self.ref, self.frames
         same = told is ref
@@ -165,7 +165,7 @@ class _Look:
             differ = np.flatnonzero(mine[first:last] != its[start : start + last - first])
             self.odd[np.searchsorted(ref.starts, first + differ, "right") - 1] = True
 
-    def _unmatched(self, told: Told, taken: Ints, matched: Ints) -> None:
+    def _unmatched(self, told: EventRows, taken: Ints, matched: Ints) -> None:
         """Events of a member without a counterpart make the frame after them odd."""
         free = np.ones(len(told), np.bool_)
         free[taken] = False
@@ -201,7 +201,7 @@ class _Look:
         """Each frame was originated once, before, with the same contents."""
         window, ref, frames, table = self.window, self.ref, self.frames, self._originate
         assert table is not None
-        tolds = [Told(stay.node, self._rows(table, stay)) for stay in window.stays]
+        tolds = [EventRows(stay.node, self._rows(table, stay)) for stay in window.stays]
         origins = self.origins = Origins(tolds, window.ring)
         origins.check_times(self.told)
         self.origin = origin = origins.match(self.seq)
@@ -227,7 +227,7 @@ class _Look:
         ends = np.cumsum(ref.sizes[mine])
         self.odd[mine[np.searchsorted(ends, differ, "right")]] = True
 
-    def _delivered_later(self, told: Told, origins: Origins) -> None:
+    def _delivered_later(self, told: EventRows, origins: Origins) -> None:
         """What a member delivered before it was originated, in the order of the trace, is odd if
         it is its own or if that makes a difference."""
         at = self.at[told.node]
@@ -386,7 +386,7 @@ class _Look:
             found.covered = self.submissions.covered()
         return found
 
-    def _part(self, gap: int, told: Told, first: int, last: int) -> Part:
+    def _part(self, gap: int, told: EventRows, first: int, last: int) -> Part:
         """Deliveries of a member; if only places were read, the rest is read for these."""
         if self._full:
             return Part(gap, delivered, told, first, last)

@@ -1,4 +1,4 @@
-"""The second opinion: every claim judged by queries, and held against the first."""
+"""The cross-check: queries judge every claim, and their verdicts are compared with the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frames that the screen did not clear, with all that exact queries ask about them.
+"""The frames that the prefilter did not clear, with all that exact queries ask about them.
 
 ``acts`` has a row for each time such a frame was originated or delivered: with its contents, the
 configuration its processor was in by its own announcements (``conf``), whether that was the
