@@ -11,7 +11,9 @@ from adversary import keyed
 from journals import caught_up
 from loopback import eventually, joined, messages, run
 
+from ringcast.api.events import EventsLost, Message
 from ringcast.api.node import Node
+from ringcast.blocks.packing import GIVEN_UP
 from ringcast.core.effects import PackedMessages
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import Level
@@ -216,6 +218,33 @@ def test_settings_that_matter_are_agreed(protocol: str) -> None:
     for name, value in OTHER[protocol].items():
         said = disagreement(mine, mine | {name: str(value)}, Whereabouts(3, 1, "there", 5))
         assert said.startswith(f"{name} is {value} at node 3 (there:5) and {mine[name]} at this")
+
+
+def test_a_message_that_nobody_can_read_is_counted_and_told(tmp_path: Path) -> None:
+    """It was skipped without a word, and so was one larger than max_message."""
+
+    async def story() -> None:
+        settings = keyed(tmp_path, 2)
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(Node.open(each)) for each in settings]
+            for node in nodes:
+                await node.wait_for_ring(2)
+            groups = await joined(nodes)
+            victim = nodes[1]
+            assert victim._ring is not None
+            for body in (b"\xc1 no sense", GIVEN_UP):
+                batch = PackedMessages(victim._ring.view, 99, 1, Level.AGREED, 2**40, (body,))
+                victim.on_deliver(batch.ring, batch)
+            await groups[0].send(b"after")
+            lost = 0
+            async for event in groups[1]:
+                lost += event.count if isinstance(event, EventsLost) else 0
+                if isinstance(event, Message):
+                    break
+            assert lost == 2
+            assert victim.metrics()["messages_unreadable"] == {"1": 2}
+
+    run(story)
 
 
 def test_rows_without_end_destroy_no_journal(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringcast.blocks.packing import MOST_SENDERS, Assembler, Contents, Outbox
+from ringcast.blocks.packing import GIVEN_UP, MOST_SENDERS, Assembler, Contents, Outbox
 from ringcast.core.ids import Level
 
 MIB = 2**20
@@ -98,10 +98,11 @@ def test_sixteen_mebibytes() -> None:
     assert len(frames) == -(-len(body) // 1355)
 
 
-def test_a_message_over_the_bound_is_dropped_with_all_its_pieces() -> None:
+def test_a_message_over_the_bound_is_given_up_with_all_its_pieces() -> None:
+    """And something stands in its place, so that readers get to know."""
     assembler = Assembler(10)
     pieces = [Contents(1, (bytes(4),), part, part == 3) for part in range(4)]
-    assert [assembler.add(1, piece) for piece in pieces] == [None] * 4
+    assert [assembler.add(1, piece) for piece in pieces] == [None, None, (GIVEN_UP,), None]
     assert assembler.dropped
     assert assembler.add(1, Contents(2, (b"next",))) == (b"next",)
 

@@ -221,7 +221,7 @@ class Group:
             self._in.set_result(None)
 
     def lost(self, count: int) -> None:
-        """Messages went by while the node could not be counted as a member."""
+        """Messages went by that the group could not be given."""
         self._inbox.lost(count)
 
     @property

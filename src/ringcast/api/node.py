@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -49,6 +50,7 @@ class Node:
         """Another ring, or all have spoken on it, or the node has ended."""
         self._directory = Directory(config.id, self._changed.set, config.sheet.fixed)
         self._groups: dict[str, Group] = {}
+        self._unreadable: Counter[NodeId] = Counter()
         self._host: LiveHost | None = None
         self._journal: NodeJournal | None = None
         self._ring: InstallView | None = None
@@ -188,6 +190,7 @@ class Node:
         found = self._host.metrics()
         found["groups_wait_for"] = list(self._directory.waits_for())
         found["left_aside"] = self._directory.left_aside
+        found["messages_unreadable"] = {str(node): n for node, n in self._unreadable.items()}
         return found | {"journal": self._journal.metrics()} if self._journal else found
 
     # --- for groups ------------------------------------------------------------------------
@@ -274,7 +277,8 @@ class Node:
             try:
                 came = word = envelope.decode(data)
             except UNREADABLE:
-                continue  # another program's message on this ring
+                self._lose(batch.sender)
+                continue
             position = start._replace(index=index)
             source: Source | None = None
             if type(came) is NumberedRows:
@@ -293,6 +297,13 @@ class Node:
                 writer = source[0] if source else ""
                 self._directory.on_envelope(batch.sender, batch.level, position, word, writer)
             index += len(came.bodies)
+
+    def _lose(self, sender: NodeId) -> None:
+        """A message that no member can read, or that was given up for its size: whose group it was
+        for is not known."""
+        self._unreadable[sender] += 1
+        for group in self._groups.values():
+            group.lost(1)
 
     def _deduplicated(self, word: NumberedRows, ring: ViewId) -> tuple[Data, Source]:
         """The rows of a writer that did not come before, and the number of the first."""

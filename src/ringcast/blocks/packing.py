@@ -208,6 +208,11 @@ class Pieces:
         self.size = 0
 
 
+GIVEN_UP = b""
+"""What is delivered in the place of a message larger than ``max_message``, which no correct member
+sends: readers get to know that something is missing there."""
+
+
 class Assembler:
     """R98-R100: puts the pieces of each sender's message together again, in bounded memory.
 
@@ -250,7 +255,7 @@ class Assembler:
         begun.size += len(piece)
         if begun.size > self.max_message:
             self._drop(sender)
-            return None
+            return (GIVEN_UP,)
         if not contents.last:
             return None
         del self._begun[sender]
