@@ -451,3 +451,21 @@ def test_a_manifest_names_files_of_its_folder_alone(tmp_path: Path, way: str) ->
     with pytest.raises((PipelineError, OSError), match=r"no file of rows|symbolic links"):
         writer.publish([], 3)
     assert secret.exists()
+
+
+@pytest.mark.parametrize("cut", [1, 5, 6])
+def test_a_staged_file_that_was_cut_off_is_refused(tmp_path: Path, cut: int) -> None:
+    """Its last row was published short, and the file removed."""
+    staging = tmp_path / "staging" / "s"
+    staging.mkdir(parents=True)
+    name = f"{0:032x}.rows"
+    whole = b"".join(len(body).to_bytes(4, "big") + body for body in (b"first", b"second"))
+    (staging / name).write_bytes(whole[:-cut])
+    (staging / f"{3:020}.json").write_bytes(msgspec.json.encode([name]))
+    row = StructType([StructField("body", BinaryType())])
+    options = WRITING | {"staging": str(tmp_path / "staging")}
+    writer = RingcastSource(options).streamWriter(row, False)
+    assert isinstance(writer, Writing)
+    with pytest.raises(PipelineError, match="ends within a row"):
+        writer.publish([], 3)
+    assert (staging / name).exists()

@@ -33,6 +33,7 @@ from ringcast.wire.codec import (
     MAGIC,
     MOST_PEERS,
     MOST_REASONS,
+    MOST_SILENT,
     MOST_STRANGERS,
     OVERHEAD,
     Codec,
@@ -370,6 +371,20 @@ def test_senders_are_bounded() -> None:
         meet(receiver, codec(src), src)
     assert receiver.decode(codec(1).encode(hello(1, receiver.challenge), EVERYBODY)) is None
     assert receiver.refused == {"too many senders": 1}
+
+
+def test_senders_that_are_gone_make_room() -> None:
+    """After 1,024 ids no newcomer was met until the node started again."""
+    receiver, lives = codec(2), codec(3)
+    meet(receiver, lives, 3)
+    for src in range(4, 3 + MOST_PEERS):
+        meet(receiver, codec(src), src)
+    for _ in range(MOST_SILENT + 1):
+        receiver.decode(lives.encode(REGULAR, EVERYBODY))
+        receiver.rest()
+    assert receiver.knows(3) and not receiver.knows(4)
+    meet(receiver, codec(1), 1)
+    assert receiver.refused == {}
 
 
 def test_state_rolled_back_repeats_no_nonce(tmp_path: Path) -> None:

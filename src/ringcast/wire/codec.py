@@ -44,6 +44,9 @@ EVERYBODY: NodeId = 0
 MOST_PEERS = 1024
 """Senders remembered at once; only holders of a group key get this far."""
 
+MOST_SILENT = 60
+"""Calls of ``rest`` after which a sender without a frame makes room, if there is none."""
+
 MOST_STRANGERS = 256
 """Frames of senders not met yet that are opened between two calls of ``rest``: each costs the
 derivation of a key, so a flood of them must not cost all there is."""
@@ -86,6 +89,8 @@ class Codec:
         self._decode = msgspec.msgpack.Decoder(union).decode
         self._keys = keys
         self._peers: dict[NodeId, Peer] = {}
+        self._silent: dict[NodeId, tuple[int, int]] = {}
+        """While all places are taken: the newest frame of each, and for how long there was none."""
         self._strangers, self._outlived = MOST_STRANGERS, MOST_OUTLIVED
         self._unmet: dict[tuple[NodeId, int, int], AESGCM] = {}
         """By id, boot number and key: a member that was not met yet may send thousands of frames
@@ -122,6 +127,18 @@ class Codec:
         """Once in a while: strangers may be heard again."""
         self._strangers, self._outlived = MOST_STRANGERS, MOST_OUTLIVED
         self.unproven.age()
+        self._forget_silent()
+
+    def _forget_silent(self) -> None:
+        """If all places are taken, senders that are gone make room; one that lives meets again."""
+        if len(self._peers) < MOST_PEERS:
+            self._silent.clear()
+            return
+        for node, peer in list(self._peers.items()):
+            newest, looks = self._silent.get(node, (0, 0))
+            self._silent[node] = peer.high, looks + 1 if newest == peer.high else 0
+            if self._silent[node][1] >= MOST_SILENT:
+                del self._peers[node], self._silent[node]
 
     # --- sending ---------------------------------------------------------------------------
 

@@ -131,11 +131,16 @@ class Writing:
         for name in names:
             with open(self._staged(name), "rb", opener=no_link) as file:
                 data = file.read()
-            at = 0
+            found, at = [], 0
             while at < len(data):
-                length = int.from_bytes(data[at : at + 4], "big")
-                yield data[at + 4 : at + 4 + length]
-                at += 4 + length
+                begin, at = at + 4, at + 4 + int.from_bytes(data[at : at + 4], "big")
+                found.append(data[begin:at])
+            if at > len(data):
+                raise PipelineError(
+                    f"{self._folder / name} ends within a row: it was cut off after it was staged; "
+                    f"restore it, or remove the manifest that names it to stage the batch anew"
+                )
+            yield from found
 
     def _staged(self, name: str) -> Path:
         """A file of rows; whoever can write a manifest must not have others published, or removed,
