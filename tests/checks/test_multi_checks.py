@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from ringcast.checks import Verdict, suite
 from ringcast.core.ids import Level, NodeId, ViewId
@@ -16,6 +17,7 @@ from ringcast.core.trace import (
     Noted,
     Originated,
     Restarted,
+    Submit,
     TraceEvent,
 )
 from ringcast.protocols.totem_multi import CLAIMS
@@ -31,6 +33,7 @@ class MadeTrace:
     def __init__(self) -> None:
         self.events: list[TraceEvent] = []
         self.prev: dict[NodeId, ViewId] = {}
+        self.lives: dict[NodeId, int] = {}
         for node in (1, 2, 3):
             self.start(node)
             self.install(node, ALONE[node], 1, (A,), (node,))
@@ -41,6 +44,7 @@ class MadeTrace:
     def start(self, node: NodeId, incarnation: int = 1) -> None:
         self.events.append(Restarted(node, self.at(), self.at(), incarnation))
         self.prev.pop(node, None)
+        self.lives[node] = incarnation
 
     def crash(self, node: NodeId) -> None:
         self.events.append(Crashed(node, self.at(), self.at()))
@@ -67,12 +71,25 @@ class MadeTrace:
         )
         self.prev[node] = view
 
-    def originate(
-        self, node: NodeId, ring: ViewId, timestamp: int, level: Level = Level.AGREED
-    ) -> None:
+    def submit(self, node: NodeId, number: int, level: Level = Level.AGREED) -> None:
         at = self.at()
+        self.events.append(Submit(node, at, at, self.lives[node], number, level, (1,), (number,)))
+
+    def originate(
+        self,
+        node: NodeId,
+        ring: ViewId,
+        timestamp: int,
+        level: Level = Level.AGREED,
+        number: int | None = None,
+        sender: NodeId = 0,
+    ) -> None:
+        """What was submitted just before, under its timestamp as a number, unless one is given."""
+        if number is None:
+            self.submit(node, timestamp, level)
+        at, first = self.at(), number or timestamp
         self.events.append(
-            Originated(node, at, at, ring, timestamp, level, timestamp, (timestamp,))
+            Originated(node, at, at, ring, timestamp, level, first, (first,), sender)
         )
 
     def deliver(
@@ -157,6 +174,35 @@ def outside(trace: MadeTrace) -> None:
     delivered(trace, 1, 6)
 
 
+def members_untold(trace: MadeTrace) -> None:
+    trace.install(1, T2, 9)
+    trace.events[-1] = replace(trace.events[-1], members=(1, 2))
+
+
+def another_before(trace: MadeTrace) -> None:
+    trace.prev[1] = T0
+    trace.install(1, T2, 9)
+
+
+def none_before(trace: MadeTrace) -> None:
+    del trace.prev[1]
+    trace.install(1, T2, 9)
+
+
+def before_a_crash(trace: MadeTrace) -> None:
+    trace.crash(1)
+    trace.events.append(Restarted(1, trace.at(), trace.at(), 2))
+    trace.install(1, T2, 9)
+
+
+def in_a_former_one(trace: MadeTrace) -> None:
+    """Other checks must bear it: 1 has delivered more in its topology than anybody in the other."""
+    delivered(trace, 1, 6)
+    delivered(trace, 1, 7)
+    trace.prev[1] = ALONE[1]
+    delivered(trace, 1, 8)
+
+
 def other_list(trace: MadeTrace) -> None:
     trace.install(1, T2, 9, (A, C))
     trace.install(2, T2, 9, (A, B))
@@ -191,6 +237,20 @@ def other_sender(trace: MadeTrace) -> None:
     trace.deliver(2, 2, A, 6)
 
 
+def number_originated_twice(trace: MadeTrace) -> None:
+    trace.originate(1, A, 9, number=8)
+
+
+def number_overtaken(trace: MadeTrace) -> None:
+    trace.submit(1, 7)
+    trace.originate(1, A, 9, number=7)
+
+
+def originated_for_another(trace: MadeTrace) -> None:
+    trace.submit(2, 9)
+    trace.originate(1, A, 9, number=9, sender=2)
+
+
 def backwards(trace: MadeTrace) -> None:
     delivered(trace, 2, 7, 6)
 
@@ -206,6 +266,34 @@ def behind_a_topology(trace: MadeTrace) -> None:
 
 def from_nowhere(trace: MadeTrace) -> None:
     trace.deliver(2, 1, A, 77)
+
+
+def not_submitted(trace: MadeTrace) -> None:
+    trace.originate(1, A, 9, number=9)
+
+
+def submitted_in_another_life(trace: MadeTrace) -> None:
+    trace.submit(1, 20)
+    trace.crash(1)
+    trace.start(1, 2)
+    trace.install(1, T2, 1010, (C,), (1,))
+    trace.originate(1, C, 1020, number=20)
+
+
+def not_as_submitted(trace: MadeTrace) -> None:
+    trace.submit(1, 9)
+    trace.events[-1] = replace(trace.events[-1], digests=(99,))
+    trace.originate(1, A, 9, number=9)
+
+
+def weaker_than_submitted(trace: MadeTrace) -> None:
+    trace.submit(1, 9, Level.SAFE)
+    trace.originate(1, A, 9, number=9)
+
+
+def submitted_and_forgotten(trace: MadeTrace) -> None:
+    trace.submit(2, 9)
+    trace.end(1, 2, 3)
 
 
 def own_left_out(trace: MadeTrace) -> None:
@@ -285,13 +373,28 @@ def same_stamp_on_a_ring(trace: MadeTrace) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
-    "P-1": (untold, without_rings, outside),
+    "P-1": (
+        untold,
+        without_rings,
+        outside,
+        members_untold,
+        another_before,
+        none_before,
+        before_a_crash,
+        in_a_former_one,
+    ),
     "P-2": (other_list, again),
     "P-3": (apart_at_the_end, not_all_at_the_end),
     "P-4": (other_outcome,),
-    "P-6": (other_contents, other_sender),
+    "P-6": (
+        other_contents,
+        other_sender,
+        number_originated_twice,
+        number_overtaken,
+        originated_for_another,
+    ),
     "P-7": (backwards, twice, behind_a_topology),
-    "P-8": (from_nowhere,),
+    "P-8": (from_nowhere, not_submitted, submitted_in_another_life),
     "P-9": (own_left_out, own_never),
     "P-10": (last_is_not_whole,),
     "P-11": (different_sets,),
@@ -300,6 +403,8 @@ WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
     "P-14": (unsafe, unsafe_before, unsafe_at_the_end),
     "P-15": (two_ways_round, a_topology_at_two_places),
     "P-16": (clock_stands, clock_falls_back, same_stamp_on_a_ring),
+    "content": (not_as_submitted, weaker_than_submitted),
+    "validity": (submitted_and_forgotten,),
 }
 
 

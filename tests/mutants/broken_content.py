@@ -1,4 +1,4 @@
-"""Every protocol, with one member that hands up something else than was sent.
+"""Every protocol, with one member that hands up or sends something else than it was given.
 
 They break no rule of the order itself: places ascend without a gap. Only what stands at a place is
 wrong, so a check that compares places sees nothing.
@@ -15,20 +15,29 @@ from pytest import MonkeyPatch
 from ringcast.core.effects import Deliver, PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.ids import Level
-from ringcast.core.inputs import Input
+from ringcast.core.inputs import Input, Submitted
 from ringcast.core.machine import Machine
+from ringcast.protocols.counter.machine import CounterBased
+from ringcast.protocols.irbp.machine import Irbp
+from ringcast.protocols.rbp.machine import Rbp
 from ringcast.protocols.token_fd.machine import TokenFd
 from ringcast.protocols.total.machine import Total
+from ringcast.protocols.totem_multi.machine import TotemMulti
 from ringcast.protocols.totem_single.machine import TotemSingle
 
 WRONG = 2
 """The member that does so."""
 
-PROTOCOLS: dict[str, tuple[type[Machine], str]] = {
-    "totem": (TotemSingle, "R24"),
-    "total": (Total, "TL-12"),
-    "token-fd": (TokenFd, "TF-24"),
+PROTOCOLS: dict[str, tuple[type[Machine], str, str]] = {
+    "totem": (TotemSingle, "R24", "content"),
+    "total": (Total, "TL-12", "content"),
+    "token-fd": (TokenFd, "TF-24", "content"),
+    "counter": (CounterBased, "CB-20", "content"),
+    "rbp": (Rbp, "rbp R13", "content"),
+    "irbp": (Irbp, "irbp R13", "content"),
+    "totem-multi": (TotemMulti, "MR-14", "P-6"),
 }
+"""The machine, the rule that delivers, and which property compares two members."""
 
 Change = Callable[[list[PackedMessages]], list[PackedMessages]]
 
@@ -62,6 +71,21 @@ def changes_a_level(batches: list[PackedMessages]) -> list[PackedMessages]:
     return [replace(batch, level=Level(1 - batch.level)) for batch in batches]
 
 
+def _sends_another_body(machine: type[Machine]) -> Callable[[MonkeyPatch], None]:
+    whole = machine.handle
+
+    def handle(p: Machine, env: Env, event: Input) -> None:
+        if isinstance(event, Submitted) and env.me == WRONG:
+            event = replace(event, bodies=tuple(b"!" for _ in event.bodies))
+        whole(p, env, event)
+
+    def patch(monkeypatch: MonkeyPatch) -> None:
+        """Broadcasts another body than its application submitted."""
+        monkeypatch.setattr(machine, "handle", handle)
+
+    return patch
+
+
 def _patch(machine: type[Machine], change: Change) -> Callable[[MonkeyPatch], None]:
     whole = machine.handle
 
@@ -80,7 +104,7 @@ def _patch(machine: type[Machine], change: Change) -> Callable[[MonkeyPatch], No
     return patch
 
 
-for name, (machine, rule) in PROTOCOLS.items():
+for name, (machine, rule, compares) in PROTOCOLS.items():
     for change in (
         alters_a_body,
         re_sorts_what_it_delivers,
@@ -90,4 +114,8 @@ for name, (machine, rule) in PROTOCOLS.items():
         patch = _patch(machine, change)
         patch.__name__ = f"{name}_{change.__name__}"
         patch.__doc__ = change.__doc__
-        mutant(rule, "content")(patch)
+        fifo = ("fifo",) if change is re_sorts_what_it_delivers else ()
+        mutant(rule, compares, *fifo)(patch)
+    patch = _sends_another_body(machine)
+    patch.__name__ = f"{name}_sends_another_body"
+    mutant(rule, "content")(patch)

@@ -77,6 +77,7 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
         for name in ("centralised", "two-phase", "optimistic", "fast-message")
     },
     "rbp": (partial(draw, name="rbp"), tuple(range(150))),
+    "irbp": (partial(draw, name="irbp"), tuple(range(60))),
     "rbp bare": (bare, tuple(range(40))),
     "rbp forgotten": (forgotten, tuple(range(40))),
     "total agreed": (lambda seed: draw(seed, "total", profile="agreed"), tuple(range(100))),
@@ -85,6 +86,7 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "total late": (late, tuple(range(40))),
     "total remerged": (remerged, tuple(range(40))),
     "totem-multi joined": (joined, tuple(range(40))),
+    "totem-multi drawn": (partial(draw, name="totem-multi"), tuple(range(20))),
 }
 """Where to look for a run that catches a mutant: how to make it, and the seeds to try."""
 
@@ -92,13 +94,15 @@ HEAD = """# Mutants
 
 Protocols, broken on purpose in one rule at a time, and the run in which a check notices. The same
 run of the protocol as it is breaks nothing. `tests/mutants/` has the patches and the families of
-runs: `counter`, `rbp`, `token-fd` and `total` with a mode draw anything for those protocols;
+runs: `counter`, `rbp`, `irbp`, `token-fd` and `total` with a mode draw anything for those
+protocols;
 `total late` and `total remerged` aim at the end of a view and at a merge, `counter lost` at
 messages that go down with their sender, `counter newcomer` at the same while somebody is taken in,
 `counter former` are seeds that once showed a bug; `rbp bare` delivers what one member holds, and
 `rbp forgotten` restarts a member that alone held a message with another; `centralised`,
 `two-phase`, `optimistic` and `fast-message` are
-machines that are there to be compared; `totem-multi joined` aims at gateways that fail; the others
+machines that are there to be compared; `totem-multi joined` aims at gateways that fail and
+`totem-multi drawn` draws anything; the others
 are Totem's. `swarm` draws anything,
 `harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
 the second stage less time than a token loss takes, `regression` is a saved run that once showed a
@@ -150,7 +154,7 @@ class Killer(msgspec.Struct, frozen=True):
 
 def suits(family: str, mutant: Mutant) -> bool:
     """Whether runs of the family are of the mutant's protocol, which its rules tell."""
-    others = {"CB-": "counter", "rbp ": "rbp", "TF-": "token-fd"}
+    others = {"CB-": "counter", "rbp ": "rbp", "irbp ": "irbp", "TF-": "token-fd"}
     others |= {"TL-": "total", "FL-": "total", "G-": "total"}
     others |= {name: name for name in ("centralised", "two-phase", "optimistic", "fast-message")}
     others["MR-"] = "totem-multi"

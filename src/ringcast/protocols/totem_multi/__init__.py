@@ -64,7 +64,9 @@ CHECKS = (
     ClockRises,
 )
 
-CLAIMS = tuple(check.tag for check in CHECKS)
+CLAIMS = (*(check.tag for check in CHECKS), "content", "validity")
+"""D1, D1-own and integrity look for a message's ring among the views, where a topology has its own
+name: P-6 and P-8 say what they say."""
 
 SHEET = register(
     Sheet(

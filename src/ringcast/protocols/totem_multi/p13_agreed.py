@@ -26,11 +26,11 @@ class PrefixInTopology(Property):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._sequences: dict[ViewId, list[tuple[PlaceKey, NodeId]]] = {}
-        self._at: dict[NodeId, int] = {}
+        self._at: dict[NodeId, tuple[ViewId, int]] = {}  # where each is, and how far
 
     def on_installed(self, event: Installed) -> None:
         """From the beginning of the new one's sequence."""
-        self._at[event.node] = 0
+        self._at[event.node] = (event.view, 0)
         self._sequences.setdefault(event.view, [])
         while len(self._sequences) > REMEMBERED:
             del self._sequences[next(iter(self._sequences))]
@@ -38,10 +38,11 @@ class PrefixInTopology(Property):
     def on_delivered(self, event: Delivered) -> None:
         """The next of the sequence, or what continues it."""
         sequence = self._sequences.get(event.view)
-        if sequence is None:
-            return
-        at, key = self._at.get(event.node, 0), place(event)
-        self._at[event.node] = at + 1
+        view, at = self._at.get(event.node, (None, 0))
+        if sequence is None or view != event.view or at > len(sequence):
+            return  # long ago, or in another topology than it told of (P-1)
+        key = place(event)
+        self._at[event.node] = (event.view, at + 1)
         if at == len(sequence):
             sequence.append((key, event.node))
         elif sequence[at][0] != key:

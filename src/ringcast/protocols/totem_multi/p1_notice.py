@@ -1,8 +1,12 @@
-"""P-1: every topology change is told, with all rings, and nothing is delivered outside of one."""
+"""P-1: every topology change is told, with all rings, and nothing is delivered outside of one.
+
+What the application is told is what the note says: the same name and members, after the topology
+in which the processor was.
+"""
 
 from __future__ import annotations
 
-from ringcast.core.trace import Delivered, Installed
+from ringcast.core.trace import Crashed, Delivered, Installed
 from ringcast.protocols.totem_multi.trail import TopologyProperty
 
 
@@ -14,16 +18,28 @@ class TopologyNotice(TopologyProperty):
 
     def on_installed(self, event: Installed) -> None:
         """It must have been told just before, with its rings."""
-        note = self.told.get(event.node)
+        note, before = self.told.get(event.node), self.now.get(event.node)
+        prev = before and before.view
         if note is None or note.view != event.view or not note.rings:
+            wrong = "did not tell its rings"
+        elif note.members != event.members:
+            wrong = f"told {event.members} as its members, which are {note.members}"
+        elif event.prev != prev:
+            wrong = f"told {event.prev} as the one before, which was {prev}"
+        else:
+            wrong = ""
+        if wrong:
             self.violate(
-                f"Processor {event.node} installed {event.view} at {event.t_us} us and did not "
-                f"tell its rings.",
+                f"Processor {event.node} installed {event.view} at {event.t_us} us and {wrong}.",
                 (event.node,),
                 (event.view,),
                 event.t_us,
             )
         super().on_installed(event)
+
+    def on_crashed(self, event: Crashed) -> None:
+        """Another life is in no topology yet."""
+        self.now.pop(event.node, None)
 
     def on_delivered(self, event: Delivered) -> None:
         """In the topology that was told last."""

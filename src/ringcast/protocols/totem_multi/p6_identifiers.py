@@ -1,4 +1,8 @@
-"""P-6: one place, one message: the same sender, level and contents wherever it is named."""
+"""P-6: one place, one message: the same sender, level and contents wherever it is named.
+
+And one message, one place: a processor originates its own messages, each number of a life once and
+in the order of submission.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +23,23 @@ class UniquePlaces(Property):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._first: dict[PlaceKey, tuple[NodeId, NodeId, Level, int, tuple[int, ...]]] = {}
+        self._numbers: dict[NodeId, tuple[int, int]] = {}  # incarnation, last number originated
 
     def on_originated(self, event: Originated) -> None:
-        """The sender says what it is."""
+        """The sender says what it is, and has not said so before."""
         self._compare(event, event.owner)
+        life = self.history.incarnation(event.node)
+        last = max(self._numbers.get(event.node, (life, 0)), (life, 0))
+        if event.owner != event.node or (life, event.first) <= last:
+            self.violate(
+                f"Processor {event.node} originated number {event.first} of processor "
+                f"{event.owner} as {shown(place(event))} at {event.t_us} us; of its own it had "
+                f"come to number {last[1]}.",
+                (event.node,) if event.owner == event.node else (event.node, event.owner),
+                (shown(place(event)),),
+                event.t_us,
+            )
+        self._numbers[event.node] = (life, event.first + len(event.digests) - 1)
 
     def on_delivered(self, event: Delivered) -> None:
         """And the others say the same."""
