@@ -67,6 +67,10 @@ def test_a_violation_fails_a_scenario_that_shows_what_it_should() -> None:
         ("ring totem n=3\ncut 1->9\n----\nok\n", "no processor 9"),
         ("ring totem n=3\ndrop Tocken 1->2\n----\nok\n", "no message 'Tocken'"),
         ("ring totem n=3\ndrop Token\n----\nok\n", "which frames?"),
+        ("ring totem n=3\ndrop Token 1->2 5ms\n----\nok\n", "delay does that"),
+        ("ring totem n=3\ndelay Token 1->2 x3\n----\nok\n", "how much later?"),
+        ("ring totem n=3\ndrop Token 1->2 after\n----\nok\n", "invalid literal"),
+        ("ring totem n=3\ndelay Token 1->2 off\n----\nok\n", "no such delay is in force"),
         ("ring totem n=3\npartition 1,2 3\n----\nok\n", "not of the form {1,2}"),
         ("ring totem n=3\nshow p1 colour\n----\nok\n", "no 'colour' to show"),
         ("ring totem n=3\nlog everything\n----\nok\n", "no log of 'everything'"),
@@ -96,6 +100,62 @@ def test_a_bad_file_is_told_what_is_wrong_and_where(text: str, complaint: str) -
 def test_what_never_happens_is_a_line_of_the_output() -> None:
     result = run_text("ring totem n=2\nuntil ring {1,2}\ncrash p2\nuntil ring {1,2,3}\n----\nok\n")
     assert "never: ring {1,2,3}" in result.text
+
+
+LOSES = """
+ring totem n=3 hold_us=0
+until operational
+mark
+drop Regular *->2 after 1 always
+delay Token 3->1 100us always
+submit p1 "a"
+until delivered 1
+submit p1 "b"
+until delivered 2 p1
+show p2 my_aru
+{}
+----
+p2 my_aru={}
+{}
+"""
+
+
+def test_frames_are_lost_from_the_second_on_until_the_loss_is_ended() -> None:
+    (aru,) = (
+        line for line in run_text(LOSES.format("", 0, "")).text.splitlines() if "aru=" in line
+    )
+    before = int(aru.partition("=")[2])
+    after = "drop Regular *->2 off\nuntil delivered 2 p2\nshow p2 my_aru"
+    result = run_text(LOSES.format(after, before, f"p2 my_aru={before + 1}"))
+    assert result.ok, result.diff
+    never = run_text(LOSES.format("run 1ms\nshow p2 my_aru", before, f"p2 my_aru={before}"))
+    assert never.ok, never.diff
+
+
+def test_lines_in_any_order() -> None:
+    text = "ring totem n=2\nlog views\nuntil ring {1,2}\n---- in any order\nok\n"
+    seen = run_text(text).text
+    *head, first, second = seen.splitlines()
+    turned = "\n".join([*head, second, first, ""])
+    assert first != second and run_text(turned).ok and run_text(turned).text == turned
+    assert not run_text(turned.replace(" in any order", "")).ok
+    assert not run_text("\n".join([*head, first, first, ""])).ok
+
+
+@pytest.mark.parametrize(
+    ("protocol", "variables"),
+    [
+        (
+            "totem",
+            "new_memb trans_memb deliver_memb max_ring_seq last_aru_seen my_aru_count "
+            "my_retrans_flg_count my_install_seq last_token_seq last_retrans",
+        ),
+        ("total", "next pending requests acks expected assigned missing stable"),
+    ],
+)
+def test_variables_of_the_papers_can_be_shown(protocol: str, variables: str) -> None:
+    result = run_text(f"ring {protocol} n=2\nuntil ring {{1,2}}\nshow p1 {variables}\n----\nok\n")
+    assert all(f"{name}=" in result.text for name in variables.split())
 
 
 def test_every_command_says_how_it_is_written() -> None:

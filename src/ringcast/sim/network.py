@@ -54,6 +54,15 @@ class Tamper(msgspec.Struct):
     count: int = 1
     delay_us: int = 0
     copy: bool = False
+    after: int = 0
+    """So many frames that match pass first."""
+
+    def alike(self, other: Tamper) -> bool:
+        """Whether the other does the same kind of thing to the same frames."""
+        frames, its = ((rule.src, rule.dst, rule.message) for rule in (self, other))
+        drops = not self.copy and not self.delay_us
+        its_drops = not other.copy and not other.delay_us
+        return frames == its and self.copy == other.copy and drops == its_drops
 
     def matches(self, src: NodeId, dst: NodeId, message: Message) -> bool:
         """Whether this is one of the frames meant."""
@@ -173,6 +182,14 @@ class Network:
         """Do something to particular frames; earlier rules are asked first."""
         self._tampers.append(rule)
         self._weigh()
+
+    def untamper(self, rule: Tamper) -> bool:
+        """End the rules that do the same kind of thing to the same frames; False if none does."""
+        left = [each for each in self._tampers if not each.alike(rule)]
+        found = len(left) < len(self._tampers)
+        self._tampers[:] = left
+        self._weigh()
+        return found
 
     def reaches(self, src: NodeId, dst: NodeId) -> bool:
         """Whether frames can get from ``src`` to ``dst`` at all."""
@@ -335,6 +352,9 @@ class Network:
         """The first rule that matches, its count taken down by one."""
         for rule in self._tampers:
             if rule.matches(link.src, link.dst, message):
+                if rule.after:
+                    rule.after -= 1
+                    continue
                 if rule.count:
                     rule.count -= 1
                     if not rule.count:

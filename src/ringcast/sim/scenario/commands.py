@@ -18,7 +18,6 @@ from ringcast.protocols import DEFAULT
 from ringcast.sim import workload as load
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.model import BurstTail, LinkModel
-from ringcast.sim.network import Tamper
 from ringcast.sim.rings import attached
 from ringcast.sim.scenario.log import KINDS, ScenarioLog, plain, plain_set, tapped
 from ringcast.sim.scenario.syntax import (
@@ -30,6 +29,7 @@ from ringcast.sim.scenario.syntax import (
     members,
     processors,
     settings,
+    tampering,
     times,
 )
 from ringcast.sim.spec import RunSpec, prepare
@@ -255,34 +255,25 @@ class ScenarioCommands:
         self.cluster.set_burst_tail(None if frames == "off" else BurstTail(int(frames)))
 
     def drop(self, words: list[str]) -> None:
-        """``drop MESSAGE 1->2 [x3|always]``: the next such frames are lost."""
-        self._tamper(words, False)
+        """``drop MESSAGE 1->2 [after 4] [x3|always]``: the next such frames are lost, behind the
+        first 4; ``drop MESSAGE 1->2 off`` ends it, and so for ``delay`` and ``copy``."""
+        self._tamper(words, "drop")
 
     def delay(self, words: list[str]) -> None:
         """``delay MESSAGE 3->2 5ms [x3|always]``: the next such frames come later."""
-        self._tamper(words, False)
+        self._tamper(words, "delay")
 
     def copy(self, words: list[str]) -> None:
         """``copy MESSAGE *->* 150us [x3|always]``: they come, and once more that much later."""
-        self._tamper(words, True)
+        self._tamper(words, "copy")
 
-    def _tamper(self, words: list[str], copy: bool) -> None:
+    def _tamper(self, words: list[str], verb: str) -> None:
         kinds = [kind.__name__ for kind in self.cluster.sheet.messages]
-        if len(words) < 2:
-            raise ValueError(f"which frames? for example: drop {kinds[0]} 1->2 once")
-        if words[0] not in (*kinds, "*"):
-            raise ValueError(f"no message {words[0]!r}; there are {', '.join(kinds)}")
-        src, dst = self._arrow(words[1])
-        count, delay_us = 1, 0
-        for word in words[2:]:
-            if word == "always":
-                count = 0
-            elif word.startswith("x"):
-                count = times([word])
-            elif word != "once":
-                delay_us = self._duration_us(word)
-        message = "" if words[0] == "*" else words[0]
-        self.cluster.tamper(Tamper(src, dst, message, count, delay_us, copy))
+        rule = tampering(verb, words, kinds, self._arrow, self._duration_us)
+        if words[-1] != "off":
+            self.cluster.tamper(rule)
+        elif not self.cluster.network.untamper(rule):
+            raise ValueError(f"nothing to end: no such {verb} is in force")
 
     # Time.
 

@@ -1,7 +1,8 @@
 """Scenarios: stories about a group that can be read aloud, and that are tests.
 
 A file is a sequence of blocks: commands, a line ``----``, and what is to be seen while they are
-carried out (``ok`` for nothing). A blank line ends a block. ``#`` begins a comment.
+carried out (``ok`` for nothing). A blank line ends a block. ``#`` begins a comment. Behind a line
+``---- in any order`` the lines may come in any order.
 
     ring PROTOCOL n=3
     until operational
@@ -31,6 +32,7 @@ from ringcast.core.errors import RingcastError
 from ringcast.sim.scenario.commands import ScenarioCommands
 
 RULE = "----"
+ANY_ORDER = "---- in any order"
 NOTHING = "ok"
 
 
@@ -46,6 +48,8 @@ class Block(msgspec.Struct, frozen=True):
     line: int
     """Number of the first line of ``head``."""
     expected: tuple[str, ...]
+    rule: str
+    """What separates the two, as written."""
 
 
 class ScenarioResult(msgspec.Struct, frozen=True):
@@ -81,14 +85,16 @@ def run_text(text: str, name: str = "scenario") -> ScenarioResult:
     blocks = parse(text, name)
     for block in blocks:
         perform(scene, block, name)
-        lines, scene.tap.lines = scene.tap.lines, []
-        seen.append(show(block.head, lines))
+        lines, scene.tap.lines = tuple(scene.tap.lines), []
+        if block.rule == ANY_ORDER and sorted(lines) == sorted(block.expected):
+            lines = block.expected
+        seen.append(show(block, lines))
         if scene.violations:
-            seen += [show(block.head, block.expected) for block in blocks[len(seen) :]]
+            seen += [show(block, block.expected) for block in blocks[len(seen) :]]
             break
     else:
         scene.end()
-    wanted = "\n".join(show(block.head, block.expected) for block in blocks)
+    wanted = "\n".join(show(block, block.expected) for block in blocks)
     found = "\n".join(seen)
     sides = (wanted.splitlines(), found.splitlines(), f"{name} expected", f"{name} seen")
     diff = "\n".join(unified_diff(*sides, lineterm=""))
@@ -107,9 +113,9 @@ def perform(scene: ScenarioCommands, block: Block, name: str) -> None:
             raise ScenarioError(f"{name}, line {number}: {command}: {error}") from error
 
 
-def show(head: tuple[str, ...], lines: tuple[str, ...] | list[str]) -> str:
-    """A block as it stands in a file."""
-    return "\n".join([*head, RULE, *(lines or [NOTHING]), ""])
+def show(block: Block, lines: tuple[str, ...]) -> str:
+    """A block as it stands in a file, with these lines as what was seen."""
+    return "\n".join([*block.head, block.rule, *(lines or [NOTHING]), ""])
 
 
 def parse(text: str, name: str) -> list[Block]:
@@ -117,18 +123,18 @@ def parse(text: str, name: str) -> list[Block]:
     blocks: list[Block] = []
     head: list[str] = []
     expected: list[str] | None = None
-    first = 1
+    first, rule = 1, RULE
     for number, line in enumerate([*text.splitlines(), ""], 1):
         line = line.rstrip()
-        if expected is None and line == RULE:
-            expected = []
+        if expected is None and line in (RULE, ANY_ORDER):
+            expected, rule = [], line
         elif expected is None:
             head.append(line)
         elif line:
             expected.append(line)
         else:
             found = () if expected == [NOTHING] else tuple(expected)
-            blocks.append(Block(tuple(head), first, found))
+            blocks.append(Block(tuple(head), first, found, rule))
             head, expected, first = [], None, number + 1
     if any(line and not line.startswith("#") for line in head):
         raise ScenarioError(f"{name}, line {first}: commands without a line {RULE!r} after them")

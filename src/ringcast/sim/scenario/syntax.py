@@ -6,12 +6,13 @@ Each function raises ``ValueError`` with a sentence for the author of the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
 from ringcast.core.ids import NodeId
+from ringcast.sim.network import Tamper
 
 WORD = re.compile(r'"[^"]*"|\S+')
 """A command is words; a text in quotes is one."""
@@ -69,6 +70,39 @@ def members(word: str) -> tuple[NodeId, ...]:
 def times(words: Iterable[str]) -> int:
     """``x3`` among the words; once without it."""
     return next((int(word[1:]) for word in words if _TIMES.match(word)), 1)
+
+
+def tampering(
+    verb: str,
+    words: list[str],
+    kinds: list[str],
+    link: Callable[[str], tuple[int, int]],
+    time_us: Callable[[str], int],
+) -> Tamper:
+    """``MESSAGE 1->2 [5ms] [after 4] [x3|always|off]``: what drop, delay or copy does to frames."""
+    if len(words) < 2:
+        raise ValueError(f"which frames? for example: {verb} {kinds[0]} 1->2 once")
+    if words[0] not in (*kinds, "*"):
+        raise ValueError(f"no message {words[0]!r}; there are {', '.join(kinds)}")
+    src, dst = link(words[1])
+    rule = Tamper(src, dst, "" if words[0] == "*" else words[0], copy=verb == "copy")
+    rest = iter(words[2:])
+    for word in rest:
+        if word == "always":
+            rule.count = 0
+        elif _TIMES.match(word):
+            rule.count = times([word])
+        elif word == "after":
+            rule.after = int(next(rest, "how many"))
+        elif word not in ("once", "off"):
+            rule.delay_us = time_us(word)
+    if verb == "drop" and rule.delay_us:
+        raise ValueError("what is dropped does not come later; delay does that")
+    if verb == "delay" and not rule.delay_us:
+        if words[-1] != "off":
+            raise ValueError(f"how much later? for example: delay {kinds[0]} 1->2 5ms")
+        rule.delay_us = 1
+    return rule
 
 
 def duration_us(word: str, config: Any, bound_us: int) -> int:
