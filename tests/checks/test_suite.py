@@ -130,6 +130,20 @@ def test_contents_that_were_not_recorded_are_not_compared() -> None:
     assert checks.verdicts() == {"fifo": Verdict.VALID}
 
 
+def test_content_without_what_to_compare_with_is_unknown() -> None:
+    checks = suite(["content"])
+    for event in parse("ring(8,1){1}\np1: o1 d1\nend{1}"):
+        checks.feed(replace(event, digests=()) if isinstance(event, Submit) else event)
+    assert checks.verdicts() == {"content": Verdict.UNKNOWN}
+    story = "p1: reg(4,1){1} sub60000 sub20000 o1 d1\nend{1}"
+    assert judge(story, "content").verdicts() == {"content": Verdict.UNKNOWN}
+
+
+def test_a_report_of_very_many_messages_takes_no_time() -> None:
+    story = "ring(8,1){1}\np1: o1 d1 unc2-999999999999999999 unc1-999999999999999999\nend{1}"
+    assert judge(story, "accounted").verdicts() == {"accounted": Verdict.INVALID}
+
+
 def test_a_new_incarnation_has_an_empty_queue() -> None:
     story = "p1: reg(4,1){1} sub2 o1 d1 down up reg(8,1){1} o1x2 d1\nend{1}"
     assert judge(story, "fifo").verdicts() == {"fifo": Verdict.VALID}

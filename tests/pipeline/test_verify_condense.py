@@ -23,7 +23,7 @@ from tampering import spec as tampered
 from ringcast.checks import PROPERTIES, Suite, Verdict, suite
 from ringcast.checks.property import Reads
 from ringcast.core.registry import protocol
-from ringcast.core.trace import Delivered, Originated, Submit, TraceEvent
+from ringcast.core.trace import Delivered, Originated, ReportedUncertain, Submit, TraceEvent
 from ringcast.pipeline.verify import run_verifier as judging
 from ringcast.pipeline.verify.condense import full, plan
 from ringcast.pipeline.verify.condense import runs as pieces
@@ -120,6 +120,33 @@ def test_swarm_runs(seed: int, tmp_path: Path) -> None:
         run(draw(seed), [writer])
     found = compare(tmp_path)
     assert {v.property for v in found.violations} <= {"agreement", "uniform-agreement"}
+
+
+@pytest.mark.parametrize("window", [120, 300, 1000])
+def test_a_stretch_keeps_its_side_of_a_report(
+    window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members deliver a message before its sender has reported the one before as uncertain."""
+    set_sizes(monkeypatch, group=64, window=window, run=4)
+    events: list[TraceEvent] = []
+    run(draw(456837, "total", profile="prefix"), [events.append])
+    assert any(isinstance(event, ReportedUncertain) for event in events)
+    sheet = protocol("total")
+    tags = tuple(tag for tag in sheet.claims(sheet.profiles["prefix"]) if tag in TAGS)
+    found = compare(write(tmp_path, events), ToJudge(tags, Claims(())))
+    assert not found.violations
+
+
+@pytest.mark.parametrize("kept", [0, 40])
+def test_submissions_without_checksums(kept: int, tmp_path: Path) -> None:
+    """Of all messages, or of those behind the first."""
+    events: list[TraceEvent] = []
+    generate(tmp_path / "right", Shape(events=900, members=3))
+    for event in read_trace(tmp_path / "right"):
+        bare = isinstance(event, Submit) and event.first > kept
+        events.append(msgspec.structs.replace(event, digests=()) if bare else event)
+    found = compare(write(tmp_path / "bare", events))
+    assert found.verdicts["content"] is Verdict.UNKNOWN
 
 
 def test_a_calm_run_is_hardly_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,8 @@
-"""accounted: a processor delivers each of its messages, or says that it will not."""
+"""accounted: a processor delivers each of its messages, or says that it will not.
+
+It may say so only of what was submitted, and not before a change of configuration left open what
+became of it.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,28 @@ from ringcast.checks.property import Property, Reads
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.seqset import SeqSet
-from ringcast.core.trace import Crashed, Delivered, ReportedUncertain
+from ringcast.core.trace import Crashed, Delivered, Ended, Installed, ReportedUncertain, Submit
 
 
 class Accounts:
-    """Messages of one incarnation of which its application has heard."""
+    """Messages of one incarnation, and of which its application has heard."""
 
-    __slots__ = ("heard", "uncertain")
+    __slots__ = ("delivered", "fresh", "heard", "submitted", "uncertain")
 
     def __init__(self) -> None:
-        self.heard = SeqSet()  # delivered or uncertain
+        self.submitted = SeqSet()
+        self.fresh = SeqSet()  # those submitted since the configuration changed last
+        self.delivered = SeqSet()
         self.uncertain = SeqSet()
+        self.heard = SeqSet()  # delivered or uncertain
 
 
 class Accounted(Property):
     """Each own submission is delivered, or reported uncertain, or still waiting.
 
     Messages of a processor are ordered as it submitted them, so once a later one is delivered here
-    none before it can be waiting. What was reported is not delivered here, before or after.
+    none before it can be waiting, and at the end nothing waits at a settled processor. What was
+    reported is not delivered here, before or after.
     """
 
     tag = "accounted"
@@ -34,6 +42,17 @@ class Accounted(Property):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._own: dict[NodeId, Accounts] = {}
+
+    def on_submit(self, event: Submit) -> None:
+        """An obligation begins."""
+        own, last = self._of(event.node), event.first + len(event.sizes) - 1
+        own.submitted.add_range(event.first, last)
+        own.fresh.add_range(event.first, last)
+
+    def on_installed(self, event: Installed) -> None:
+        """What is under way may become uncertain, unless it is the first configuration."""
+        if self.history.node.previous is not None:
+            self._of(event.node).fresh = SeqSet()
 
     def on_delivered(self, event: Delivered) -> None:
         """Everything before it must be accounted for."""
@@ -45,30 +64,61 @@ class Accounted(Property):
     def on_stretch(self, stretch: Stretch) -> None:
         """The same for many."""
         for share in stretch.shares:
+            self._of(share.sender).submitted.add_range(share.first, share.last)
             self._deliver(share.sender, share.first, share.last, 0)
 
     def _deliver(self, node: NodeId, first: int, last: int, t_us: int) -> None:
-        own = self._own.setdefault(node, Accounts())
-        for number in range(first, last + 1) if own.uncertain else ():
-            if number in own.uncertain:
-                self._broken(node, number, "reported as uncertain and delivers", t_us)
+        own = self._of(node)
+        number = own.uncertain.lowest(first, last)
+        if number is not None:
+            self._broken(node, number, "reported as uncertain and delivers", t_us)
         for number in own.heard.missing(1, first - 1, 1):
             self._broken(node, number, "passes over in silence", t_us)
+        own.delivered.add_range(first, last)
         own.heard.add_range(first, last)
 
     def on_uncertain(self, event: ReportedUncertain) -> None:
-        """Messages that were delivered are not uncertain."""
-        own = self._own.setdefault(event.node, Accounts())
-        last = event.first + event.count - 1
-        for number in range(event.first, last + 1):
-            if number in own.heard and number not in own.uncertain:
-                self._broken(event.node, number, "delivered and reports as uncertain", event.t_us)
-        own.uncertain.add_range(event.first, last)
-        own.heard.add_range(event.first, last)
+        """They were submitted before a change of configuration, and not delivered."""
+        own, node = self._of(event.node), event.node
+        first, last = event.first, event.first + event.count - 1
+        number = own.delivered.lowest(first, last)
+        if number is not None:
+            self._broken(node, number, "delivered and reports as uncertain", event.t_us)
+        for number in own.submitted.missing(first, last, 1):
+            self._broken(node, number, "did not submit and reports as uncertain", event.t_us)
+        number = own.fresh.lowest(first, last)
+        if number is not None:
+            what = "reports as uncertain, in the configuration in which it submitted it,"
+            self._broken(node, number, what, event.t_us)
+        own.uncertain.add_range(first, last)
+        own.heard.add_range(first, last)
 
     def on_crashed(self, event: Crashed) -> None:
         """Another incarnation counts anew."""
         self._own.pop(event.node, None)
+
+    def on_ended(self, event: Ended) -> None:
+        """What is open is unknown, unless the processor is settled."""
+        for node in sorted(self._own):
+            own = self._own[node]
+            number = next(
+                (n for at in own.submitted.intervals() for n in own.heard.missing(*at, 1)), None
+            )
+            if number is not None:
+                self.owed(
+                    node in event.settled,
+                    f"Processor {node} neither delivered its message number {number} by the end "
+                    f"nor reported it as uncertain.",
+                    (node,),
+                    (f"number {number} of {node}",),
+                    event.t_us,
+                )
+
+    def _of(self, node: NodeId) -> Accounts:
+        own = self._own.get(node)
+        if own is None:
+            own = self._own[node] = Accounts()
+        return own
 
     def _broken(self, node: NodeId, number: int, what: str, t_us: int) -> None:
         named = f"number {number} of {node}"

@@ -4,7 +4,8 @@ The first event that names a place says what it holds: sender, number, level and
 other origination or delivery of the place must say the same, and what is said first must be what
 the sender submitted under that number. It does not rest on who numbers messages or when, so it
 suits every protocol. Only a weaker level than was asked for is wrong: a protocol may treat all
-messages as safe ones, and D10 and D11 then hold it to that.
+messages as safe ones, and D10 and D11 then hold it to that. Submissions without checksums, and more
+that wait than are remembered, leave it unknown.
 """
 
 from __future__ import annotations
@@ -63,10 +64,13 @@ class Content(Property):
         sender = self._sender(event.node, event.incarnation)
         mine = sender.submitted
         digests = event.digests or (None,) * len(event.sizes)
+        if not event.digests:
+            self.undecided = True
         for number, digest in enumerate(digests, event.first):
             if number not in sender.delivered:
                 mine[number] = (digest, event.level)
         if len(mine) > REMEMBERED:
+            self.undecided = True
             for number in list(mine)[: -REMEMBERED // 2]:
                 del mine[number]
 

@@ -17,6 +17,7 @@ from ringcast.core.trace import (
     Crashed,
     Delivered,
     Installed,
+    Noted,
     Originated,
     Restarted,
     TraceEvent,
@@ -53,6 +54,7 @@ class History:
         self.ids_reused = False
         self.deliveries = 0
         self.configurations = 0
+        self.noted: set[str] = set()  # kinds of notes that occur
         self._remember = REMEMBERED
         self._update: dict[type, Callable[[Any], None]] = {
             Originated: self._originated,
@@ -60,6 +62,7 @@ class History:
             Installed: self._installed,
             Crashed: self._crashed,
             Restarted: self._restarted,
+            Noted: self._note,
             Stretch: self._stretched,
         }
 
@@ -254,6 +257,9 @@ class History:
         low = min(node.last_seq for node in self.nodes.values())
         self.first_conf = {v: e for v, e in self.first_conf.items() if v.seq >= low}
         self._remember = max(REMEMBERED, 2 * len(self.first_conf))
+
+    def _note(self, event: Noted) -> None:
+        self.noted.add(event.what)
 
     # crashes
 

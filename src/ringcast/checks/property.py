@@ -54,7 +54,9 @@ class Property:
     origin_first: ClassVar[bool] = False
     """It makes a difference whether a frame was originated before others delivered it."""
     notes: ClassVar[tuple[str, ...]] = ()
-    """Which notes it looks at, by ``what``, if it does not read every event."""
+    """Which notes it looks at, by ``what``."""
+    needs_notes: ClassVar[bool] = False
+    """Without a single one of them the answer is unknown."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -102,7 +104,8 @@ class Property:
             return Verdict.INVALID
         history = self.history
         seen = history.deliveries if self.about_deliveries else history.configurations
-        if self.undecided or self.voided or not seen:
+        silent = self.needs_notes and history.noted.isdisjoint(self.notes)
+        if self.undecided or self.voided or silent or not seen:
             return Verdict.UNKNOWN
         return Verdict.VALID
 

@@ -93,6 +93,13 @@ class SeqSet:
                 return min(end, its_end) + 1
         return None
 
+    def lowest(self, low: int, high: int) -> int | None:
+        """The lowest number of ``low .. high`` that is in the set, if any."""
+        at = bisect_right(self._ends, low - 1)
+        if at == len(self._starts) or max(low, self._starts[at]) > high:
+            return None
+        return max(low, self._starts[at])
+
     def missing(self, low: int, high: int, limit: int) -> list[int]:
         """The lowest ``limit`` numbers of ``low .. high`` that are not in the set."""
         found: list[int] = []

@@ -19,6 +19,7 @@ class HeldByAll(Property):
     tag = "held"
     title = "delivered when all hold it"
     notes = ("hold",)
+    needs_notes = True
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -22,6 +22,7 @@ class Undone(Property):
     tag = "rollback"
     title = "only tentative deliveries are undone"
     notes = ("tentative", "rollback")
+    needs_notes = True
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

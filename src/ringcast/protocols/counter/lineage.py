@@ -93,6 +93,7 @@ class Lineage(Property):
     about_deliveries = False
     needs_storage = True
     notes = ("pass",)
+    needs_notes = True
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -23,6 +23,7 @@ class OneRing(Property):
     title = "an epoch has one ring of its view's members"
     reads = Reads.ORDER
     notes = (EPOCH,)
+    needs_notes = True
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -43,6 +43,7 @@ class OneLog(Property):
     reads = Reads.ORIGINS
     needs_storage = True
     notes = (EPOCH,)
+    needs_notes = True
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

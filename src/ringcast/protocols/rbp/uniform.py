@@ -22,6 +22,7 @@ class UniformInView(SafeRegular):
     title = "no delivery is void"
     reads = Reads.ORIGINS
     notes = (EPOCH,)
+    needs_notes = True
     kind = "the message"
 
     def on_noted(self, event: Noted) -> None:

@@ -58,6 +58,8 @@ class TokenPath(Property):
     tag = "token-path"
     title = "tokens follow from tokens"
     about_deliveries = False
+    notes = ("token", "decide")
+    needs_notes = True
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -162,7 +162,7 @@ class Submissions:
         right = found >= 0
         chosen = at[found]
         digest = rows.column("digest")[chosen]
-        right &= (digest == NOT_KNOWN) | (digest == origins.digest[origins.rows(events)])
+        right &= digest == origins.digest[origins.rows(events)]
         n, t_us = rows.column("n")[chosen], rows.column("t_us")[chosen]
         each = np.repeat(events, origins.size[events])
         right &= rows.column("level")[chosen] <= origins.level[each]

@@ -9,7 +9,8 @@ do not, it asks a window to show more, and condenses that again:
 - Frames are shown that were begun before something odd in an earlier window was over; in a closer
   look, also those delivered after something odd in a later window had begun.
 - A stretch stands behind all events that are shown before it in its ring, and before all others. It
-  also stands behind the notes that were made before its first event.
+  also stands behind the notes that were made before its first event, and on the same side of each
+  report of uncertain messages as the first frame of their sender in it.
 """
 
 from __future__ import annotations
@@ -87,13 +88,14 @@ class StitchedRun:
         self.stop_us: int | None = None
         """From here on nothing is shown any more: there is too much of it."""
         self._rounds = 0
-        self._reports: dict[NodeId, list[range]] = {}
-        """Numbers that their senders reported as uncertain: when those are delivered matters."""
+        self._reports: dict[NodeId, list[tuple[Moment, range]]] = {}
+        """When and which numbers their senders reported as uncertain: when those are delivered
+        matters."""
         self._notes = sorted(moment(e) for e in self.plan.control if isinstance(e, Noted))
         for event in self.plan.control:
             if isinstance(event, ReportedUncertain):
                 told = range(event.first, event.first + event.count)
-                self._reports.setdefault(event.node, []).append(told)
+                self._reports.setdefault(event.node, []).append((moment(event), told))
         self._asked: set[tuple[ViewId, int]] = set()
         self._outside: list[TraceEvent] | None = None
 
@@ -200,7 +202,7 @@ class StitchedRun:
                     behind = max(behind, *moments)
                 if k < len(found.pieces):
                     piece = found.pieces[k]
-                    behind = max(behind, self._note_before(piece))
+                    behind = max(behind, self._note_before(piece), *self._reports_of(piece)[0])
                     placed.append(Placed(behind, at, piece))
                     if 0 <= piece.first_us <= odd_us:
                         self._ask(keeps, at, until_us=odd_us)
@@ -213,7 +215,7 @@ class StitchedRun:
             window = at
             while ends and ends[-1][0] > k:
                 next_one = min(next_one, ends.pop()[1])
-            if placed[k].behind >= next_one:
+            if placed[k].behind >= min(next_one, *self._reports_of(piece)[1]):
                 self._ask(keeps, at, ranges=((piece.low, piece.stretch.seq),))
             if self.windows[at].closely and piece.last_us >= odd_us:
                 self._ask(keeps, at, from_us=odd_us)
@@ -225,6 +227,16 @@ class StitchedRun:
         heads = piece.stretch.heads
         at = bisect_left(self._notes, moment(heads[0])) if heads else 0
         return self._notes[at - 1] if at else (-1, 0, 0)
+
+    def _reports_of(self, piece: PlacedStretch) -> tuple[list[Moment], list[Moment]]:
+        """When senders of a stretch reported something, before and after the first of their own
+        frames in it, between two that are no report."""
+        before, after = [(-1, 0, 0)], [(LIMIT, 0, 0)]
+        for event in piece.stretch.heads if self._reports else ():
+            if isinstance(event, Delivered) and event.sender == event.node:
+                for at, _ in self._reports.get(event.node, ()):
+                    (before if at < moment(event) else after).append(at)
+        return before, after
 
     def _repeated(self, placed: list[Placed], keeps: dict[int, Keep]) -> None:
         """Show frames of stretches whose place or numbers occur elsewhere."""
@@ -261,7 +273,7 @@ class StitchedRun:
                 last = event.first + len(event.digests) - 1
                 parts.append((event.sender, event.first, last))
         for sender, first, last in parts:
-            for report in self._reports.get(sender, ()):
+            for _, report in self._reports.get(sender, ()):
                 low, high = max(first, report.start), min(last, report.stop - 1)
                 if low <= high:
                     self._ask(keeps, placed.window, numbers=((sender, low, high),))

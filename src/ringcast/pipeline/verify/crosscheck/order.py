@@ -118,6 +118,7 @@ CHECKS = {
                 AND d.sender = m.sender AND d.sequence = m.sequence AND d.n > m.submission.n
                 AND struct(d.t_us, d.node, d.n) < m.moment""",
         ),
+        open=("SELECT run FROM {submit} WHERE digest IS NULL",),
     ),
     "integrity": Check(
         broken=(
@@ -150,7 +151,7 @@ CHECKS = {
     ),
     # Own messages come in the order of their numbers, so each frame follows the ones before it, or
     # what was reported; the lowest number left out is behind either. What was reported is not
-    # delivered, before or after.
+    # delivered, before or after, and was submitted before the configuration changed.
     "accounted": Check(
         broken=(
             """SELECT g.run, g.moment, array(g.node) AS nodes,
@@ -163,6 +164,35 @@ CHECKS = {
                 array(concat('number ', o.sequence, ' of ', o.node)) AS messages
             FROM {own} o JOIN {reported} u ON u.run = o.run AND u.node = o.node
                 AND u.life = o.life AND o.sequence BETWEEN u.first AND u.last""",
+            """SELECT run, moment, array(node) AS nodes, array(concat('number ',
+                coalesce(max(sequence) FILTER (WHERE sequence = first + nth - 1) + 1, first),
+                ' of ', node)) AS messages
+            FROM (
+                SELECT u.run, u.moment, u.node, u.first, u.last, s.sequence,
+                       dense_rank() OVER (PARTITION BY u.run, u.moment ORDER BY s.sequence) AS nth
+                FROM {reported} u
+                LEFT JOIN {told_before} s ON s.run = u.run AND s.moment = u.moment)
+            GROUP BY run, moment, node, first, last
+            HAVING count(DISTINCT sequence) < last - first + 1""",
+            """SELECT s.run, s.moment, array(s.node) AS nodes,
+                array(concat('number ', min(s.sequence), ' of ', s.node)) AS messages
+            FROM {told_before} s
+            LEFT ANTI JOIN {confs} c ON c.run = s.run AND c.node = s.node AND c.life = s.life
+                AND c.previous IS NOT NULL AND c.n > s.submitted_n AND c.n < s.moment.n
+            GROUP BY s.run, s.moment, s.node""",
+        ),
+        owed=(
+            """SELECT run, array(node) AS settled, array(node) AS nodes,
+                array(concat('number ', min(sequence), ' of ', node)) AS messages
+            FROM (
+                SELECT s.run, s.node, s.sequence
+                FROM {submit} s
+                JOIN {behind} b ON b.run = s.run AND b.node = s.node AND s.n > b.born_n
+                LEFT ANTI JOIN {deliver} d ON d.run = s.run AND d.node = s.node
+                    AND d.sender = s.node AND d.sequence = s.sequence AND d.n > b.born_n
+                LEFT ANTI JOIN {reported} u ON u.run = s.run AND u.node = s.node
+                    AND s.sequence BETWEEN u.first AND u.last AND u.n > b.born_n)
+            GROUP BY run, node""",
         ),
     ),
     "agreement": _agreement("array(l.one, l.other)", "f.node IN (l.one, l.other)"),
@@ -283,6 +313,13 @@ DEFINITIONS = {
         FROM {fault} u JOIN {lives} l ON l.run = u.run AND l.node = u.node
             AND u.n >= l.since_n AND (l.until_n IS NULL OR u.n < l.until_n)
         WHERE u.event = 'ReportedUncertain'""",
+    # Of each report the submissions of its numbers, earlier in the same life.
+    "told_before": """
+        SELECT u.run, u.node, u.moment, u.life, s.sequence, s.n AS submitted_n
+        FROM {reported} u
+        JOIN {lives} l ON l.run = u.run AND l.node = u.node AND l.life = u.life
+        JOIN {submit} s ON s.run = u.run AND s.node = u.node AND s.n < u.n
+            AND (u.life = 0 OR s.n > l.since_n) AND s.sequence BETWEEN u.first AND u.last""",
     "lives": """
         SELECT run, node, life, min(n) AS since_n,
                lead(min(n)) OVER (PARTITION BY run, node ORDER BY life) AS until_n
