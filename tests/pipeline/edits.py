@@ -1,51 +1,89 @@
 """Random edits of right traces, through all three engines: checks, condensed and queries.
 
-The tests look at a few. By hand, as many as there is time for, in passes of so many runs each:
+Seeds below ``DRAWN`` edit one short run of a protocol, those from there on a run that a swarm
+draws, with restarts, partitions, merges, quorums and messages reported uncertain. The tests look at
+a few. By hand, as many as there is time for, in passes of so many runs each:
 
-    python tests/pipeline/edits.py 0..10000 --step 2000
+    python tests/pipeline/edits.py 10000..20000 --step 2000
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Annotated
 
+import msgspec
 import pytest
 import typer
-from spoiling import spoil
-from tampering import PROTOCOLS, right
-from test_verify_condense import culprits, set_sizes
+from spoiling import EVERY_KIND, spoil
+from tampering import right
 
 from ringcast.checks import PROPERTIES, Suite, suite
 from ringcast.checks.property import Reads
-from ringcast.core.trace import TraceEvent
+from ringcast.core.trace import Crashed, Faulted, ReportedUncertain, TraceEvent
 from ringcast.pipeline.spark.session import Where, open_session
 from ringcast.pipeline.verify.crosscheck import CrossResult, cross_check, disagreements
 from ringcast.pipeline.verify.run_verifier import VerifyRequest, verify_run
+from ringcast.sim.run import run as simulate
+from ringcast.sim.spec import claims_of
+from ringcast.sim.swarm import draw
 from ringcast.traces import Claims, TraceWriter, read_trace
 
-Rights = dict[str, tuple[list[TraceEvent], Claims]]
+sys.path.append(str(Path(__file__).parents[2] / "tools"))  # as for the tests
+
+from test_verify_condense import culprits, set_sizes
+
+SHORT = ("totem", "total", "token-fd")
+DRAWN = 10_000
+SEVERAL = (
+    *(("total", profile) for profile in ("agreed", "uniform", "prefix")),
+    *((name, "") for name in ("totem", "token-fd", "counter", "rbp", "irbp", "totem-multi")),
+)
+"""Protocols and profiles whose runs are drawn."""
 
 
-def rights() -> Rights:
-    """A right trace of each protocol, and what is claimed of it."""
-    return {protocol: right(protocol) for protocol in PROTOCOLS}
+class Edited(msgspec.Struct, frozen=True):
+    """A trace with one or two random mistakes, and what is claimed of it."""
+
+    name: str
+    events: list[TraceEvent]
+    claims: Claims
 
 
-def protocol_of(seed: int) -> str:
-    """Whose trace a seed edits."""
-    return PROTOCOLS[seed % len(PROTOCOLS)]
+@cache
+def short(protocol: str) -> tuple[list[TraceEvent], Claims]:
+    """One short run, the same for all seeds."""
+    return right(protocol)
 
 
-def edited(seed: int, found: Rights) -> list[TraceEvent]:
-    """The trace with one or two random mistakes."""
-    events, _ = found[protocol_of(seed)]
-    return spoil(events, Random(seed), 1 + seed // len(PROTOCOLS) % 2)
+def drawn(seed: int) -> tuple[str, list[TraceEvent], Claims]:
+    """A run of a swarm: one that is not long, breaks nothing and in which somebody fails."""
+    protocol, profile = SEVERAL[seed % len(SEVERAL)]
+    rng = Random(f"edits/{seed}")
+    while True:
+        spec = draw(rng.randrange(10**6), protocol, profile=profile)
+        events: list[TraceEvent] = []
+        broken = simulate(spec, [events.append]).violations
+        fails = any(isinstance(e, Crashed | Faulted | ReportedUncertain) for e in events)
+        if fails and not broken and 150 < len(events) < 2500:
+            return f"{protocol} {profile} {spec.seed}", events, claims_of(spec)
+
+
+def edited(seed: int) -> Edited:
+    """The trace of a seed."""
+    if seed < DRAWN:
+        name = SHORT[seed % len(SHORT)]
+        events, claims = short(name)
+        return Edited(name, spoil(events, Random(seed), 1 + seed // len(SHORT) % 2), claims)
+    name, events, claims = drawn(seed)
+    return Edited(name, spoil(events, Random(seed), 1 + seed % 2, EVERY_KIND), claims)
 
 
 def write(folder: Path, run: int, events: list[TraceEvent], claims: Claims) -> None:
@@ -83,42 +121,41 @@ def condensed_differs(folder: Path, run: int, checks: Suite, claims: Claims) -> 
 
 def differences(
     folder: Path,
-    seeds: Sequence[int],
-    found: Rights,
+    traces: Mapping[int, Edited],
     answers: Sequence[CrossResult],
     first: int = 0,
 ) -> Iterator[str]:
-    """Where the three engines differ; the edits are runs of the folder, from ``first`` on."""
+    """Where the three engines differ; the edits, by seed, are runs of the folder, from ``first``
+    on."""
     by_run: dict[int, list[CrossResult]] = {}
     for answer in answers:
         by_run.setdefault(answer.run, []).append(answer)
-    for run, seed in enumerate(seeds, first):
-        protocol = protocol_of(seed)
-        claims = found[protocol][1]
-        checks = by_checks(folder, run, claims)
+    for run, (seed, trace) in enumerate(traces.items(), first):
+        checks = by_checks(folder, run, trace.claims)
         lines = disagreements(run, checks.verdicts(), checks.violations, by_run[run])
-        for line in (*lines, *condensed_differs(folder, run, checks, claims)):
-            yield f"seed {seed}, {protocol}: {line}"
+        for line in (*lines, *condensed_differs(folder, run, checks, trace.claims)):
+            yield f"seed {seed}, {trace.name}: {line}"
 
 
 def main(
-    seeds: Annotated[str, typer.Argument(help="Such as 0..10000, the end not included.")],
+    seeds: Annotated[str, typer.Argument(help="Such as 10000..20000, the end not included.")],
     step: Annotated[int, typer.Option(help="Edits that are judged in one pass of queries.")] = 1000,
     cores: Annotated[int, typer.Option(help="Of this machine, for Spark.")] = 1,
 ) -> None:
     """Compare the engines on random edits; a line for each difference, one for each pass."""
     first, _, last = seeds.partition("..")
     todo = range(int(first), int(last))
-    found, total = rights(), 0
+    total = 0
     with open_session(Where(cores=cores)) as spark:
         for at in range(0, len(todo), step):
             some, start = todo[at : at + step], time.monotonic()
             folder = Path(tempfile.mkdtemp(prefix="ringcast-edits-"))
             try:
-                for run, seed in enumerate(some):
-                    write(folder, run, edited(seed, found), found[protocol_of(seed)][1])
+                traces = {seed: edited(seed) for seed in some}
+                for run, trace in enumerate(traces.values()):
+                    write(folder, run, trace.events, trace.claims)
                 answers = cross_check(spark, folder, PROPERTIES)
-                for line in differences(folder, some, found, answers):
+                for line in differences(folder, traces, answers):
                     total += 1
                     print(line, flush=True)
             finally:

@@ -9,19 +9,31 @@ import msgspec
 
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.trace import (
+    Crashed,
     Delivered,
     Ended,
     Faulted,
     Installed,
+    Noted,
     Originated,
+    ReportedUncertain,
+    Restarted,
     Submit,
     TraceEvent,
 )
 
-About = Submit | Originated | Delivered
+ABOUT_MESSAGES = (*(Delivered,) * 6, *(Originated,) * 2, *(Submit,) * 2, Installed)
+"""Kinds of events that are edited, each as often as it stands here."""
+
+EVERY_KIND = (*ABOUT_MESSAGES, Installed, Noted, Noted, ReportedUncertain, Crashed, Restarted)
 
 
-def spoil(events: list[TraceEvent], rng: Random, times: int = 1) -> list[TraceEvent]:
+def spoil(
+    events: list[TraceEvent],
+    rng: Random,
+    times: int = 1,
+    kinds: tuple[type, ...] = ABOUT_MESSAGES,
+) -> list[TraceEvent]:
     """The trace with so many mistakes; numbers and times still ascend at every processor."""
     own: dict[int, list[Any]] = {}
     world = [e for e in events if isinstance(e, Ended | Faulted)]
@@ -30,7 +42,7 @@ def spoil(events: list[TraceEvent], rng: Random, times: int = 1) -> list[TraceEv
             own.setdefault(event.node, []).append(event)
     for _ in range(times):
         mine = own[rng.choice(sorted(own))]
-        kind = rng.choice((*(Delivered,) * 6, *(Originated,) * 2, *(Submit,) * 2, Installed))
+        kind = rng.choice(kinds)
         places = [at for at, event in enumerate(mine) if type(event) is kind]
         if places:
             rng.choice(WAYS)(mine, rng.choice(places), rng)
@@ -70,8 +82,10 @@ def _swap(mine: list[Any], at: int, rng: Random) -> None:
 
 def _change(mine: list[Any], at: int, rng: Random) -> None:
     event = mine[at]
-    left = ("node", "n", "t_us", "sizes", "transitional", "conf_id")
+    left = ("node", "n", "t_us", "sizes", "transitional", "conf_id", "rule", "text", "reason")
     names = [n for n in event.__struct_fields__ if n not in left]
+    if not names:
+        return  # a crash
     name = rng.choice(names)
     value = getattr(event, name)
     match value:
@@ -85,6 +99,10 @@ def _change(mine: list[Any], at: int, rng: Random) -> None:
             value = value[:-1] if len(value) > 1 and rng.random() < 0.5 else (*value, 9)
         case tuple() if len(value) > 1 and isinstance(event, Delivered) and rng.random() < 0.3:
             value = value[:-1]
+        case bool():
+            value = not value
+        case str():
+            value += "?"
         case tuple():
             value = tuple(d ^ (rng.random() < 0.6) for d in value)
         case int():

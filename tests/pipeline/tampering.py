@@ -28,7 +28,7 @@ from ringcast.sim.spec import RunSpec, claims_of
 from ringcast.sim.workload import Bursts
 from ringcast.traces import Claims
 
-PROTOCOLS = ("totem", "total", "token-fd")
+PROTOCOLS = ("totem", "total", "token-fd", "counter", "rbp", "irbp", "totem-multi")
 
 E = TypeVar("E")
 change = msgspec.structs.replace
@@ -36,13 +36,15 @@ change = msgspec.structs.replace
 
 def spec(protocol: str) -> RunSpec:
     """A short run in which frames hold several messages, and a member crashes."""
+    several, slow = protocol == "totem-multi", 4 if protocol == "rbp" else 1
     return RunSpec(
         protocol=protocol,
         nodes=4,
+        rings=((1, 2, 3), (3, 4)) if several else (),
         seed=7,
-        duration_us=120_000,
-        workload=(Bursts(messages=3, every_us=6_000, safe=0.3, start_us=8_000),),
-        faults=(NodeCrash(60_000, 4),),
+        duration_us=120_000 * slow,
+        workload=(Bursts(messages=3, every_us=6_000 * slow, safe=0.3, start_us=8_000),),
+        faults=(NodeCrash(60_000 * slow, 4),),
         core=(1, 2, 3),
     )
 
@@ -115,6 +117,10 @@ class Trace:
             node=node,
         )
 
+    def reached(self, submission: Submit) -> bool:
+        """Whether its first message was delivered."""
+        return any(submission.digests[0] in e.digests for e in self.all(Delivered))
+
     def first_told(self, frame: Delivered) -> NodeId:
         """Who first named the place of a frame."""
         return next(
@@ -164,7 +170,7 @@ def altered(digests: tuple[int, ...], at: int = 0) -> tuple[int, ...]:
 # --- contents -----------------------------------------------------------------------------------
 
 
-@tampering(every="content")
+@tampering(every="content", totem_multi="P-6")
 def one_body_altered_at_one_member(trace: Trace) -> Nodes:
     frame = trace.packed(2)
     named = trace.named(frame, 2)
@@ -172,7 +178,7 @@ def one_body_altered_at_one_member(trace: Trace) -> Nodes:
     return named
 
 
-@tampering(every="content")
+@tampering(every="content", totem_multi="P-6")
 def every_foreign_body_altered_at_one_member(trace: Trace) -> Nodes:
     found = [e for e in trace.all(Delivered, node=3) if e.sender != 3]
     first = trace.first_told(found[0])
@@ -195,7 +201,7 @@ def body_of_a_submission_altered(trace: Trace) -> Nodes:
     return None
 
 
-@tampering(every="content")
+@tampering(every="content", totem_multi="P-6")
 def message_missing_from_a_packed_frame_at_one_member(trace: Trace) -> Nodes:
     frame = trace.packed(3)
     named = trace.named(frame, 3)
@@ -203,7 +209,7 @@ def message_missing_from_a_packed_frame_at_one_member(trace: Trace) -> Nodes:
     return named
 
 
-@tampering(every="content")
+@tampering(every="content", totem_multi="P-6")
 def contents_of_two_frames_exchanged_at_one_member(trace: Trace) -> Nodes:
     one = trace.packed(2)
     other = next(
@@ -217,7 +223,7 @@ def contents_of_two_frames_exchanged_at_one_member(trace: Trace) -> Nodes:
     return named
 
 
-@tampering(every="content")
+@tampering(every="content", totem_multi="P-6")
 def contents_of_two_messages_of_a_frame_exchanged(trace: Trace) -> Nodes:
     frame = trace.packed(2)
     named = trace.named(frame, 2)
@@ -225,7 +231,7 @@ def contents_of_two_messages_of_a_frame_exchanged(trace: Trace) -> Nodes:
     return named
 
 
-@tampering(every="content")
+@tampering(every="content", totem_multi="P-6")
 def delivered_with_another_level(trace: Trace) -> Nodes:
     frame = trace.packed(2)
     named = trace.named(frame, 2)
@@ -259,7 +265,7 @@ def level_of_a_submission_raised(trace: Trace) -> Nodes:
     return None
 
 
-@tampering(every="content")
+@tampering(every="content", totem_multi="P-6")
 def delivered_as_another_senders(trace: Trace) -> Nodes:
     frame = trace.packed(2)
     named = trace.named(frame, 2)
@@ -267,7 +273,7 @@ def delivered_as_another_senders(trace: Trace) -> Nodes:
     return named
 
 
-@tampering(every="content")
+@tampering(every="content", totem_multi="P-6")
 def delivered_with_another_number(trace: Trace) -> Nodes:
     frame = trace.packed(3)
     named = trace.named(frame, 3)
@@ -292,17 +298,58 @@ def body_altered_in_every_table(trace: Trace) -> Nodes:
     return None
 
 
+@tampering(every="content")
+def own_body_altered_by_its_sender(trace: Trace) -> Nodes:
+    """It originates something else than its application gave it; all members agree on that."""
+    event = trace.middle(Submit, lambda e: trace.reached(e), node=2)
+    for e in trace.events:
+        if isinstance(e, Originated | Delivered) and event.digests[0] in e.digests:
+            trace.put(e, digests=tuple(d ^ (d == event.digests[0]) for d in e.digests))
+    return None
+
+
+@tampering(every="integrity", totem_multi="P-6")
+def one_message_at_two_places(trace: Trace) -> Nodes:
+    """All members agree on both."""
+    frame = trace.packed(2)
+    later = next(
+        e
+        for e in trace.all(Delivered, node=2, sender=frame.sender)
+        if e.n > frame.n and len(e.digests) == len(frame.digests)
+    )
+    events: list[Delivered | Originated] = [*trace.all(Delivered), *trace.all(Originated)]
+    for e in events:
+        if (e.ring, e.seq) == (later.ring, later.seq):
+            trace.put(e, first=frame.first, digests=frame.digests, level=frame.level)
+    return None
+
+
+@tampering(every="integrity", totem_multi="P-8")
+def all_submissions_left_out(trace: Trace) -> Nodes:
+    trace.events = [e for e in trace.events if not isinstance(e, Submit)]
+    return None
+
+
 # --- originations and submissions ---------------------------------------------------------------
 
 
-@tampering(totem="D1", total="D1", token_fd="D1-own")
+@tampering(
+    totem="D1", total="D1", token_fd="D1-own", rbp="D1-own", irbp="D1-own", totem_multi="P-8"
+)
 def origination_left_out(trace: Trace) -> Nodes:
     event = trace.middle(Originated, lambda e: e.owner == e.node, node=1)
     trace.drop(event)
     return None
 
 
-@tampering(totem="D1-own", total="one-sequencer", token_fd="D1-own")
+@tampering(
+    totem="D1-own",
+    total="one-sequencer",
+    token_fd="D1-own",
+    rbp="D1-own",
+    irbp="D1-own",
+    totem_multi="P-6",
+)
 def origination_moved_to_another_processor(trace: Trace) -> Nodes:
     event = trace.middle(Originated, node=1)
     anchor = [e for e in trace.events if getattr(e, "node", 0) == 2 and e.t_us <= event.t_us][-1]
@@ -310,7 +357,15 @@ def origination_moved_to_another_processor(trace: Trace) -> Nodes:
     return (2, event.owner)
 
 
-@tampering(totem="D1", total="D1", token_fd="D1-own")
+@tampering(
+    totem="D1",
+    total="D1",
+    token_fd="D1-own",
+    counter="D3",
+    rbp="D1-own",
+    irbp="D1-own",
+    totem_multi="P-16",
+)
 def origination_after_its_own_delivery(trace: Trace) -> Nodes:
     event = trace.middle(Originated, lambda e: e.owner == e.node, node=1)
     (told,) = trace.all(Delivered, node=1, ring=event.ring, seq=event.seq)
@@ -318,26 +373,28 @@ def origination_after_its_own_delivery(trace: Trace) -> Nodes:
     return (1,)
 
 
-@tampering(totem="D1", total="D1", token_fd="D1-own")
+@tampering(
+    totem="D1", total="D1", token_fd="D1-own", rbp="D1-own", irbp="D1-own", totem_multi="P-6"
+)
 def origination_told_twice(trace: Trace) -> Nodes:
     event = trace.middle(Originated, lambda e: e.owner == e.node, node=1)
     trace.insert(event, event)
     return None
 
 
-@tampering(every="integrity")
+@tampering(every="integrity", totem_multi="P-8")
 def submission_left_out(trace: Trace) -> Nodes:
     trace.drop(trace.middle(Submit, node=2))
     return None
 
 
-@tampering(every="integrity")
+@tampering(every="integrity", totem_multi="P-8")
 def submission_of_another_incarnation(trace: Trace) -> Nodes:
     trace.put(trace.middle(Submit, node=2), incarnation=2)
     return None
 
 
-@tampering(every="integrity")
+@tampering(every="integrity", totem_multi="P-8")
 def delivered_before_it_was_submitted(trace: Trace) -> Nodes:
     """By one member; among the others nothing changes."""
     event = trace.middle(Submit, node=2)
@@ -354,7 +411,7 @@ def delivered_before_it_was_submitted(trace: Trace) -> Nodes:
 # --- order --------------------------------------------------------------------------------------
 
 
-@tampering(every="total-order")
+@tampering(every="total-order", rbp="D9", totem_multi="P-7")
 def two_deliveries_exchanged(trace: Trace) -> Nodes:
     one = trace.packed(3)
     own = trace.all(Delivered, node=3)
@@ -363,20 +420,20 @@ def two_deliveries_exchanged(trace: Trace) -> Nodes:
     return None
 
 
-@tampering(every="D9")
+@tampering(every="D9", totem_multi="P-13")
 def delivery_left_out(trace: Trace) -> Nodes:
     trace.drop(trace.packed(2))
     return None
 
 
-@tampering(every="D2")
+@tampering(every="D2", totem_multi="P-7")
 def delivery_told_twice(trace: Trace) -> Nodes:
     frame = trace.packed(2)
     trace.insert(frame, frame)
     return (2,)
 
 
-@tampering(every="integrity")
+@tampering(every="integrity", totem_multi="P-8")
 def delivered_again_at_another_place(trace: Trace) -> Nodes:
     frame = trace.packed(2)
     last = trace.all(Delivered, node=2)[-1]
@@ -384,7 +441,15 @@ def delivered_again_at_another_place(trace: Trace) -> Nodes:
     return (2, frame.sender)
 
 
-@tampering(totem="D1", total="D1", token_fd="integrity")
+@tampering(
+    totem="D1",
+    total="D1",
+    token_fd="integrity",
+    counter="integrity",
+    rbp="integrity",
+    irbp="integrity",
+    totem_multi="P-8",
+)
 def invented_delivery(trace: Trace) -> Nodes:
     last = trace.all(Delivered, node=2)[-1]
     frame = change(last, seq=last.seq + 1, sender=1, first=10_000, digests=(1,))
@@ -392,7 +457,15 @@ def invented_delivery(trace: Trace) -> Nodes:
     return None
 
 
-@tampering(totem="D4", total="D4", token_fd="agreement")
+@tampering(
+    totem="D4",
+    total="D4",
+    token_fd="agreement",
+    counter="D4",
+    rbp="D4",
+    irbp="D4",
+    totem_multi="P-10",
+)
 def last_deliveries_of_a_settled_member_left_out(trace: Trace) -> Nodes:
     for e in trace.all(Delivered, node=2)[-20:]:
         trace.drop(e)
@@ -402,21 +475,21 @@ def last_deliveries_of_a_settled_member_left_out(trace: Trace) -> Nodes:
 # --- configurations -----------------------------------------------------------------------------
 
 
-@tampering(every="M1")
+@tampering(every="M1", totem_multi="P-1")
 def another_configuration_before(trace: Trace) -> Nodes:
     event = trace.all(Installed, node=2)[-1]
     trace.put(event, prev=ViewId(999, 1))
     return (2,)
 
 
-@tampering(every="M1")
+@tampering(every="M1", totem_multi="P-1")
 def delivered_in_another_configuration(trace: Trace) -> Nodes:
     frame = trace.packed(2)
     trace.put(frame, view=ViewId(frame.view.seq + 7, frame.view.rep))
     return (2,)
 
 
-@tampering(every="M2")
+@tampering(every="M2", totem_multi="P-1")
 def member_left_out_of_a_view(trace: Trace) -> Nodes:
     event = trace.all(Installed, node=2)[-1]
     trace.put(event, members=event.members[:-1])
@@ -430,7 +503,7 @@ def transitional_configuration_with_a_stranger(trace: Trace) -> Nodes:
     return (2,)
 
 
-@tampering(totem="M4", total="M4")
+@tampering(totem="M4", total="M4", irbp="one-ring", totem_multi="P-1")
 def ring_told_without_a_member(trace: Trace) -> Nodes:
     """The one that told so is to blame, not those that went on from the ring as it was."""
     ring = trace.all(Installed, node=1, transitional=False)[-2]
@@ -438,13 +511,13 @@ def ring_told_without_a_member(trace: Trace) -> Nodes:
     return (1,)
 
 
-@tampering(totem="M3", total="M3")
+@tampering(totem="M3", total="M3", counter="M1")
 def transitional_configuration_left_out(trace: Trace) -> Nodes:
     trace.drop(trace.all(Installed, node=3, transitional=True)[-1])
     return (3,)
 
 
-@tampering(totem="M7", total="M7")
+@tampering(totem="M7", total="M7", counter="M7")
 def another_number_before_a_change(trace: Trace) -> Nodes:
     event = trace.all(Installed, node=3, transitional=True)[-1]
     trace.put(event, seq=event.seq - 1)

@@ -133,7 +133,7 @@ def test_a_stretch_keeps_its_side_of_a_report(
     assert any(isinstance(event, ReportedUncertain) for event in events)
     sheet = protocol("total")
     tags = tuple(tag for tag in sheet.claims(sheet.profiles["prefix"]) if tag in TAGS)
-    found = compare(write(tmp_path, events), ToJudge(tags, Claims(())))
+    found = compare(write(tmp_path, events), VerifyRequest(tags, Claims(())))
     assert not found.violations
 
 
