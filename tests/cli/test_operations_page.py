@@ -44,7 +44,7 @@ def test_every_metric_is_explained(tmp_path: Path) -> None:
     }
     host = LiveHost(msgspec.convert(config, NodeConfig), Nobody())
     try:
-        of_node = {"groups_wait_for", "left_aside"}  # which know of groups
+        of_node = {"groups_wait_for", "left_aside", "messages_unreadable"}  # which know of groups
         assert names("Metrics") == host.metrics().keys() | of_node
     finally:
         host.close()

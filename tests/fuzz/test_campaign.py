@@ -32,6 +32,9 @@ def test_no_frame_of_a_member_breaks_a_machine(name: str, seed: int) -> None:
     assert found["refused"] < 0.7 * campaign.ROUND, "most frames get to the machine"
 
 
+# A node that stops while somebody calls: asyncio leaves what it has accepted and not begun open.
+@pytest.mark.filterwarnings("ignore:.*unclosed")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_no_frame_over_sockets_breaks_a_node(name: str) -> None:
     """One of counter's ended a node: the number after the last cannot be sent."""
