@@ -179,8 +179,11 @@ def test_a_member_that_drips_records_keeps_nobody_from_catching_up(
                 await group.send(b"%d" % number, level=Level.SAFE)
             assert nodes[0]._journal is not None
             monkeypatch.setattr(nodes[0]._journal, "_tell", drips)
-            monkeypatch.setattr(node_journal, "SLOW_S", 2.0)
-            third = await stack.enter_async_context(Node.open(settings[2]))
+            monkeypatch.setattr(node_journal, "SLOW_S", 0.5)
+            patient = settings[2] | {
+                "journal_patience_s": 5.0
+            }  # as long as a ring may take to form
+            third = await stack.enter_async_context(Node.open(patient))
             await eventually(lambda: caught_up([third]))
         assert set(bodies(tmp_path, 1)) <= set(bodies(tmp_path, 3))
 
