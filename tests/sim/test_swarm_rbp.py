@@ -30,6 +30,7 @@ IMPOSSIBLE = {at for at, cell in CELLS.items() if isinstance(cell, Impossible)}
 
 RARE = {
     *("Member/Ordered", "Frozen/Ordered", "Out/Ordered", "Member/Gone", "Out/Gone"),
+    "Frozen/Gone",
     *("Frozen/Leaving", "Out/Fetch", "Out/Refuse", "Out/nack"),
 }
 """What a hundred seeds do not reach: ORDERED and GONE need a small history, which a swarm does not

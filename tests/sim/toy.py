@@ -58,6 +58,9 @@ class Config(ListedSettings, frozen=True, kw_only=True):
     def frame_budget(self) -> int:
         return self.max_packet
 
+    def least_part(self, n: int) -> int:
+        return 1
+
     @property
     def faults(self) -> int:
         return 1
