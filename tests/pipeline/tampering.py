@@ -546,3 +546,12 @@ def own_frames_left_out(trace: Trace) -> Nodes:
     for frame in own[3:5]:
         trace.drop(frame)
     return (2,)
+
+
+CASES = [
+    (kind, protocol)
+    for kind in TAMPERINGS.values()
+    for protocol in PROTOCOLS
+    if kind.unseen or protocol in kind.breaks
+]
+"""Each kind in each protocol for which the table says something."""

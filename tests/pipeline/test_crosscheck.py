@@ -10,9 +10,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import edits
 import pytest
+from edits import Edited
+from tampering import CASES, PROTOCOLS, Trace, right
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, Violation, suite
 from ringcast.core.registry import protocols
@@ -68,6 +71,25 @@ NOTED = {check.tag for sheet in protocols() for check in sheet.checks}
 
 BEYOND = {*NOTED, "D12-graph", "D8", "causal"}
 """What queries cannot always tell."""
+
+
+QUERIED = [
+    number
+    for number, (kind, protocol) in enumerate(CASES)
+    if protocol in edits.SHORT or (protocol, kind.breaks.get(protocol)) == ("counter", "content")
+]
+"""What the queries judge: most kinds look the same to them in every protocol."""
+
+SEEDS = (27, 33, 40, 69, 102, 181, 245, 345, 650, *range(1000, 1010), *range(10_000, 10_006))
+"""Random edits; the first ones are those that engines have disagreed about."""
+
+
+class Tampered(NamedTuple):
+    """Tampered traces and random edits, in the folder of the others and behind them."""
+
+    first: int
+    cases: dict[str, Claims]
+    edits: dict[int, Edited]
 
 
 class Traces:
@@ -130,12 +152,53 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
 
 
 @pytest.fixture(scope="module")
-def answers(spark: SparkSession, traces: Traces) -> dict[str, dict[str, CrossResult]]:
-    """The answers of the queries, by name of the run and property."""
+def tampered(traces: Traces) -> Tampered:
+    first, cases = len(traces.names), dict[str, Claims]()
+    rights = {protocol: right(protocol) for protocol in PROTOCOLS}
+    for number, (kind, protocol) in enumerate((CASES[n] for n in QUERIED), first):
+        events, claims = rights[protocol]
+        trace = Trace(events)
+        kind.edit(trace)
+        edits.write(traces.folder, number, trace.events, claims)
+        cases[f"{kind.name} in {protocol}"] = claims
+    random = {seed: edits.edited(seed) for seed in SEEDS}
+    for number, case in enumerate(random.values(), first + len(cases)):
+        edits.write(traces.folder, number, case.events, case.claims)
+    return Tampered(first, cases, random)
+
+
+@pytest.fixture(scope="module")
+def every_answer(spark: SparkSession, traces: Traces, tampered: Tampered) -> list[CrossResult]:
+    """The answers of the queries, once for all runs: planning them takes most of the time."""
+    return cross_check(spark, traces.folder, PROPERTIES)
+
+
+@pytest.fixture(scope="module")
+def answers(traces: Traces, every_answer: list[CrossResult]) -> dict[str, dict[str, CrossResult]]:
+    """The answers by name of the run and property."""
     found: dict[str, dict[str, CrossResult]] = {name: {} for name in traces.names}
-    for answer in cross_check(spark, traces.folder, PROPERTIES):
-        found[traces.names[answer.run]][answer.property] = answer
+    for answer in every_answer:
+        if answer.run < len(traces.names):
+            found[traces.names[answer.run]][answer.property] = answer
     return found
+
+
+def test_tampering_looks_the_same_to_queries(
+    traces: Traces, tampered: Tampered, every_answer: list[CrossResult]
+) -> None:
+    lines = []
+    for number, (name, claims) in enumerate(tampered.cases.items(), tampered.first):
+        checks = edits.by_checks(traces.folder, number, claims)
+        found = disagreements(number, checks.verdicts(), checks.violations, every_answer)
+        lines += [f"{name}: {line}" for line in found]
+    assert not lines, "\n".join(lines)
+
+
+def test_random_edits(traces: Traces, tampered: Tampered, every_answer: list[CrossResult]) -> None:
+    """All three engines alike; ``edits.py`` looks at ten thousand."""
+    first = tampered.first + len(tampered.cases)
+    lines = edits.differences(traces.folder, tampered.edits, every_answer, first)
+    assert not (found := list(lines)), "\n".join(found)
 
 
 def test_queries_and_checks_agree(

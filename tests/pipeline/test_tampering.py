@@ -1,7 +1,7 @@
 """Every kind of tampering, in the trace of every protocol, is found by every engine alike.
 
-The engines are the checks fed event by event, the condensed verification, and the queries of the
-cross-check. Each must name the property and the processors that the table names.
+The engines are the checks fed event by event and the condensed verification; ``test_crosscheck``
+compares them with queries. Each must name the property and the processors that the table names.
 """
 
 from __future__ import annotations
@@ -10,51 +10,27 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import edits
 import msgspec
 import pytest
-from edits import Edited, by_checks, condensed_differs, edited, write
+from edits import by_checks, condensed_differs, write
 from published import PUBLISHED
-from tampering import PROTOCOLS, TAMPERINGS, Nodes, Trace, right
+from tampering import CASES, PROTOCOLS, TAMPERINGS, Nodes, Trace, right
 
-from ringcast.checks import PROPERTIES
 from ringcast.core.trace import TraceEvent
-from ringcast.pipeline.verify.crosscheck import CrossResult, cross_check, disagreements
 from ringcast.traces import Claims
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.xdist_group("spark")
-
-CASES = [
-    (kind, protocol)
-    for kind in TAMPERINGS.values()
-    for protocol in PROTOCOLS
-    if kind.unseen or protocol in kind.breaks
-]
-
-QUERIED = [
-    number
-    for number, (kind, protocol) in enumerate(CASES)
-    if protocol in edits.SHORT or (protocol, kind.breaks.get(protocol)) == ("counter", "content")
-]
-"""What the queries judge: most kinds look the same to them in every protocol."""
-
-SEEDS = (27, 33, 40, 69, 102, 181, 245, 345, 650, *range(1000, 1010), *range(10_000, 10_006))
-"""Random edits; the first ones are those that engines have disagreed about."""
+pytestmark = pytest.mark.xdist_group("tampering")
 
 Rights = dict[str, tuple[list[TraceEvent], Claims]]
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """All tampered traces, a run each, and who is to be named; then the random edits."""
+    """All tampered traces, a run each, and who is to be named."""
 
     path: Path
     named: list[Nodes]
-    edits: dict[int, Edited]
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, rights: Rights) -> Folder:
         trace = Trace(events)
         named.append(kind.edit(trace))
         write(path, number, trace.events, claims)
-    random = {seed: edited(seed) for seed in SEEDS}
-    for number, case in enumerate(random.values(), len(CASES)):
-        write(path, number, case.events, case.claims)
-    return Folder(path, named, random)
+    return Folder(path, named)
 
 
 @pytest.mark.parametrize(
@@ -92,28 +65,6 @@ def test_checks_and_condensed(number: int, folder: Folder, rights: Rights) -> No
         assert kind.breaks[protocol] in found
         assert named[number] in (None, found[kind.breaks[protocol]])
     assert list(condensed_differs(path, number, checks, claims)) == []
-
-
-@pytest.fixture(scope="module")
-def answers(spark: SparkSession, folder: Folder) -> list[CrossResult]:
-    runs = [*QUERIED, *range(len(CASES), len(CASES) + len(SEEDS))]
-    return cross_check(spark, folder.path, PROPERTIES, runs)
-
-
-def test_queries(folder: Folder, answers: list[CrossResult], rights: Rights) -> None:
-    lines = []
-    for number in QUERIED:
-        kind, protocol = CASES[number]
-        checks = by_checks(folder.path, number, rights[protocol][1])
-        found = disagreements(number, checks.verdicts(), checks.violations, answers)
-        lines += [f"{kind.name} in {protocol}: {line}" for line in found]
-    assert not lines, "\n".join(lines)
-
-
-def test_random_edits(folder: Folder, answers: list[CrossResult]) -> None:
-    """All three engines alike; ``edits.py`` looks at ten thousand."""
-    lines = edits.differences(folder.path, folder.edits, answers, first=len(CASES))
-    assert not (found := list(lines)), "\n".join(found)
 
 
 def test_what_cannot_be_seen_says_why() -> None:
