@@ -1,9 +1,12 @@
-"""The checks catch every mutant, and nothing else: the protocol itself passes the same runs."""
+"""The protocol itself passes the runs in which the checks catch a mutant.
+
+That they do is in ``tests/pipeline/test_verify_mutants.py``, where each run is judged twice.
+"""
 
 from __future__ import annotations
 
 import pytest
-from catalogue import FAMILIES, MUTANTS, PAGE, Killer, killer_of, killers, page, suits
+from catalogue import FAMILIES, MUTANTS, PAGE, Killer, killers, page, suits
 from msgspec.structs import replace
 from mutant import Mutant, run_mutated
 
@@ -14,14 +17,6 @@ from ringcast.sim.swarm import draw
 KILLERS = killers()
 SURVIVORS = [mutant for mutant in MUTANTS.values() if mutant.survives]
 ANEW = "run: python tests/mutants/catalogue.py"
-
-
-@pytest.mark.parametrize("name", KILLERS)
-def test_mutant_is_caught(name: str) -> None:
-    mutant = MUTANTS[name]
-    killer = killer_of(mutant, KILLERS[name])
-    assert killer, f"{name} is not caught any more; {ANEW}"
-    assert set(killer.breaks) & set(mutant.caught_by), f"{killer}"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What catches a mutant in the simulator catches it in the files, too."""
+"""The checks catch every mutant in the simulator, and in the files of its run, too."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ KILLERS = killers()
 
 @pytest.mark.parametrize("name", KILLERS)
 def test_mutant_is_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    killer = KILLERS[name]
+    mutant, killer = MUTANTS[name], KILLERS[name]
     spec = killer.spec()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "BUFFERED", 200)
-        MUTANTS[name].patch(patch)
+        mutant.patch(patch)
         with TraceWriter(tmp_path, claims=claims_of(spec)) as writer:
-            run(spec, [writer])
+            result = run(spec, [writer])
+    breaks = {breach.property for breach in result.violations}
+    assert breaks == set(killer.breaks), "run: python tests/mutants/catalogue.py"
+    assert breaks & set(mutant.caught_by)
     monkeypatch.setattr(judging, "SMALL_ROWS", 0)
     monkeypatch.setattr(plan, "LEAST_ROWS", 1)
     monkeypatch.setattr(plan, "WINDOW_ROWS", 400)
