@@ -109,22 +109,28 @@ def test_bursts_of_strangers_take_bounded_room(tmp_path: Path) -> None:
     run(story)
 
 
+async def while_one_is_away(stack: AsyncExitStack, settings: list[dict[str, Any]]) -> list[Node]:
+    """Two of three nodes, which deliver 20 messages after the third has gone."""
+    third = Node.open(settings[2])
+    await third.start()
+    nodes = await opened(stack, settings[:2])
+    for node in (*nodes, third):
+        await node.wait_for_ring(3)
+    await eventually(lambda: caught_up([*nodes, third]))
+    await third.close()
+    group = (await joined(nodes))[0]
+    for number in range(20):
+        await group.send(b"%d" % number, level=Level.SAFE)
+    return nodes
+
+
 def test_a_guest_cannot_keep_a_member_from_catching_up(tmp_path: Path) -> None:
     """64 calls of a reader took all places: whoever came back had a hole in its journal."""
 
     async def story() -> None:
         settings = with_journals(tmp_path, 3, journal_patience_s=2.0)
         async with AsyncExitStack() as stack:
-            third = Node.open(settings[2])
-            await third.start()
-            nodes = await opened(stack, settings[:2])
-            for node in (*nodes, third):
-                await node.wait_for_ring(3)
-            await eventually(lambda: caught_up([*nodes, third]))
-            await third.close()
-            group = (await joined(nodes))[0]
-            for number in range(20):
-                await group.send(b"%d" % number, level=Level.SAFE)
+            await while_one_is_away(stack, settings)
             files = [guest(tmp_path, "read", f"dash{n}") for n in range(MANY)]
             calls = []
             for each in settings[:2]:
@@ -167,22 +173,11 @@ def test_a_member_that_drips_records_keeps_nobody_from_catching_up(
     async def story() -> None:
         settings = with_journals(tmp_path, 3, journal_patience_s=0.2)
         async with AsyncExitStack() as stack:
-            third = Node.open(settings[2])
-            await third.start()
-            nodes = await opened(stack, settings[:2])
-            for node in (*nodes, third):
-                await node.wait_for_ring(3)
-            await eventually(lambda: caught_up([*nodes, third]))
-            await third.close()
-            group = (await joined(nodes))[0]
-            for number in range(20):
-                await group.send(b"%d" % number, level=Level.SAFE)
+            nodes = await while_one_is_away(stack, settings)
             assert nodes[0]._journal is not None
             monkeypatch.setattr(nodes[0]._journal, "_tell", drips)
             monkeypatch.setattr(node_journal, "SLOW_S", 0.5)
-            patient = settings[2] | {
-                "journal_patience_s": 5.0
-            }  # as long as a ring may take to form
+            patient = settings[2] | {"journal_patience_s": 5.0}  # a ring may take long to form
             third = await stack.enter_async_context(Node.open(patient))
             await eventually(lambda: caught_up([third]))
         assert set(bodies(tmp_path, 1)) <= set(bodies(tmp_path, 3))

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -15,8 +16,10 @@ import pytest
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.core.registry import protocol
+from ringcast.demo import shop_stream
 from ringcast.demo.shop import Shop, ShopOrder
-from ringcast.demo.stream import differing
+from ringcast.demo.stream import Show, Spark, differing
+from ringcast.members.process import Band
 
 COMMAND = [sys.executable, "-m", "ringcast.cli", "demo"]
 
@@ -88,6 +91,58 @@ def test_spark_comes_to_the_state_of_the_members(tmp_path: Path) -> None:
     assert sum(shelf["orders"] for shelf in found["pieces"].values()) == found["orders"]
     assert list(tmp_path.iterdir()) == []
     assert processes(tmp_path) == []
+
+
+class ShortLived(Spark):
+    """A process in Spark's place, which ends each life with another exit code."""
+
+    def start(self) -> None:
+        (self.folder / shop_stream.STARTED).unlink(missing_ok=True)
+        code = (1, 2, 0)[self.starts]
+        self.starts += 1
+        self.process = subprocess.Popen([sys.executable, "-c", LIFE, str(self.folder), str(code)])
+
+
+LIFE = """
+import pathlib, signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(int(sys.argv[2])))
+pathlib.Path(sys.argv[1], "spark-started").touch()
+while True:
+    signal.pause()
+"""
+
+
+def test_a_spark_that_ends_by_itself_has_not_read_to_the_end(tmp_path: Path) -> None:
+    (tmp_path / "spark.err").touch()
+    with Band(3, tmp_path, tmp_path / "traces") as band:
+        show = Show(band, tmp_path, quiet=True)
+        show.spark = spark = ShortLived(tmp_path)
+        spark.start()
+        assert spark.process is not None
+        spark.process.kill()
+        spark.process.wait()
+        show.finishes()
+        assert spark.starts == 3 and spark.process.returncode == 0
+
+
+def test_a_query_that_fails_is_no_end_of_the_stream(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Query:
+        def awaitTermination(self, timeout: int) -> bool:
+            raise RuntimeError("a batch failed")
+
+    class FakeStreams:
+        def __init__(self, *_: object) -> None: ...
+
+        def start(self, **_: object) -> list[Query]:
+            return [Query()]
+
+    monkeypatch.setattr(shop_stream, "open_session", lambda *_: nullcontext())
+    monkeypatch.setattr(shop_stream, "Streams", FakeStreams)
+    with pytest.raises(RuntimeError, match="a batch failed"):
+        shop_stream.main(tmp_path)
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
 
 
 LATE = """

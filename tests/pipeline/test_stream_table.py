@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,3 +56,31 @@ def test_upsert_replaces_by_key(spark: SparkSession, tmp_path: Path) -> None:
     for batch, rows in enumerate(([("a", 1), ("b", 1)], [("b", 7), ("c", 9)])):
         table.keep(upsert("item"))(spark.createDataFrame(rows, SCHEMA), batch)
     assert counts(table) == {"a": 1, "b": 7, "c": 9}
+
+
+def test_the_update_of_a_stopped_query_does_not_take_the_table_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark lets the function of foreachBatch run on when it stops a query."""
+    table = StreamTable(tmp_path / "t", SCHEMA)
+    rows = spark.createDataFrame([("a", 1)], SCHEMA)
+    under_way, overtaken = Event(), Event()
+
+    def slowly(before: DataFrame, rows: DataFrame) -> DataFrame:
+        under_way.set()
+        overtaken.wait(2)  # in vain, if the next one waits for us
+        return add(before, rows)
+
+    def next_query() -> None:
+        for batch in (0, 1):
+            table.keep(add)(rows, batch)
+        overtaken.set()
+
+    stopped = Thread(target=table.keep(slowly), args=(rows, 0))
+    stopped.start()
+    under_way.wait()
+    restarted = Thread(target=next_query)
+    restarted.start()
+    for thread in (stopped, restarted):
+        thread.join()
+    assert table.batch == 1 and counts(table) == {"a": 2}

@@ -15,11 +15,11 @@ from ringcast.core.inputs import Received, Started
 from ringcast.core.trace import Installed, Noted, Restarted
 from ringcast.protocols.irbp import Config, Irbp
 from ringcast.protocols.irbp.membership import HIGHEST
-from ringcast.protocols.irbp.messages import Contribution, Join, Kind
+from ringcast.protocols.irbp.messages import Contribution, Join, Kind, Successor, bad_successor
 from ringcast.protocols.irbp.one_ring import OneRing
 from ringcast.protocols.irbp.proposals import best, next_iview, next_view
 from ringcast.protocols.rbp.epochs import NEVER, Entry, Epoch, EpochConfig, Extent, Seat
-from ringcast.protocols.rbp.reach import REACH
+from ringcast.protocols.rbp.reach import LAST_STEP, LAST_VIEW, REACH
 from ringcast.protocols.rbp.state import Phase
 
 VIEW = ViewId(3, 1)
@@ -134,6 +134,19 @@ def test_v1_one_frame_does_not_use_the_numbers_up() -> None:
         env.take()
         machine.handle(env, Received(2, 7, Join(machine.group, 7, highest)))
         assert ("a view far ahead" not in drops(env.take())) is heard
+
+
+@pytest.mark.parametrize(
+    ("epoch", "why"),
+    [
+        (Epoch(ViewId(LAST_VIEW, 1)), None),
+        (Epoch(ViewId(LAST_VIEW + 1, 1)), "a view far ahead"),
+        (Epoch(VIEW, LAST_STEP + 1), "a view far ahead"),
+    ],
+)
+def test_i9_no_decision_is_beyond_the_last_number(epoch: Epoch, why: str | None) -> None:
+    """I9, V1: the number after it could not be sent."""
+    assert bad_successor(Successor(replace(NOW, epoch=epoch), (), ()), IDS) == why
 
 
 # --- one-ring -----------------------------------------------------------------------------------

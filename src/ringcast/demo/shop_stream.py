@@ -9,11 +9,10 @@ SIGKILL, at any moment, loses nothing and doubles nothing.
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import sys
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -112,17 +111,16 @@ class Streams:
 
 
 def main(folder: Path) -> None:
-    """Follow the journals until SIGUSR1, then to their end."""
+    """Follow the journals until SIGUSR1, then to their end; raise if a query fails before."""
     finish: SimpleQueue[int] = SimpleQueue()  # a handler may use it while we wait for it
     signal.signal(signal.SIGUSR1, lambda number, frame: finish.put(number))
     with open_session(Where(cores=CORES), "ringcast demo") as spark:
         streams = Streams(spark, folder)
         queries = streams.start(processingTime="500 milliseconds")
         (folder / STARTED).touch()
-        while all(query.isActive for query in queries):  # no event says that one has failed
-            with contextlib.suppress(Empty):
-                finish.get(timeout=0.1)
-                break
+        while finish.empty():
+            for query in queries:
+                query.awaitTermination(timeout=1)  # raises if it has failed
         for query in queries:
             query.stop()
         for query in streams.start(availableNow=True):

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ringcast.files.disk import DISK
@@ -32,6 +33,7 @@ class StreamTable:
         self.folder = Path(folder)
         self._schema = schema
         """As in SQL: ``item string, left long``."""
+        self._updating = Lock()
 
     @property
     def checkpoint(self) -> str:
@@ -64,18 +66,24 @@ class StreamTable:
         return []
 
     def keep(self, change: Change) -> Callable[[DataFrame, int], None]:
-        """For ``foreachBatch``: the table becomes ``change(table, rows)``, once for each batch."""
+        """For ``foreachBatch``: the table becomes ``change(table, rows)``, once for each batch.
+
+        A query that is stopped leaves its update running, so the first of the next query waits
+        for it: else the old one would take the table back to its batch, behind the checkpoint.
+        """
 
         def update(rows: DataFrame, batch: int) -> None:
-            before = self.batch
-            if batch <= before:
-                return
-            new = change(self.read(rows.sparkSession), rows)
-            new.write.mode("overwrite").parquet(str(self._version(batch)))
-            DISK.replace(self.folder / "current", str(batch).encode())
-            for old in self.folder.glob("version-*"):
-                if old not in (self._version(before), self._version(batch)):  # somebody reads it
-                    shutil.rmtree(old, ignore_errors=True)
+            with self._updating:
+                before = self.batch
+                if batch <= before:
+                    return
+                new = change(self.read(rows.sparkSession), rows)
+                new.write.mode("overwrite").parquet(str(self._version(batch)))
+                DISK.replace(self.folder / "current", str(batch).encode())
+                kept = (self._version(before), self._version(batch))  # somebody reads the old one
+                for old in self.folder.glob("version-*"):
+                    if old not in kept:
+                        shutil.rmtree(old, ignore_errors=True)
 
         return update
 

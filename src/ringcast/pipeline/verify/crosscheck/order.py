@@ -140,13 +140,7 @@ CHECKS = {
         owed=(
             """SELECT run, array(node) AS settled, array(node) AS nodes,
                 array(concat('number ', min(sequence), ' of ', node)) AS messages
-            FROM (
-                SELECT s.run, s.node, s.sequence
-                FROM {submit} s
-                JOIN {behind} b ON b.run = s.run AND b.node = s.node AND s.n > b.born_n
-                LEFT ANTI JOIN {deliver} d ON d.run = s.run AND d.node = s.node
-                    AND d.sender = s.node AND d.sequence = s.sequence AND d.n > b.born_n)
-            GROUP BY run, node""",
+            FROM {undelivered} GROUP BY run, node""",
         ),
     ),
     # Own messages come in the order of their numbers, so each frame follows the ones before it, or
@@ -184,14 +178,9 @@ CHECKS = {
         owed=(
             """SELECT run, array(node) AS settled, array(node) AS nodes,
                 array(concat('number ', min(sequence), ' of ', node)) AS messages
-            FROM (
-                SELECT s.run, s.node, s.sequence
-                FROM {submit} s
-                JOIN {behind} b ON b.run = s.run AND b.node = s.node AND s.n > b.born_n
-                LEFT ANTI JOIN {deliver} d ON d.run = s.run AND d.node = s.node
-                    AND d.sender = s.node AND d.sequence = s.sequence AND d.n > b.born_n
-                LEFT ANTI JOIN {reported} u ON u.run = s.run AND u.node = s.node
-                    AND s.sequence BETWEEN u.first AND u.last AND u.n > b.born_n)
+            FROM {undelivered} s
+            LEFT ANTI JOIN {reported} u ON u.run = s.run AND u.node = s.node
+                AND s.sequence BETWEEN u.first AND u.last AND u.n > s.born_n
             GROUP BY run, node""",
         ),
     ),
@@ -307,6 +296,13 @@ DEFINITIONS = {
         SELECT f.run, f.node, f.life, f.n, f.moment, u.last + 1
         FROM frames f JOIN {reported} u ON u.run = f.run AND u.node = f.node AND u.life = f.life
             AND u.n < f.n AND u.last + 1 > f.next AND u.last + 1 < f.first""",
+    # Own messages of a processor's last life that it did not deliver.
+    "undelivered": """
+        SELECT s.run, s.node, s.sequence, b.born_n
+        FROM {submit} s
+        JOIN {behind} b ON b.run = s.run AND b.node = s.node AND s.n > b.born_n
+        LEFT ANTI JOIN {deliver} d ON d.run = s.run AND d.node = s.node
+            AND d.sender = s.node AND d.sequence = s.sequence AND d.n > b.born_n""",
     "reported": """
         SELECT u.run, u.node, u.n, u.sequence AS first, u.sequence + u.count - 1 AS last,
                struct(u.t_us, u.node, u.n) AS moment, l.life
