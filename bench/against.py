@@ -3,8 +3,8 @@
     git worktree add /tmp/before COMMIT
     python bench/against.py /tmp/before
 
-Live members over loopback and over a bridge of their own (which needs root), the simulator, the
-machine alone, and the stream. Each contestant runs with the sources of its own checkout. The
+Live members over loopback and over a bridge of their own (which needs root), the simulator, and the
+machine alone. Each contestant runs with the sources of its own checkout. The
 ratios are those of one round each, in the direction in which more is better: 0.97 is 3 % worse.
 """
 

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringcast.api.outgoing import ENVELOPE_BYTES, Item, SubmissionQueue
+from ringcast.api.outgoing import (
+    ENVELOPE_BYTES,
+    PART_BODIES,
+    PART_BYTES,
+    Item,
+    SubmissionQueue,
+    parts,
+)
 from ringcast.core.errors import DeliveryUncertain
 from ringcast.core.ids import Level, Position, ViewId
 from ringcast.wire import envelope
@@ -67,6 +74,23 @@ def test_envelopes_hold_all_bodies_in_order(calls: list[Any], budget: int) -> No
         assert found == wanted
         assert outgoing.idle
         assert not outgoing.full
+
+    asyncio.run(main())
+
+
+@given(
+    st.lists(st.sampled_from([0, 64, PART_BYTES // 3, 2 * PART_BYTES]), min_size=1), st.booleans()
+)
+def test_parts_are_in_order_and_within_their_bounds(sizes: list[int], many: bool) -> None:
+    async def main() -> None:
+        done = asyncio.get_running_loop().create_future()
+        bodies = tuple(map(bytes, sizes)) + (b"",) * (3 * PART_BODIES * many)
+        cut = parts(Item("a", Level.SAFE, bodies, done))
+        assert sum((each.bodies for each in cut), ()) == bodies
+        assert [each.done for each in cut] == [None] * (len(cut) - 1) + [done]
+        for each in cut:
+            assert 1 <= len(each.bodies) <= PART_BODIES
+            assert len(each.bodies) == 1 or sum(map(len, each.bodies)) <= PART_BYTES
 
     asyncio.run(main())
 

@@ -233,13 +233,12 @@ class SubmissionQueue:
 def parts(item: Item) -> list[Item]:
     """A large item as several, in order; who waits, waits for the last."""
     cut: list[Item] = []
-    bodies: list[bytes] = []
-    size = 0
-    for body in item.bodies:
-        if bodies and (len(bodies) >= PART_BODIES or size + len(body) > PART_BYTES):
-            cut.append(Item(item.group, item.level, tuple(bodies)))
-            bodies, size = [], 0
-        bodies.append(body)
-        size += len(body)
-    cut.append(Item(item.group, item.level, tuple(bodies), item.done))
+    at = 0
+    while at < len(item.bodies):
+        some = item.bodies[at : at + PART_BODIES]
+        while len(some) > 1 and sum(map(len, some)) > PART_BYTES:
+            some = some[: len(some) // 2]
+        at += len(some)
+        cut.append(Item(item.group, item.level, some))
+    cut[-1].done = item.done
     return cut
