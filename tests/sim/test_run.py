@@ -20,6 +20,7 @@ from ringcast.sim.faults import Loss, NodeCrash, NodePause, Restart
 from ringcast.sim.model import LinkModel, LinkOverride, NetworkModel, Uniform
 from ringcast.sim.run import run
 from ringcast.sim.settle import draw_core
+from ringcast.sim.shrink import shrink
 from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
@@ -129,10 +130,14 @@ class FixedConfig(Config, frozen=True, kw_only=True):
             raise ValueError("two are too few")
 
 
-def test_of_fixed_members_only_those_who_never_crashed_go_on() -> None:
+def fixed_toy(**fields: Any) -> RunSpec:
     fixed = {"name": "fixed toy", "config": FixedConfig, "profiles": {"plain": FixedConfig()}}
     register(replace(SHEET, membership=MembershipKind.FIXED, **fixed))
-    spec = toy(protocol="fixed toy", network="ideal", settle=True, core="all")
+    return toy(protocol="fixed toy", network="ideal", settle=True, **fields)
+
+
+def test_of_fixed_members_only_those_who_never_crashed_go_on() -> None:
+    spec = fixed_toy(core="all")
     assert prepare(spec).config.members == (1, 2, 3)
     seen: list[TraceEvent] = []
     assert not run(spec, [seen.append]).violations
@@ -150,6 +155,20 @@ def test_of_fixed_members_only_those_who_never_crashed_go_on() -> None:
     assert cores == {2, 3}
     with pytest.raises(ValueError, match="config: two are too few"):
         prepare(replace(spec, nodes=2))
+
+
+def test_shrinking_keeps_the_core_of_the_run() -> None:
+    """Of fixed members, too, whose core is drawn from those who have not crashed."""
+    hopeless = fixed_toy(progress_us=1, faults=(NodePause(10_000, 2), NodeCrash(20_000, 3)))
+    hopeless = replace(hopeless, nodes=4)
+    strange = 0
+    for spec in variants(hopeless)[:8]:
+        (breach,) = run(spec).violations
+        shrunk = shrink(spec)
+        assert shrunk.spec.core == shrunk.breach.nodes == breach.nodes
+        assert (breach.property, shrunk.spec.faults) == ("progress", ())
+        strange += breach.nodes != draw_core(spec)
+    assert strange
 
 
 def test_progress_is_held_to_the_bound_of_the_specification() -> None:

@@ -56,6 +56,8 @@ class RunResult(msgspec.Struct, frozen=True):
     lost: dict[str, int]
     faults: dict[str, int]
     """Faults of the first stage that took effect, by kind."""
+    settled: tuple[NodeId, ...]
+    """Who was healed and had to make progress; nobody if there was no second stage."""
     simulated_us: int
     measures: Measures
     """Empty unless the specification asks for them."""
@@ -139,6 +141,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
         handled=counts.handled,
         lost=dict(sorted(counts.lost.items())),
         faults=faults,
+        settled=settled,
         simulated_us=cluster.now_us,
         measures=meter.read() if meter else Measures(),
         wall_s=perf_counter() - began_s,

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from ringcast.sim.model import NetworkModel
 from ringcast.sim.run import Breach, run
-from ringcast.sim.settle import draw_core
 from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.workload import Bursts, ClosedLoop, Fill, Poisson, Sizes, Workload
 
@@ -56,11 +55,11 @@ def shrink(spec: RunSpec, budget: int = 1000) -> Shrunk:
 
     At most ``budget`` runs are made. ValueError if the run does not fail in the first place.
     """
-    violations = run(spec).violations
-    if not violations:
+    found = run(spec)
+    if not found.violations:
         raise ValueError(f"seed {spec.seed} breaks no property, so there is nothing to shrink")
-    pinned = replace(spec, swarm=False, core=draw_core(spec))  # whatever faults are taken out
-    search = _Search(pinned, violations[0], budget)
+    core = found.settled or spec.core  # whatever faults are taken out
+    search = _Search(replace(spec, swarm=False, core=core), found.violations[0], budget)
     with suppress(_Spent):
         _shrink(search)
     return Shrunk(search.best, search.breach, search.runs)
