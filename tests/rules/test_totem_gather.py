@@ -306,3 +306,21 @@ def test_r48_own_consensus_is_not_needed(bench: Bench) -> None:
     effects = bench.receive(2, commit_token(), src=1)
     assert bench[2].phase is Phase.COMMIT
     assert sent(effects, CommitToken) and not sent(effects, Token)
+
+
+VARIABLES = (
+    *("ring_id", "old_ring_id", "memb", "new_memb", "trans_memb", "deliver_memb", "proc_set"),
+    *("fail_set", "consensus", "last", "max_ring_seq", "tried", "my_aru", "my_high_delivered"),
+    *("my_token_seq", "last_aru_seen", "my_aru_count", "my_rotation_count", "my_received_flg"),
+    *("low_ring_aru", "high_ring_delivered", "my_retrans_flg_count", "my_install_seq"),
+    *("i_set_flg", "to_retransmit", "queued", "last_token_seq", "last_retrans", "window"),
+)
+"""Dossier 2.3, by the names of a snapshot."""
+
+
+def test_every_variable_of_the_paper_can_be_shown(bench: Bench) -> None:
+    shown = bench[2].snapshot()
+    assert set(VARIABLES) <= set(shown)
+    assert (shown["proc_set"], shown["consensus"]) == ((1, 2, 3), (2,))
+    bench.receive(2, bench.join(3, (1, 2, 3), ring_seq=8, rotation_count=0), src=3)
+    assert bench[2].snapshot()["consensus"] == (2, 3)

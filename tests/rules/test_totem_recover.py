@@ -103,6 +103,7 @@ def test_r57_an_incomplete_exchange_starts_over() -> None:
     machine = bench[2]
     assert not machine.recovery.my_received_flg
     assert machine.recovery.my_deliver_memb == machine.recovery.my_trans_memb == (1, 2)
+    assert machine.recovery.low_ring_aru == 2
     assert machine.recovery.high_ring_delivered == 4
     assert list(machine.recovery.retrans_message_queue) == [3, 4, 6]
 

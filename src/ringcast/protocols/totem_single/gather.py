@@ -120,7 +120,7 @@ def merge(p: Processor, env: Env, join: Join) -> bool:
         env.drop("totem R4", "more candidates than a ring may have")
         return False
     if proc_set <= mine.my_proc_set and fail_set <= mine.my_fail_set:
-        if not agrees(p, q):  # R38 ext: a late smaller Join does not take back q's consent
+        if not p.agrees(q):  # R38 ext: a late smaller Join does not take back q's consent
             mine.my_last[q] = join
         return False  # R37, R38
     mine.my_last[q] = join
@@ -187,14 +187,6 @@ def heed_announce(p: Processor, env: Env, announce: Announce) -> None:
 # --- consensus ------------------------------------------------------------------------------
 
 
-def agrees(p: Processor, q: NodeId) -> bool:
-    """The paper's consensus[q]: q has shown exactly my two sets."""
-    if q == p.me:
-        return True
-    join = p.gather.my_last.get(q)
-    return join is not None and (join.proc_set, join.fail_set) == p.gather.sets
-
-
 def check_consensus(p: Processor, env: Env) -> None:
     """R44: everybody I propose proposes the same; then form the ring, once per pair of sets.
 
@@ -204,7 +196,7 @@ def check_consensus(p: Processor, env: Env) -> None:
     mine = p.gather
     if mine.waiting or mine.candidates == (p.me,):  # R7: alone, the timeout decides
         return
-    if not all(agrees(p, q) for q in mine.candidates):
+    if not all(p.agrees(q) for q in mine.candidates):
         return
     if p.config.mutual and not mine.ears.mutual(mine.candidates):
         if mine.ears.unsaid(mine.candidates):
@@ -260,7 +252,7 @@ def on_consensus_timer(p: Processor, env: Env, event: TimerFired) -> None:
         return
     failed = exclude(p, env) if p.config.mutual else frozenset()
     if not failed:
-        failed = frozenset(q for q in mine.candidates if not agrees(p, q))
+        failed = frozenset(q for q in mine.candidates if not p.agrees(q))
         for q in sorted(failed):
             p.blame(q, Reason.SILENT, "the Consensus timeout: it did not agree in time")
             env.note("totem R43", "exclude", f"{q}: did not agree in time", members=(q,))

@@ -67,13 +67,13 @@ def begin(p: Processor, entries: tuple[Entry, ...]) -> bool:
     exchange.my_received_flg = False  # R57
     exchange.received_in = None
     exchange.my_deliver_memb = exchange.my_trans_memb
-    low_ring_aru = min(e.old_ring_my_aru for e in mine.values())
+    exchange.low_ring_aru = min(e.old_ring_my_aru for e in mine.values())
     exchange.high_ring_delivered = max(e.my_high_delivered for e in mine.values())
     store = p.old.store
     exchange.retrans_message_queue = {
         seq: message
         for seq in sorted(store)
-        if seq > low_ring_aru and type(message := store[seq]) is Regular
+        if seq > exchange.low_ring_aru and type(message := store[seq]) is Regular
     }
     return True
 

@@ -183,6 +183,7 @@ class RecoveryState:
     __slots__ = (
         "high_ring_delivered",
         "i_set_flg",
+        "low_ring_aru",
         "my_deliver_memb",
         "my_install_seq",
         "my_received_flg",
@@ -199,6 +200,7 @@ class RecoveryState:
         self.my_deliver_memb: tuple[NodeId, ...] = (me,)
         self.my_received_flg = False
         self.received_in: RingId | None = None
+        self.low_ring_aru = 0
         self.high_ring_delivered = 0
         self.my_retrans_flg_count = 0
         self.my_install_seq = 0
@@ -254,6 +256,13 @@ class Processor(Machine):
     def merge_join(self, env: Env, join: Join) -> None:
         """R37-R40: take a Join into my sets, in a phase that does not gather."""
 
+    def agrees(self, q: NodeId) -> bool:
+        """The paper's consensus[q]: q has shown exactly my two sets."""
+        if q == self.me:
+            return True
+        join = self.gather.my_last.get(q)
+        return join is not None and (join.proc_set, join.fail_set) == self.gather.sets
+
     @property
     def my_memb(self) -> tuple[NodeId, ...]:
         """Members of the last installed ring."""
@@ -306,6 +315,7 @@ class Processor(Machine):
             "deliver_memb": self.recovery.my_deliver_memb,
             "proc_set": tuple(sorted(self.gather.my_proc_set)),
             "fail_set": tuple(sorted(self.gather.my_fail_set)),
+            "consensus": tuple(filter(self.agrees, sorted(self.gather.my_proc_set))),
             "last": tuple(sorted(self.gather.my_last)),
             "max_ring_seq": self.gather.max_ring_seq,
             "tried": len(self.gather.tried),
@@ -317,6 +327,7 @@ class Processor(Machine):
             "my_aru_count": self.token.my_aru_count,
             "my_received_flg": self.recovery.my_received_flg,
             "my_rotation_count": self.token.my_rotation_count,
+            "low_ring_aru": self.recovery.low_ring_aru,
             "high_ring_delivered": self.recovery.high_ring_delivered,
             "my_retrans_flg_count": self.recovery.my_retrans_flg_count,
             "my_install_seq": self.recovery.my_install_seq,
