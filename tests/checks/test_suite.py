@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from ringcast.checks import Suite, Verdict, suite
-from ringcast.checks.content import REMEMBERED, Content
+from ringcast.checks.content import Content
 from ringcast.checks.history import TRIM_EVERY
+from ringcast.checks.integrity import Integrity
 from ringcast.checks.suite import COMMON
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.trace import (
@@ -135,8 +136,6 @@ def test_content_without_what_to_compare_with_is_unknown() -> None:
     for event in parse("ring(8,1){1}\np1: o1 d1\nend{1}"):
         checks.feed(replace(event, digests=()) if isinstance(event, Submit) else event)
     assert checks.verdicts() == {"content": Verdict.UNKNOWN}
-    story = "p1: reg(4,1){1} sub60000 sub20000 o1 d1\nend{1}"
-    assert judge(story, "content").verdicts() == {"content": Verdict.UNKNOWN}
 
 
 def test_a_report_of_very_many_messages_takes_no_time() -> None:
@@ -210,16 +209,22 @@ def test_what_was_trimmed_still_counts(word: str, broken: set[str]) -> None:
     assert {violation.property for violation in checks.violations} == broken
 
 
-def test_old_submissions_are_forgotten() -> None:
-    (content,) = judge("p1: reg(4,1){1} sub60000 sub20000", "content").properties
-    assert isinstance(content, Content)
-    assert len(content._senders[1][1].submitted) == REMEMBERED // 2
-    (content,) = judge("p1: reg(4,1){1}" + " sub1 down up" * 9, "content").properties
-    assert isinstance(content, Content)
-    assert list(content._senders[1]) == [7, 8, 9]
+def test_what_waits_is_remembered_and_nothing_else() -> None:
     (content,) = judge("p1: reg(4,1){1} o1-5000 d1-4990", "content").properties
     assert isinstance(content, Content)
     assert len(content._senders[1][1].submitted) == 10
+
+
+def test_lives_that_no_event_can_be_about_are_forgotten() -> None:
+    """In a ring that is not over, a life of long ago still counts."""
+    often = " sub1 down up" * 40
+    for story, kept in (("p1: reg(4,1){1}", {40}), ("ring(8,1){1,2}\np1: o1", {1, 40})):
+        content, integrity = judge(story + often, "content", "integrity").properties
+        assert isinstance(content, Content) and isinstance(integrity, Integrity)
+        assert set(content._senders[1]) == set(integrity._submitted[1]) == kept
+    checks = judge("ring(8,1){1,2}\np1: o1" + often + "\np2: d1~\nend", "content", "integrity")
+    assert checks.verdicts()["integrity"] is Verdict.VALID
+    assert checks.verdicts()["content"] is Verdict.INVALID
 
 
 def test_a_crash_that_is_not_in_the_trace_ends_what_was_owed() -> None:

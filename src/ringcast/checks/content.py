@@ -4,8 +4,11 @@ The first event that names a place says what it holds: sender, number, level and
 other origination or delivery of the place must say the same, and what is said first must be what
 the sender submitted under that number. It does not rest on who numbers messages or when, so it
 suits every protocol. Only a weaker level than was asked for is wrong: a protocol may treat all
-messages as safe ones, and D10 and D11 then hold it to that. Submissions without checksums, and more
-that wait than are remembered, leave it unknown.
+messages as safe ones, and D10 and D11 then hold it to that. Submissions without checksums leave it
+unknown.
+
+It remembers what waits for its sender to deliver it, which is as much as a protocol lets wait, and
+lets go of nothing else: the other engines would judge by what it had forgotten.
 """
 
 from __future__ import annotations
@@ -16,13 +19,7 @@ from ringcast.checks.property import Property, Reads
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.seqset import SeqSet
-from ringcast.core.trace import Delivered, Originated, Submit
-
-KEPT = 3
-"""Incarnations of a sender whose submissions are remembered."""
-
-REMEMBERED = 1 << 16
-"""Messages that wait for their sender to deliver them, before the older ones are let go."""
+from ringcast.core.trace import Delivered, Originated, Restarted, Submit
 
 Submitted = tuple[int | None, Level]
 """Checksum, if it is known, and level."""
@@ -69,18 +66,16 @@ class Content(Property):
         for number, digest in enumerate(digests, event.first):
             if number not in sender.delivered:
                 mine[number] = (digest, event.level)
-        if len(mine) > REMEMBERED:
-            self.undecided = True
-            for number in list(mine)[: -REMEMBERED // 2]:
-                del mine[number]
+
+    def on_restarted(self, event: Restarted) -> None:
+        """Forget what is of no consequence any more."""
+        self.history.drop_past(event.node, self._senders.get(event.node, {}))
 
     def _sender(self, id: NodeId, incarnation: int) -> Sender:
         lives = self._senders.setdefault(id, {})
         sender = lives.get(incarnation)
         if sender is None:
             sender = lives[incarnation] = Sender()
-            while len(lives) > KEPT:
-                del lives[min(lives)]
         return sender
 
     def on_originated(self, event: Originated) -> None:

@@ -127,6 +127,17 @@ class History:
         node = self.nodes.get(id)
         return 1 if node is None else node.incarnation
 
+    def drop_past(self, id: NodeId, lives: dict[int, Any]) -> None:
+        """Remove from ``lives``, by incarnation, what no event can be about any more.
+
+        The present incarnation stays, the one before, which may have agreed to a ring that is to
+        come, and those that were in a ring which is not over."""
+        spans = (ring.spans.get(id) for ring in self.rings.values())
+        known = {span.incarnation for span in spans if span is not None}
+        for incarnation in sorted(lives):
+            if incarnation < self.incarnation(id) - 1 and incarnation not in known:
+                del lives[incarnation]
+
     def _originated(self, event: Originated) -> None:
         span = self.span = self._place(event.node, event.ring)
         ring, sender = span.ring, event.owner

@@ -11,10 +11,7 @@ from ringcast.checks.property import Property, Reads
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.seqset import SeqSet
-from ringcast.core.trace import Delivered, Submit
-
-KEPT = 16
-"""Incarnations of a sender whose deliveries are remembered."""
+from ringcast.core.trace import Delivered, Restarted, Submit
 
 NONE = SeqSet()
 """Of whoever is not known to have submitted anything."""
@@ -35,9 +32,15 @@ class Integrity(Property):
     def on_submit(self, event: Submit) -> None:
         """More messages exist."""
         last = event.first + len(event.sizes) - 1
-        _of(self._submitted.setdefault(event.node, {}), event.incarnation).add_range(
-            event.first, last
-        )
+        mine = self._submitted.setdefault(event.node, {})
+        mine.setdefault(event.incarnation, SeqSet()).add_range(event.first, last)
+
+    def on_restarted(self, event: Restarted) -> None:
+        """Forget what is of no consequence any more."""
+        self.history.drop_past(event.node, self._submitted.get(event.node, {}))
+        for (_, sender), lives in self._delivered.items():
+            if sender == event.node:
+                self.history.drop_past(sender, lives)
 
     def on_delivered(self, event: Delivered) -> None:
         """Each message of the frame must exist and be new here."""
@@ -53,7 +56,10 @@ class Integrity(Property):
                 (frame,),
                 event.t_us,
             )
-        seen = _of(self._delivered.setdefault((event.node, event.sender), {}), incarnation)
+        lives = self._delivered.setdefault((event.node, event.sender), {})
+        seen = lives.get(incarnation)
+        if seen is None:
+            seen = lives[incarnation] = SeqSet()
         for number in range(first, last + 1):
             if not seen.add(number):
                 self.violate(
@@ -75,13 +81,3 @@ class Integrity(Property):
             for member in ring.members:
                 seen = self._delivered.setdefault((member, share.sender), {})
                 seen.setdefault(incarnation, SeqSet()).add_range(share.first, share.last)
-
-
-def _of(by_incarnation: dict[int, SeqSet], incarnation: int) -> SeqSet:
-    """The numbers of this incarnation; those of long ago are forgotten."""
-    found = by_incarnation.get(incarnation)
-    if found is None:
-        found = by_incarnation[incarnation] = SeqSet()
-        while len(by_incarnation) > KEPT:
-            del by_incarnation[min(by_incarnation)]
-    return found

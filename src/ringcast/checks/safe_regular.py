@@ -13,7 +13,7 @@ from ringcast.checks.ring import CheckedRing, RingStay, State
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.trace import Delivered, Ended, Installed
 
-GONE = (State.LEFT, State.SKIPPED)
+GONE = (State.LEFT, State.SKIPPED, State.STRAY)
 """A member that will not deliver in the ring any more, and is not excused by a crash."""
 
 

@@ -154,9 +154,15 @@ def make_plan(
 
 
 def _by_ring(control: Iterable[TraceEvent]) -> Iterator[list[_Visit]]:
-    """The rings all of whose members were in them at one moment, each once."""
+    """The rings all of whose members were in them at one moment, each once.
+
+    Nobody went back to one of them: what was delivered before is lost on a member that had passed
+    it by, though it delivers the same afterwards.
+    """
     incarnations: dict[NodeId, int] = {}
     current: dict[NodeId, _Visit] = {}
+    highest: dict[NodeId, ViewId] = {}
+    returned: set[ViewId] = set()
     rings: dict[ViewId, list[_Visit]] = {}
     own = [e for e in control if not isinstance(e, Ended | Faulted | Noted)]
     for event in sorted(own, key=lambda event: (event.node, event.n)):
@@ -170,10 +176,15 @@ def _by_ring(control: Iterable[TraceEvent]) -> Iterator[list[_Visit]]:
                 visit = _Visit(event, incarnations.get(event.node, 1))
                 current[event.node] = visit
                 rings.setdefault(event.view, []).append(visit)
-    for visits in rings.values():
+                highest[event.node] = max(event.view, highest.get(event.node, event.view))
+                if event.view < highest[event.node]:
+                    returned.add(event.view)
+    for view, visits in rings.items():
         members = visits[0].installed.members
-        if sorted(visit.installed.node for visit in visits) == sorted(members) and all(
-            visit.installed.members == members for visit in visits
+        if (
+            view not in returned
+            and sorted(visit.installed.node for visit in visits) == sorted(members)
+            and all(visit.installed.members == members for visit in visits)
         ):
             opened, closed = _ends(visits)
             if opened < closed:

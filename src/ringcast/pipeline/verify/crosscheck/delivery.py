@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ringcast.pipeline.verify.crosscheck.checks import Check
+from ringcast.pipeline.verify.crosscheck.timeline import NEVER
 
 SAFE = 1
 """The level of a safe message in a trace."""
@@ -10,18 +11,15 @@ SAFE = 1
 
 def _safe(transitional: str) -> Check:
     """D10 and D11: a safe delivery is a promise about all members of its configuration."""
-    where = f"d.transitional = {transitional}"
+    what = "array(made.node, member) AS nodes, array(name) AS messages"
     return Check(
         broken=(
-            f"""SELECT d.run, IF(d.state IS NULL OR d.ended < d.made.moment, d.made.moment, d.ended)
-                AS moment, array(d.made.node, d.member) AS nodes, array(d.name) AS messages
-            FROM {{debts}} d
-            WHERE {where} AND (d.state IS NULL OR d.state IN ('left', 'skipped'))""",
+            f"""SELECT run, greatest(gone, made.moment) AS moment, {what}
+            FROM {{debts}} WHERE transitional = {transitional} AND gone IS NOT NULL""",
         ),
         owed=(
-            f"""SELECT d.run, array(d.member) AS settled, array(d.made.node, d.member) AS nodes,
-                array(d.name) AS messages
-            FROM {{debts}} d WHERE {where} AND d.state IN ('open', 'waiting')""",
+            f"""SELECT run, array(member) AS settled, {what}
+            FROM {{debts}} WHERE transitional = {transitional} AND gone IS NULL""",
         ),
     )
 
@@ -76,7 +74,7 @@ CHECKS = {
                 AND s.state = 'open'
             JOIN {frames} f ON f.run = l.run AND f.rid = l.rid AND f.origin IS NOT NULL
             LEFT ANTI JOIN {told} t ON t.run = f.run AND t.rid = f.rid AND t.seq = f.seq
-                AND t.node = s.node""",
+                AND t.node = s.node AND t.n > s.crash_n""",
         ),
     ),
     "D5": Check(
@@ -208,25 +206,58 @@ DEFINITIONS = {
     "leads": """
         SELECT *, lag(seq) OVER (PARTITION BY run, rid, conf.view ORDER BY k) AS last_seq
         FROM {tracks} WHERE one.moment = moment""",
-    # Members whom a safe delivery spoke for and who did not deliver the message. Who they are says
-    # the first one in its configuration to deliver a safe message there.
-    "debts": f"""
-        SELECT p.*, s.state, s.ended
+    # Members whom a safe delivery speaks for. Who they are says the first one in its configuration
+    # to deliver a safe message there.
+    "promises": f"""
+        SELECT run, rid, seq, name, transitional, made, member
         FROM (
-            SELECT run, rid, seq, name, transitional, made, member
+            SELECT run, rid, seq, name, conf.transitional, min(struct(moment, node)) AS made,
+                   any_value(spoken_for) AS members
             FROM (
-                SELECT run, rid, seq, name, conf.transitional, min(struct(moment, node)) AS made,
-                       any_value(spoken_for) AS members
-                FROM (
-                    SELECT *, first_value(conf.members) OVER (
-                               PARTITION BY run, rid, conf.view, conf.transitional ORDER BY moment)
-                               AS spoken_for
-                    FROM {{told}} WHERE home AND level = {SAFE})
-                GROUP BY run, rid, seq, name, conf.view, conf.transitional)
-            LATERAL VIEW explode(members) AS member) p
-        LEFT ANTI JOIN {{told}} t ON t.run = p.run AND t.rid = p.rid AND t.seq = p.seq
-            AND t.node = p.member AND t.home
-        LEFT JOIN {{spans}} s ON s.run = p.run AND s.rid = p.rid AND s.node = p.member""",
+                SELECT *, first_value(conf.members) OVER (
+                           PARTITION BY run, rid, conf.view, conf.transitional ORDER BY moment)
+                           AS spoken_for
+                FROM {{told}} WHERE home AND level = {SAFE})
+            GROUP BY run, rid, seq, name, conf.view, conf.transitional)
+        LATERAL VIEW explode(members) AS member""",
+    # Members that are not in the ring, and not because of a crash, from when until when: not any
+    # more, not at all, or not yet though they are no members to the others.
+    "absences": f"""
+        SELECT * EXCEPT (crashed)
+        FROM (
+            SELECT run, rid, node, ended AS gone, crash_n, coalesce(lead(entered) OVER (
+                       PARTITION BY run, rid, node ORDER BY n), {NEVER}) AS until, crashed
+            FROM {{stays}})
+        WHERE gone IS NOT NULL AND NOT crashed
+        UNION ALL
+        SELECT o.run, o.rid, o.node, o.gone, NULL, coalesce(min(s.entered), {NEVER})
+        FROM (
+            SELECT r.run, r.rid, a.node, a.until AS gone
+            FROM {{rings}} r JOIN {{absent}} a ON a.run = r.run AND a.ring = r.ring
+                AND a.since = r.since
+            WHERE a.state = 'skipped'
+            UNION ALL
+            SELECT DISTINCT p.run, p.rid, p.member, struct(0L AS t_us, 0L AS node, 0L AS n)
+            FROM {{promises}} p LEFT ANTI JOIN {{spans}} s ON s.run = p.run AND s.rid = p.rid
+                AND s.node = p.member AND s.place IS NOT NULL) o
+        LEFT JOIN {{stays}} s ON s.run = o.run AND s.rid = o.rid AND s.node = o.node
+            AND s.entered > o.gone
+        GROUP BY o.run, o.rid, o.node, o.gone""",
+    # Promises that a member had not kept when it was ``gone``, or has not kept at the end.
+    "debts": """
+        SELECT p.run, p.name, p.transitional, p.made, p.member, a.gone
+        FROM {promises} p
+        JOIN {absences} a ON a.run = p.run AND a.rid = p.rid AND a.node = p.member
+            AND p.made.moment < a.until
+        LEFT ANTI JOIN {told} t ON t.run = p.run AND t.rid = p.rid AND t.seq = p.seq
+            AND t.node = p.member AND t.home AND t.n > a.crash_n AND t.moment < a.gone
+        UNION ALL
+        SELECT p.run, p.name, p.transitional, p.made, p.member, NULL
+        FROM {promises} p
+        JOIN {spans} s ON s.run = p.run AND s.rid = p.rid AND s.node = p.member
+            AND s.state IN ('open', 'waiting')
+        LEFT ANTI JOIN {told} t ON t.run = p.run AND t.rid = p.rid AND t.seq = p.seq
+            AND t.node = p.member AND t.home AND t.n > s.crash_n""",
     # Deliveries in a transitional configuration beyond something missing, and the latest word on
     # whose messages may be delivered there.
     "gaps": """

@@ -30,7 +30,7 @@ KEPT = frozenset(
         *("line", "confs", "visits", "named", "absent", "rings", "spans", "everybody"),
         *("places", "uneven", "turns", "setbacks", "odd"),
         *("acts", "frames", "told"),
-        *("unmet", "tracks", "debts", "gaps", "identifiers", "lacking"),
+        *("unmet", "tracks", "promises", "debts", "gaps", "identifiers", "lacking"),
         *("misnumbered", "suspects", "heard"),
         *("detours", "in_ring_by_two", "numbered_by_two", "submitted_by_two"),
     }

@@ -98,38 +98,36 @@ DEFINITIONS = {
                    coalesce(last(life, true) OVER own, 0) AS life
             FROM mixed WINDOW own AS (PARTITION BY run, node ORDER BY moment))
         WHERE ring IS NOT NULL""",
-    # One that was on its way and goes past the ring skipped it; if that is its first
-    # configuration, or none comes, it fell.
+    # One that was on its way and goes past the ring skipped it, even if it comes after all; if that
+    # is its first configuration, or none comes, it fell.
     "absent": f"""
+        WITH ways AS (
+            SELECT w.run, w.ring, w.node, w.since, w.waits, w.fell, w.life,
+                   min(struct(c.moment, c.previous IS NULL AS newborn))
+                       FILTER (WHERE c.moment IS NOT NULL) AS past,
+                   min(struct(v.entered, v.gone)) FILTER (WHERE v.entered IS NOT NULL) AS came
+            FROM {{named}} w
+            LEFT JOIN {{confs}} c ON c.run = w.run AND c.node = w.node AND c.life = w.life
+                AND NOT c.transitional AND c.view > w.ring AND c.moment > w.since
+            LEFT JOIN {{visits}} v ON v.run = w.run AND v.ring = w.ring AND v.node = w.node
+                AND v.life = w.life AND v.entered > w.since
+            GROUP BY ALL)
         SELECT w.run, w.ring, w.node, w.since, w.waits,
                CASE WHEN NOT w.waits THEN IF(w.fell, 'crashed', 'skipped')
+                    WHEN w.came.entered < coalesce(w.past.moment, {NEVER}) THEN 'came'
                     WHEN w.past IS NOT NULL THEN IF(w.past.newborn, 'crashed', 'skipped')
                     WHEN d.moment IS NOT NULL THEN 'crashed' ELSE 'waiting' END AS state,
                CASE WHEN NOT w.waits THEN w.since
+                    WHEN w.came.entered < coalesce(w.past.moment, {NEVER}) THEN w.came.gone
                     ELSE coalesce(w.past.moment, d.moment, {NEVER}) END AS until
-        FROM (
-            SELECT w.run, w.ring, w.node, w.since, w.waits, w.fell, w.life,
-                   min(struct(c.moment, c.previous IS NULL AS newborn))
-                       FILTER (WHERE c.moment IS NOT NULL) AS past
-            FROM (
-                SELECT * FROM {{named}} w
-                LEFT ANTI JOIN {{visits}} v ON v.run = w.run AND v.ring = w.ring
-                    AND v.node = w.node AND v.life = w.life AND v.entered > w.since) w
-            LEFT JOIN {{confs}} c ON c.run = w.run AND c.node = w.node AND c.life = w.life
-                AND NOT c.transitional AND c.view > w.ring AND c.moment > w.since
-            GROUP BY ALL) w
+        FROM ways w
         LEFT JOIN {{line}} d ON d.run = w.run AND d.node = w.node AND d.down
             AND d.life = w.life + 1""",
     "rings": """
         WITH spells AS (
             SELECT run, ring, entered AS since, gone AS until, members FROM {visits}
             UNION ALL
-            SELECT run, ring, since, until, NULL FROM {absent} WHERE waits
-            UNION ALL
-            SELECT w.run, w.ring, w.since, v.gone, NULL
-            FROM {named} w JOIN {visits} v ON v.run = w.run AND v.ring = w.ring
-                AND v.node = w.node AND v.life = w.life AND v.entered > w.since
-            WHERE w.waits),
+            SELECT run, ring, since, until, NULL FROM {absent} WHERE waits),
         lives AS (
             SELECT *, sum(int(busy IS NULL OR since >= busy))
                        OVER (PARTITION BY run, ring ORDER BY since ROWS UNBOUNDED PRECEDING) AS life
@@ -141,13 +139,17 @@ DEFINITIONS = {
                min(since) AS since, max(until) AS until,
                min_by(members, since) FILTER (WHERE members IS NOT NULL) AS members
         FROM lives GROUP BY run, ring, life""",
+    # Of a processor that comes back to a ring only what it told since it last crashed there counts.
     "stays": """
-        SELECT v.*, r.rid
+        SELECT v.*, r.rid, coalesce(max(IF(v.crashed, v.end_n, NULL)) OVER (
+                   PARTITION BY v.run, r.rid, v.node ORDER BY v.n
+                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -1L) AS crash_n
         FROM {visits} v JOIN {rings} r ON r.run = v.run AND r.ring = v.ring
             AND v.entered >= r.since AND v.entered < r.until""",
     "spans": """
         WITH stayed AS (
-            SELECT run, rid, node, max_by(struct(n, ended, crashed, turned, incarnation), n) AS stay
+            SELECT run, rid, node, max_by(
+                       struct(n, ended, crashed, turned, incarnation, crash_n), n) AS stay
             FROM {stays} GROUP BY run, rid, node),
         listed AS (
             SELECT run, rid, ring, since, place, node
@@ -158,7 +160,7 @@ DEFINITIONS = {
                     WHEN s.stay.ended IS NULL THEN 'open'
                     WHEN s.stay.crashed THEN 'crashed' ELSE 'left' END AS state,
                IF(s.stay IS NULL, a.until, s.stay.ended) AS ended, s.stay.turned,
-               s.stay.incarnation
+               s.stay.incarnation, s.stay.crash_n
         FROM listed l
         FULL JOIN stayed s ON s.run = l.run AND s.rid = l.rid AND s.node = l.node
         LEFT JOIN {absent} a ON a.run = l.run AND a.ring = l.ring AND a.since = l.since
