@@ -1,11 +1,25 @@
-"""Swarms of iRBP: nothing breaks, and runs repeat; docs/simulator.md records longer ones."""
+"""Swarms of iRBP: nothing breaks, runs repeat, and unsafe is what it says.
+
+docs/simulator.md records longer ones.
+"""
 
 from __future__ import annotations
 
-import pytest
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
+from ringcast.core.registry import register
+from ringcast.protocols.irbp import SHEET
 from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "mutants"))
+from parted_irbp import parted
 
 SEEDS = (range(8), range(8, 16))
 
@@ -22,3 +36,34 @@ def test_seeds_break_nothing(seeds: tuple[int, ...]) -> None:
 
 def test_a_seed_gives_the_same_run_again() -> None:
     assert run(draw(3, "irbp")).digest == run(draw(3, "irbp")).digest
+
+
+UNSAFE_SEED = 5
+
+
+def unsafe(seed: int) -> RunSpec:
+    """A ring of three of five, of which two are cut off, at the level unsafe."""
+    spec = parted(seed)
+    return replace(spec, config=spec.config | {"resiliency": "unsafe"})
+
+
+@pytest.fixture(params=["uniform-in-view", "D9", "content"])
+def claimed(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A property that the level unsafe does not claim, claimed."""
+    register(replace(SHEET, claims=lambda config: (request.param,)))
+    yield request.param
+    register(SHEET)
+
+
+def test_the_unsafe_level_delivers_what_is_void(claimed: str) -> None:
+    """T25: P2 (uniform-in-view) and P4 (one order in a view) are violated."""
+    (violation,) = run(unsafe(UNSAFE_SEED)).violations
+    assert violation.property == claimed
+    assert not run(parted(UNSAFE_SEED)).violations, "and not at the level total"
+
+
+def test_the_unsafe_level_keeps_what_it_claims() -> None:
+    specs = [draw(seed, "irbp", config={"resiliency": "unsafe"}) for seed in range(10)]
+    for spec in (unsafe(2), unsafe(UNSAFE_SEED), *specs):
+        result = run(spec)
+        assert not result.violations, f"{result.violations[0]}"

@@ -34,10 +34,15 @@ from ringcast.protocols.rbp import claims as claims_of_the_ring
 from ringcast.protocols.rbp.config import MOST_BATCH
 from ringcast.protocols.rbp.messages import Ack, Gone, Ordered, Past
 
+VOIDED = {"D1-own", "D9", "content"}
+"""What the level ``unsafe`` cannot promise here (G23): the ring goes round a member that has
+delivered a number alone, and gives that number to another message, all in one view."""
+
 
 def claims(config: Config) -> tuple[str, ...]:
-    """Those of RBP at this level, and that i-views agree."""
-    return (*claims_of_the_ring(config), OneRing.tag)
+    """Those of RBP at this level, but for what i-views can void, and that i-views agree."""
+    broken = set() if config.uniform else VOIDED
+    return (*(tag for tag in claims_of_the_ring(config) if tag not in broken), OneRing.tag)
 
 
 SHEET = register(

@@ -68,15 +68,21 @@ class Following:
         self._ask_anew()
 
     def _ask_anew(self) -> None:
+        """I11: what was delivered is right, and not asked for again; unless it may be void: then
+        its last entry is, since equal tags there prove equal logs (G23)."""
+        p = self.p
         self.gone.clear()
         self.tries = 0
-        self.checked = max(self.p.delivered, self.p.log.floor)
+        self.checked = max(p.delivered if p.config.uniform else p.delivered - 1, p.log.floor)
 
     def go_on(self, env: Env) -> None:
         """I11, I13: begin what the log reaches; ask for the rest."""
         p = self.p
         while self.pending and p.current is not None and p.aligned(self.pending[0]):
             config = self.pending.pop(0)
+            if p.delivered > config.start and not p.config.uniform:
+                self._diverged(env)
+                return
             if config.lives.get(p.me) != p.life:
                 self._excluded(env, config)
                 return
@@ -87,16 +93,17 @@ class Following:
             self.ask(env)
 
     def _excluded(self, env: Env, config: EpochConfig) -> None:
-        """V9, I19: deliver the rest of our view, and nothing beyond it."""
+        """V9, I19 ext: deliver the rest of our view, and nothing beyond it."""
         p, membership = self.p, self.views.membership
-        if p.delivered > config.start:
-            env.stop(f"diverged: entry {p.delivered} was delivered here and is void (irbp G23)")
-            return
         delivery.deliver_to(p, env, config.start)
         if membership.leaving:
             membership.gone(env)
         else:
             self.views.leave(env, f"view {config.epoch.view} is without us")
+
+    def _diverged(self, env: Env) -> None:
+        """G23: at a level that allows it, we have delivered what the others never will."""
+        env.stop(f"diverged: entry {self.p.delivered} was delivered here and is void (irbp G23)")
 
     # --- catching up ----------------------------------------------------------------------------
 

@@ -205,7 +205,7 @@ class ViewMembership:
         """I16: a regular view for joiners and leavers. G34: not while somebody is suspected by the
         aggressive limit alone, for all would stand still until the conservative one."""
         views, decided = self.views, self.views.decided
-        if decided is None or views.asked or self.p.current != decided:
+        if decided is None or views.asked or self.p.current != decided or views.resting(env):
             return False
         self._forget(env)
         wanted = bool(self.joiners or self.leavers)

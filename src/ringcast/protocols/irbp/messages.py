@@ -12,7 +12,7 @@ from ringcast.blocks.channel import Packet, Piece
 from ringcast.blocks.consensus import Adopted, Begin, Estimate, Proposal
 from ringcast.blocks.detector import Heartbeat
 from ringcast.blocks.reliable_broadcast import Relay
-from ringcast.core.ids import NodeId, Seq
+from ringcast.core.ids import NodeId, Seq, ViewId
 from ringcast.core.owned import Scoped
 from ringcast.protocols.rbp.config import MAX_MEMBERS, MOST_WINDOW
 from ringcast.protocols.rbp.epochs import Data, Entry, Epoch, EpochConfig, Extent, Seat
@@ -135,10 +135,27 @@ Payload: TypeAlias = (
 )
 """What the reliable channel carries."""
 
+CONSENSUS = "consensus:"
+"""The scope of an instance is this, and the number of the view and the step that it ends."""
+
 CHOOSING: tuple[Any, ...] = (News, Join, Leave, Ready, Stranger, Catch, Caught, Heartbeat)
 """Frames of the choice of views; ``Packet`` and its acknowledgement are the channel's."""
 
 MESSAGES: tuple[Any, ...] = (*ORDERING, *CHOOSING, Packet[Payload | Piece], channel.Ack)
+
+
+def epoch_of(payload: msgspec.Struct) -> Epoch | None:
+    """Z8: the epoch that a payload is about, if it says so."""
+    match payload:
+        case Contribution():
+            return payload.epoch
+        case Scoped(path, _) if path.startswith(CONSENSUS):
+            seq, _, step = path.removeprefix(CONSENSUS).partition(".")
+            if seq.isdecimal() and step.isdecimal():
+                return Epoch(ViewId(int(seq), 1), int(step))
+        case Scoped(_, Relay(_, _, Change() as change)):
+            return change.epoch
+    return None
 
 
 # --- bad frames ---------------------------------------------------------------------------------

@@ -15,12 +15,13 @@ from ringcast.blocks.detector import Detector, Heartbeat, Limit, Suspects
 from ringcast.blocks.reliable_broadcast import HandedUp, ReliableBroadcast
 from ringcast.core.effects import Up
 from ringcast.core.env import Env
-from ringcast.core.ids import NodeId, ViewId
+from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Message, Received, Started, TimerFired
-from ringcast.core.owned import Heard, Owned, Parts, Scoped
+from ringcast.core.owned import Heard, Owned, Parts
 from ringcast.protocols.irbp import following, membership, proposals
 from ringcast.protocols.irbp.config import Config
 from ringcast.protocols.irbp.messages import (
+    CONSENSUS,
     MOST_UNSTABLE,
     Change,
     Contribution,
@@ -28,10 +29,11 @@ from ringcast.protocols.irbp.messages import (
     Payload,
     Successor,
     bad_payload,
+    epoch_of,
 )
 from ringcast.protocols.rbp import install, losses
 from ringcast.protocols.rbp.delivery import deliver
-from ringcast.protocols.rbp.epochs import NOBODY, Chooser, Entry, Epoch, EpochConfig, Trouble
+from ringcast.protocols.rbp.epochs import NEVER, NOBODY, Chooser, Entry, Epoch, EpochConfig, Trouble
 from ringcast.protocols.rbp.state import LIVES, Phase, Processor
 
 BOOK = "irbp"
@@ -63,6 +65,8 @@ class Views(Chooser):
         self.avoid: NodeId = 0
         """I3: the member that two changes in a row were about."""
         self.stalled_at: NodeId | None = None
+        self.passed_over_us: int | None = None
+        """I9: when a ring of this view was chosen though another membership was asked for."""
         self.following = following.Following(self)
         self.membership = membership.ViewMembership(self)
         self.boots: dict[NodeId, int] = {}
@@ -201,7 +205,8 @@ class Views(Chooser):
             return
         members = set(self.decided.members)
         lost, silent = self.doubted(Limit.CONSERVATIVE), self.doubted(Limit.AGGRESSIVE)
-        if lost & members and not (silent - lost) & members:  # G34: it would wait for these
+        waits = (silent - lost) & members  # G34: it would wait for these
+        if lost & members and not waits and not self.resting(env):
             self.start_change(env, Kind.REGULAR, "a member is silent for long")
         if not self.asked and self.neighbours & silent:
             self.start_change(env, Kind.IVIEW, "a neighbour is silent")
@@ -211,6 +216,12 @@ class Views(Chooser):
             part = self.parts[self.scope]
             part.call(env, part.machine.suspect, self.doubted(Limit.AGGRESSIVE))
         self.propose(env)
+
+    def resting(self, env: Env) -> bool:
+        """I23: whether it is too early to ask for another membership again: somebody had heard more
+        of a silent member than we, and chose another ring instead of waiting for it."""
+        passed_us = self.passed_over_us
+        return passed_us is not None and env.now_us - passed_us < self.settings.dwell_us
 
     @property
     def neighbours(self) -> set[NodeId]:
@@ -229,7 +240,7 @@ class Views(Chooser):
         """The instance that decides what follows the newest epoch we know."""
         assert self.decided is not None
         epoch = self.decided.epoch
-        return f"consensus:{epoch.view.seq}.{epoch.step}"
+        return f"{CONSENSUS}{epoch.view.seq}.{epoch.step}"
 
     def start_change(self, env: Env, kind: Kind, why: str, avoid: NodeId = 0) -> None:
         """I4: ask all members; equal requests are one."""
@@ -256,11 +267,11 @@ class Views(Chooser):
         if why := bad_payload(payload, self.p.members):
             env.drop("irbp I6", why)
             return
-        ahead = self._ahead(payload)
-        if ahead is not None:
+        epoch = epoch_of(payload)
+        if epoch is not None and self._ahead(epoch):
             if len(self._early) < MOST_UNSTABLE:
                 self._early.append((src, boot, payload))
-            self.other_epoch(env, src, ahead)
+            self.other_epoch(env, src, epoch)
         elif not self.seated(src, boot):
             env.drop("irbp A3", "a payload of one that is no member")
         elif isinstance(payload, Contribution):
@@ -269,25 +280,10 @@ class Views(Chooser):
             env.drop("irbp Z8", "a frame of a decision that is over")
             self.following.tell(env, src)
 
-    def _ahead(self, payload: Message) -> Epoch | None:
-        """The epoch of a payload, if it is later than the newest we know."""
-        if isinstance(payload, Contribution):
-            epoch = payload.epoch
-        elif isinstance(payload, Scoped) and payload.path.startswith("consensus:"):
-            seq, _, step = payload.path.partition(":")[2].partition(".")
-            if not (seq.isdecimal() and step.isdecimal()):
-                return None
-            epoch = Epoch(ViewId(int(seq), 1), int(step))
-        elif isinstance(payload, Scoped) and isinstance(
-            change := getattr(payload.message, "payload", None), Change
-        ):
-            epoch = change.epoch
-        else:
-            return None
-        mine = self.decided.epoch if self.decided else None
-        if mine is None or (epoch.view.seq, epoch.step) > (mine.view.seq, mine.step):
-            return epoch
-        return None
+    def _ahead(self, epoch: Epoch) -> bool:
+        """Whether an epoch is later than the newest that we know."""
+        mine = self.decided.epoch if self.decided else NEVER
+        return (epoch.view.seq, epoch.step) > (mine.view.seq, mine.step)
 
     def _hear_change(self, env: Env, heard: Heard) -> None:
         """I5, I6: freeze, tell how far our log reaches, and begin to decide."""
@@ -396,6 +392,8 @@ class Views(Chooser):
         if before is not None and self.scope in self.parts:
             self.parts.drop(env, self.scope)
         self.decided = config
+        if Kind.REGULAR in self.asked:
+            self.passed_over_us = env.now_us
         self.asked.clear()
         self.given.clear()
         self.avoid = 0
@@ -409,6 +407,7 @@ class Views(Chooser):
 
     def _enter_view(self, env: Env, before: EpochConfig | None, config: EpochConfig) -> None:
         """B3, C3: other members; what waits for those that are gone is given up."""
+        self.passed_over_us = None
         lives = config.lives
         for node, life in sorted(before.lives.items() if before else ()):
             if lives.get(node) != life:
@@ -442,6 +441,8 @@ class Views(Chooser):
             p = self.p
             self.detector.machine.news = (self.decided.epoch.step, p.ring.seen)
             self.detector.handle(env, event)
+            if self.passed_over_us is not None:
+                self.suspicions(env)
 
     def to_channel(self, env: Env, event: Received | TimerFired) -> None:
         """L1: what is the channel's."""
