@@ -103,9 +103,13 @@ class Wires(Generic[M]):
 
     def handle(self, node: NodeId, event: Input) -> list[Effect]:
         """Give one input to a machine and put what it sends on its way."""
+        return self.do(node, lambda env: self.machines[node].handle(env, event))
+
+    def do(self, node: NodeId, step: Callable[[Env], None]) -> list[Effect]:
+        """Let a machine do something and put what it sends on its way."""
         env = self.envs[node]
         env.now_us = self.now_us
-        self.machines[node].handle(env, event)
+        step(env)
         effects = env.take()
         self.log[node] += effects
         for effect in effects:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from driver import drops
+from driver import drops, sent
+from irbp import Sites
 from msgspec.structs import replace
 
 from ringcast.checks.suite import Suite
@@ -19,6 +20,7 @@ from ringcast.protocols.irbp.messages import Contribution, Join, Kind, Successor
 from ringcast.protocols.irbp.one_ring import OneRing
 from ringcast.protocols.irbp.proposals import best, next_iview, next_view
 from ringcast.protocols.rbp.epochs import NEVER, Entry, Epoch, EpochConfig, Extent, Seat
+from ringcast.protocols.rbp.messages import News
 from ringcast.protocols.rbp.reach import LAST_STEP, LAST_VIEW, REACH
 from ringcast.protocols.rbp.state import Phase
 
@@ -125,6 +127,29 @@ def test_i17_one_that_took_part_before_asks_to_be_a_member() -> None:
     env.take()
     again.chooser.membership.on_join_timer(env, None)  # type: ignore[arg-type]
     assert Join(again.group, again.life, 4) in [getattr(e, "message", None) for e in env.take()]
+
+
+def test_i17_a_joiner_begins_where_its_view_began_and_not_with_a_later_ring() -> None:
+    """What was ordered in the view before that ring is for the joiner, too."""
+    joiner, env = member(**{HIGHEST: 4})
+    seats = tuple(Seat(n, joiner.life if n == 2 else 0) for n in IDS)
+    view = ViewId(5, 1)
+    opening = EpochConfig(Epoch(view), seats, IDS, 34, Epoch(VIEW), 34, VIEW)
+    ring = replace(opening, epoch=Epoch(view, 1), core=(1, 3, 4), start=36, decided=0)
+    joiner.handle(env, Received(1, 7, News(joiner.group, ring)))
+    assert joiner.current is None
+    joiner.handle(env, Received(1, 7, News(joiner.group, opening)))
+    assert joiner.current == opening and joiner.delivered == 34
+
+
+def test_i17_a_member_that_does_not_know_it_yet_is_told_of_the_beginning_of_its_view() -> None:
+    group = Sites()
+    group.change(1, Kind.IVIEW)
+    group.settle()
+    current = group[1].current
+    assert current is not None and current.epoch.step == 1
+    (news,) = sent(group.receive(1, Join(group[1].group, 0, 1), 2), News)
+    assert news.config.epoch == Epoch(current.epoch.view)
 
 
 def test_v1_one_frame_does_not_use_the_numbers_up() -> None:

@@ -23,7 +23,7 @@ from parted_irbp import parted
 
 SEEDS = (range(8), range(8, 16))
 
-FORMER = (14, 36, 50, 68, 108, 245, 794)
+FORMER = (14, 36, 50, 55, 68, 108, 245, 794, 979)
 """Seeds that once found a bug."""
 
 

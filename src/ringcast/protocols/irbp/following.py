@@ -238,7 +238,7 @@ class Following:
         assert isinstance(news, News)
         config, mine = news.config, self.views.decided
         if mine is None:
-            if config.lives.get(p.me) == p.life:
+            if config.lives.get(p.me) == p.life and not config.epoch.step:
                 install.install(p, env, config, False)  # I17: our log begins there
             return
         if config.epoch.view == mine.epoch.view:

@@ -39,6 +39,8 @@ class ViewMembership:
         self.views = views
         self.p = views.p
         self.highest = 0
+        self.opening: EpochConfig | None = None
+        """I17: the first epoch of our view, where the log of a new member begins."""
         self.asking: dict[NodeId, tuple[int, int, int]] = {}
         """I17: sites that ask to be members: life, the last view they know of, when heard."""
         self._leaving: dict[NodeId, int] = {}
@@ -127,12 +129,14 @@ class ViewMembership:
         install.install(p, env, config, False)
 
     def on_join(self, env: Env, event: Received) -> None:
-        """I17: remember who asks; one that is a member already is told so."""
+        """I17: remember who asks; one that is a member already is told so, and where its view has
+        begun: its log does there, whatever rings there were since."""
         p, join = self.p, event.message
         assert isinstance(join, Join)
         decided = self.views.decided
         if decided is not None and decided.lives.get(event.src) == join.life:
-            self.views.following.tell(env, event.src)
+            assert self.opening is not None
+            env.send(event.src, News(p.group, self.opening))
             return
         self.asking[event.src] = (join.life, join.highest, env.now_us)
         if decided is None:
@@ -221,6 +225,7 @@ class ViewMembership:
 
     def entered(self, env: Env, config: EpochConfig) -> None:
         """A view is decided: those it took in have been served."""
+        self.opening = config
         self.know(env, config.epoch.view.seq)
         lives = config.lives
         self.asking = {n: each for n, each in self.asking.items() if lives.get(n) != each[0]}
