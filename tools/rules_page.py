@@ -29,31 +29,47 @@ class Book(NamedTuple):
 
     @property
     def data(self) -> dict[str, dict[str, Any]]:
-        """The file: ``rules``, ``elsewhere`` and ``gaps``."""
-        return tomllib.loads((DOCS / f"rules-{self.name}.toml").read_text(encoding="utf-8"))
+        """The file: ``rules``, ``elsewhere``, ``unbuilt`` and ``gaps``."""
+        file = DOCS / f"rules-{self.name}.toml"
+        none: dict[str, dict[str, Any]] = {"elsewhere": {}, "unbuilt": {}, "gaps": {}}
+        return none | tomllib.loads(file.read_text(encoding="utf-8"))
+
+    @property
+    def extended(self) -> Book | None:
+        """The book that has the gaps of the source, if it is another one."""
+        return next((book for book in BOOKS if book.name == self.rules.extends), None)
+
+    @property
+    def gaps(self) -> dict[str, Any]:
+        """The gaps of the source."""
+        return (self.extended or self).data["gaps"]
 
     @property
     def code(self) -> tuple[Path, ...]:
-        """The protocol's modules, and the blocks it shares."""
+        """The protocol's modules, those it builds on with the same source, and its blocks."""
         own = sorted((SOURCE / "protocols" / self.package).glob("[!_]*.py"))
-        return (*own, *(BLOCKS / f"{name}.py" for name in self.rules.blocks))
+        below = self.extended.code if self.extended else ()
+        return (*own, *below, *(BLOCKS / f"{name}.py" for name in self.rules.blocks))
 
     @property
     def where(self) -> str:
         """Where the handlers are, for readers."""
         own = f"`src/ringcast/protocols/{self.package}/`"
+        if self.extended:
+            own = f"{own}\nand `{self.extended.package}/`"
         blocks = ", ".join(f"`{name}`" for name in self.rules.blocks)
         return f"{own}\nand in {blocks} of `src/ringcast/blocks/`" if blocks else own
 
     @property
     def tests(self) -> tuple[Path, ...]:
         """The protocol's own rule tests and scenarios, and the tests of its blocks."""
-        blocks = (TESTS / "blocks" / f"test_{name}.py" for name in self.rules.blocks)
+        name = self.name.replace("-", "_")
+        blocks = (TESTS / "blocks" / f"test_{block}.py" for block in self.rules.blocks)
         return (
-            *sorted((TESTS / "rules").glob(f"test_{self.name.replace('-', '_')}_*.py")),
+            *sorted((TESTS / "rules").glob(f"test_{name}_*.py")),
             *(path for path in blocks if path.exists()),
-            *sorted((TESTS / "scenarios").glob("test_*.py")),
-            TESTS / "scenarios" / self.name.replace("-", "_"),
+            *sorted((TESTS / "scenarios").glob(f"test_{name}_*.py")),
+            TESTS / "scenarios" / name,
         )
 
     @property
@@ -65,6 +81,12 @@ class Book(NamedTuple):
     def shown(self) -> dict[str, list[str]]:
         """Tag to the tests that show it."""
         return tests(*self.tests, kinds=self.rules.kinds)
+
+    @property
+    def gaps_shown(self) -> dict[str, list[str]]:
+        """Gap to the tests that show it, of all protocols that have this source."""
+        where = (each for book in BOOKS if book.rules.extends == self.name for each in book.tests)
+        return tests(*dict.fromkeys((*self.tests, *where)), kinds=(self.rules.gaps[0],))
 
 
 BOOKS = tuple(
@@ -100,8 +122,9 @@ def own_first(tag: str, names: list[str]) -> list[str]:
 def rules_page(book: Book) -> str:
     """``docs/rules-NAME.md``."""
     data, where, shown = book.data, book.handlers, book.shown
+    reasons = data["elsewhere"] | {tag: f"not built: {why}" for tag, why in data["unbuilt"].items()}
     rows = [
-        f"| {tag} | {what} | {data['elsewhere'].get(tag) or listed(where.get(tag, []))} "
+        f"| {tag} | {what} | {reasons.get(tag) or listed(where.get(tag, []))} "
         f"| {listed(own_first(tag, shown.get(tag, [])))} |"
         for tag, what in data["rules"].items()
     ]
@@ -111,14 +134,14 @@ def rules_page(book: Book) -> str:
 
 def gaps_table(book: Book) -> str:
     """The rows of ``docs/errata.md`` that restate the gaps of the source."""
-    shown = book.shown
+    shown = book.gaps_shown
     rows = [
         "| tag | what the text says | what we do | rules | shown by |",
         "| --- | --- | --- | --- | --- |",
     ]
     rows += [
         f"| {tag} | {gap['text']} | {gap['ours']} | {gap['rules']} | {listed(shown.get(tag, []))} |"
-        for tag, gap in book.data["gaps"].items()
+        for tag, gap in book.gaps.items()
     ]
     return "\n".join(rows)
 
@@ -130,4 +153,8 @@ def pages() -> dict[Path, str]:
 
 def blocks() -> dict[tuple[Path, str], str]:
     """Marked blocks of hand-written pages made here."""
-    return {(DOCS / "errata.md", f"gaps of {book.name}"): gaps_table(book) for book in BOOKS}
+    return {
+        (DOCS / "errata.md", f"gaps of {book.name}"): gaps_table(book)
+        for book in BOOKS
+        if not book.extended
+    }

@@ -49,6 +49,7 @@ def arrived(wire: Wire, node: int = 2) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_everything_arrives_once_and_in_order(seed: int) -> None:
+    """C1, C2."""
     wire = pair(Settings(resend_us=1_000, resend_max_us=8_000, window=8, queue=1_000))
     rng = Random(seed)
     send(wire, *range(200))
@@ -72,6 +73,7 @@ def test_everything_arrives_once_and_in_order(seed: int) -> None:
 
 
 def test_no_more_than_the_window_is_under_way_and_acknowledgements_move_it() -> None:
+    """C2."""
     wire = pair()
     assert send(wire, *range(7)) == [1, 2, 3, 4]
     wire.step()  # packet 1 arrives, its acknowledgement is on its way
@@ -79,6 +81,7 @@ def test_no_more_than_the_window_is_under_way_and_acknowledgements_move_it() -> 
 
 
 def test_a_full_queue_refuses() -> None:
+    """C6."""
     wire = pair()
     send(wire, *range(4 + 6))
     assert not wire[1].room(2)
@@ -90,6 +93,7 @@ def test_a_full_queue_refuses() -> None:
 
 
 def test_silence_is_met_with_longer_and_longer_intervals() -> None:
+    """C1."""
     wire = pair()
     send(wire, 1)
     wire.frames.clear()
@@ -140,6 +144,7 @@ def test_a_timer_that_fires_a_little_early_is_heeded() -> None:
 
 
 def test_after_a_reset_only_the_new_arrives() -> None:
+    """C3."""
     wire = pair()
     send(wire, 1, 2, 3)
     old = list(wire.frames)
@@ -154,6 +159,7 @@ def test_after_a_reset_only_the_new_arrives() -> None:
 
 
 def test_acknowledgements_of_another_incarnation_or_stream_do_not_count() -> None:
+    """C2."""
     wire = pair()
     send(wire, 1)
     for ack in (Ack(wire.boot(1) + 7, 1, 1), Ack(wire.boot(1), 2, 1)):

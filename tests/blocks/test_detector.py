@@ -42,6 +42,7 @@ def beat(wire: Wire, *heard: int) -> list[object]:
 
 
 def test_each_beat_tells_the_view() -> None:
+    """D1."""
     wire = watching()
     assert sent(wire.fire(1, Timer.BEAT), Heartbeat) == [Heartbeat(VIEW)]
     assert wire.timers[1][Timer.BEAT] == wire.now_us + 100
@@ -86,6 +87,7 @@ def test_patience_has_a_limit() -> None:
 
 
 def test_owners_may_write_down_other_signs_of_life() -> None:
+    """D1."""
     wire = watching()
     for _ in range(10):
         wire[1].heard[2] = wire.now_us
@@ -194,3 +196,13 @@ def test_with_one_limit_nobody_asks_for_the_other() -> None:
     wire = watching()
     with pytest.raises(ValueError, match="no conservative limit"):
         wire[1].patience_us(2, Limit.CONSERVATIVE)
+
+
+def test_d7_whatever_happens_it_sends_nothing_but_heartbeats() -> None:
+    wire = cautious()
+    sends = []
+    for at in range(40):
+        for node in (2, 3) if at % 7 else ():
+            sends += sent(wire.receive(1, node, Heartbeat(VIEW)), object)
+        sends += sent(wire.fire(1, Timer.BEAT), object)
+    assert set(map(type, sends)) == {Heartbeat} and len(sends) == 40

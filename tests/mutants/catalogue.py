@@ -21,6 +21,7 @@ import broken_rbp
 import broken_recovery
 import broken_token_fd
 import broken_total
+import literal_irbp
 import msgspec
 from abandoned import abandoned
 from broken_off import broken_off
@@ -30,6 +31,7 @@ from joined_rings import joined
 from late_total import late, remerged
 from lost_counter import lost, newcomer
 from mutant import MUTANTS, Mutant, run_mutated
+from parted_irbp import parted
 
 from ringcast.sim.runfile import load
 from ringcast.sim.spec import RunSpec
@@ -48,6 +50,7 @@ __all__ = [
     "broken_recovery",
     "broken_token_fd",
     "broken_total",
+    "literal_irbp",
 ]
 
 KILLERS = Path(__file__).with_name("killers.json")
@@ -78,6 +81,7 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     },
     "rbp": (partial(draw, name="rbp"), tuple(range(150))),
     "irbp": (partial(draw, name="irbp"), tuple(range(60))),
+    "irbp parted": (parted, tuple(range(20))),
     "rbp bare": (bare, tuple(range(40))),
     "rbp forgotten": (forgotten, tuple(range(40))),
     "total agreed": (lambda seed: draw(seed, "total", profile="agreed"), tuple(range(100))),
@@ -99,7 +103,8 @@ protocols;
 `total late` and `total remerged` aim at the end of a view and at a merge, `counter lost` at
 messages that go down with their sender, `counter newcomer` at the same while somebody is taken in,
 `counter former` are seeds that once showed a bug; `rbp bare` delivers what one member holds, and
-`rbp forgotten` restarts a member that alone held a message with another; `centralised`,
+`rbp forgotten` restarts a member that alone held a message with another; `irbp parted` makes a ring
+small, and the other members go on; `centralised`,
 `two-phase`, `optimistic` and `fast-message` are
 machines that are there to be compared; `totem-multi joined` aims at gateways that fail and
 `totem-multi drawn` draws anything; the others

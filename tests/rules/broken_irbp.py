@@ -1,4 +1,6 @@
-"""iRBP, broken in one place each, and the scenarios that must notice."""
+"""iRBP, broken in one place each, and the scenarios that must notice.
+
+What the source says, read literally, is in ``tests/mutants/literal_irbp.py``."""
 
 from __future__ import annotations
 
@@ -34,36 +36,6 @@ def shown_by(scenario: str) -> Callable[[Patch], Patch]:
         return patch
 
     return enter
-
-
-@shown_by("t38_the_ring_begins_with_one_that_missed_it")
-def figure_34_as_printed(patch: MonkeyPatch) -> None:
-    """The source, literally: no state is exchanged for a ring; it begins with its first member."""
-
-    def first(config: EpochConfig, given: Any) -> NodeId:
-        return next(node for node in config.members if node in given)
-
-    patch.setattr(proposals, "best", first)
-
-
-@shown_by("t39_two_of_five")
-def a_majority_of_the_ring_decides(patch: MonkeyPatch) -> None:
-    """The source, literally: the ring alone takes part in the choice of the next one."""
-
-    def least(views: Views, config: EpochConfig) -> int:
-        return len(config.core) // 2 + 1
-
-    whole = proposals.next_iview
-
-    def next_iview(config: EpochConfig, given: Any, settings: Any, avoid: int = 0) -> Successor:
-        small = replace(config, seats=tuple(s for s in config.seats if s.node in config.core))
-        ring = {node: each for node, each in given.items() if node in config.core}
-        value = whole(small, ring, settings, avoid)
-        return replace(value, config=replace(value.config, seats=config.seats))
-
-    patch.setattr(Views, "participants", lambda views, config: config.core)
-    patch.setattr(Views, "least", least)
-    patch.setattr(proposals, "next_iview", next_iview)
 
 
 @shown_by("t42_partition_longer_than_the_limit")

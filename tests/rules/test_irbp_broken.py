@@ -1,13 +1,18 @@
-"""Scenarios notice what is broken: iRBP, broken in one place each."""
+"""Scenarios notice what is broken: iRBP, broken in one place each, and the source as printed."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from broken_irbp import BROKEN
 
 from ringcast.sim.scenario.parser import run_file
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "mutants"))
+import literal_irbp  # noqa: F401
+from mutant import MUTANTS
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios" / "irbp"
 
@@ -20,12 +25,37 @@ def test_a_scenario_notices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not run_file(path).ok
 
 
-def test_figure_34_as_printed_gives_a_delivered_number_again(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("mutant", "scenario", "broken", "words"),
+    [
+        pytest.param(
+            "a-contribution-binds-nobody",
+            "t37_an_ack_after_the_freeze",
+            "no-crash",
+            "begins at 2",
+            id="T37, G31",
+        ),
+        pytest.param(
+            "figure-34-as-printed",
+            "t38_the_ring_begins_with_one_that_missed_it",
+            "no-crash",
+            "begins at 1",
+            id="T38, G35",
+        ),
+        pytest.param(
+            "a-majority-of-the-ring-decides",
+            "t39_two_of_five",
+            "uniform-in-view",
+            "did not deliver it",
+            id="T39, G37",
+        ),
+    ],
+)
+def test_the_source_read_literally_loses_what_was_delivered(
+    mutant: str, scenario: str, broken: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T38: the ring begins before what a member has delivered, which notices and stops."""
-    patch, scenario = BROKEN["figure_34_as_printed"]
-    patch(monkeypatch)
-    result = run_file(SCENARIOS / f"{scenario}.txt")
-    (violation,) = result.violations
-    assert violation.property == "no-crash" and "begins at" in violation.explanation
+    """G31, G35, G37: a ring or a view begins before what a member has delivered; that member stops,
+    or others go on without it."""
+    MUTANTS[mutant].patch(monkeypatch)
+    (violation,) = run_file(SCENARIOS / f"{scenario}.txt").violations
+    assert violation.property == broken and words in violation.explanation

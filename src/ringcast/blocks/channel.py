@@ -174,7 +174,7 @@ class Channel(Machine):
         return all(self.room(peer) for peer in self._out)
 
     def room(self, peer: NodeId) -> bool:
-        """Whether ``send`` would be accepted."""
+        """C6: whether ``send`` would be accepted. What is for the owner itself it keeps."""
         out = self._out.get(peer)
         return out is None or len(out.waiting) < self.settings.queue
 
@@ -231,7 +231,7 @@ class Channel(Machine):
         return out.timeout_us + env.rng.randrange(out.timeout_us // 4 + 1)
 
     def on_ack(self, env: Env, event: Received) -> None:
-        """What is covered has arrived; the window moves."""
+        """C2: what is covered has arrived; the window moves."""
         ack = event.message
         assert isinstance(ack, Ack)
         out = self._out.get(event.src)
@@ -259,7 +259,7 @@ class Channel(Machine):
         out.timed = (0, 0)
 
     def on_resend(self, env: Env, event: TimerFired) -> None:
-        """Timeouts: the lowest packets go again, and the next timeout is longer."""
+        """C1: timeouts: the lowest packets go again, and the next timeout is longer."""
         now_us = max(env.now_us, self._armed_us)  # a timer may fire a little early
         self._armed_us = 0
         for peer, out in sorted(self._out.items()):
@@ -286,7 +286,8 @@ class Channel(Machine):
     # --- receiving ----------------------------------------------------------------------------
 
     def on_packet(self, env: Env, event: Received) -> None:
-        """In its turn it goes up, and with it what waited for it; a copy is acknowledged again."""
+        """C2: in its turn it goes up, and with it what waited for it; a copy is acknowledged
+        again."""
         packet = event.message
         assert isinstance(packet, Packet)
         stream = self._incoming(event, packet)

@@ -113,7 +113,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Detector(Machine):
-    """One processor's opinion of its peers."""
+    """One processor's opinion of its peers. D7: it sends nothing but heartbeats, and says what it
+    thinks to its owner alone."""
 
     def __init__(self, me: NodeId, settings: Settings) -> None:
         super().__init__()
@@ -149,7 +150,8 @@ class Detector(Machine):
         return False
 
     def watch(self, env: Env, view: ViewId, boots: Mapping[NodeId, int]) -> None:
-        """Be in ``view`` from now on, and watch these incarnations, the newcomers from now on."""
+        """Be in ``view`` from now on, and watch these incarnations, the newcomers from now on. D4:
+        all of them are watched by both limits, and nobody else is forgotten but by this."""
         self.view = view
         known = self._boots
         self._boots = {node: boot for node, boot in boots.items() if node != self.me}

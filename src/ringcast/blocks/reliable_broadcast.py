@@ -94,6 +94,7 @@ class ReliableBroadcast(Machine):
         self._first(env, event.src, event.message)
 
     def _first(self, env: Env, src: NodeId, relay: Relay[Message]) -> None:
+        """B2: passed on before it is handed up: whoever acts upon it has told the others."""
         if relay.key in self._seen or relay.key in self._seen_before:
             return
         if len(self._seen) >= MOST_KEYS:

@@ -37,6 +37,9 @@ class RuleBook(msgspec.Struct, frozen=True):
     """The same of the gaps and errors of the source."""
     blocks: tuple[str, ...] = ()
     """Modules of ``ringcast.blocks`` that carry out rules of this book."""
+    extends: str = ""
+    """The protocol whose book has the same source: its code carries out rules of this book too, and
+    its book lists the gaps of the source for both."""
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -12,7 +12,9 @@ Source    L. A. Barchet-Estefanel, *Analyzing RBP, a Total Order Broadcast Proto
 Model     Processors that crash and restart with stable storage, frames that are lost, doubled and
           reordered, partitions, suspicions that are wrong. One part at most goes on: a majority of
           the last view.
-Rules     I1 to I24, and B, C, D, L and Z for its blocks; R and K as in RBP.
+Rules     I1 to I24, L1 to L6, and those of its blocks: C1 to C6, B1 to B4, D1 to D7, Z1 to Z10;
+          docs/rules-irbp.md lists rule, handler and test. R and K as in RBP, whose book has the
+          gaps of the source (G).
 Levels    As in RBP, with the majority of the view.
 Views     A regular view is a view. Without transitional views: what the view before left is
           delivered in it, everywhere alike, before the next one begins. ``sets`` has the core, the
@@ -20,11 +22,14 @@ Views     A regular view is a view. Without transitional views: what the view be
 Files     views.py: detection, the change, consensus. proposals.py: what a change proposes.
           following.py: from a decision to the next epoch. membership.py: who comes and goes.
           RBP's log and epoch core is in protocols/rbp.
+Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
+          I17  if all sites are here and none is in a view, the group begins anew
+          I19  an excluded member delivers the rest of its view and comes back as somebody new
 """
 
 from ringcast.blocks import channel
 from ringcast.blocks.channel import Packet
-from ringcast.core.registry import MembershipKind, Sheet, register
+from ringcast.core.registry import MembershipKind, RuleBook, Sheet, register
 from ringcast.protocols.irbp.config import PROFILES, Config, progress_bound_us
 from ringcast.protocols.irbp.machine import Irbp
 from ringcast.protocols.irbp.messages import MESSAGES, Caught, Stranger
@@ -61,6 +66,13 @@ SHEET = register(
         unicast=(Ordered, Past, Gone, Caught, Stranger, Packet, channel.Ack),
         checks=(OneRing,),
         swarm=SWARM,
+        rules=RuleBook(
+            "iRBP, two kinds of view",
+            (("I", 24), ("L", 6), ("C", 6), ("B", 4), ("D", 7), ("Z", 10)),
+            ("G", 54),
+            ("channel", "reliable_broadcast", "detector", "consensus"),
+            extends="rbp",
+        ),
         patient=lambda us: {
             "beat_us": us // 40,
             "suspect_us": us // 10,

@@ -57,7 +57,8 @@ def next_view(
     leavers: frozenset[NodeId],
     joiners: Mapping[NodeId, int],
 ) -> Successor | None:
-    """I8: contributors without leavers, joiners last; None if nobody is left.
+    """I8: contributors without leavers, joiners last; None if nobody is left. I14: all of them are
+    in the ring, and the first in the list begins.
 
     The value has what the best log holds and has not delivered, with bodies (G33).
     """

@@ -10,8 +10,9 @@ Source    L. A. Barchet-Estefanel, *Analyzing RBP, a Total Order Broadcast Proto
           Channels*, project report, EPFL 2002; Chang and Maxemchuk's protocol as told there.
 Model     Processors that crash and restart with stable storage, frames that are lost, doubled and
           reordered, partitions. One part at most goes on: a majority of the group.
-Rules     R1 to R23, K1 to K7, F1 to F15 and the resolutions G1 to G54: docs/rules-rbp.md lists
-          rule, handler and test. I, D and A cite the same dossier.
+Rules     R1 to R23, K1 to K7, F1 to F15, S1 to S11 for the machines it is explained with, and the
+          resolutions G1 to G54: docs/rules-rbp.md lists rule, handler and test. A cites the same
+          dossier, and so do I, L and D, whose book is that of the protocol built on this one.
 Levels    ``resiliency``: how many must hold an entry before anybody delivers it. ``total``: all of
           the ring; ``majority``: as few as a change by a majority cannot miss; ``number``: so many
           that ``tolerated`` failures lose nothing, and then a change waits for all others;
@@ -80,7 +81,11 @@ SHEET = register(
         unicast=(Ordered, Past, Gone, Vote, Refuse, Commit),
         checks=(OneLog, UniformInView),
         swarm=SWARM,
-        rules=RuleBook("RBP, the moving token site", (("R", 23), ("K", 7), ("F", 15)), ("G", 54)),
+        rules=RuleBook(
+            "RBP, the moving token site",
+            (("S", 11), ("R", 23), ("K", 7), ("F", 15)),
+            ("G", 54),
+        ),
         patient=lambda us: {"act_us": 2 * us, "token_us": us // LAN.retries},
         fast=lambda frames, n: {"window": frames, "batch": min(frames * n, MOST_BATCH)},
     )

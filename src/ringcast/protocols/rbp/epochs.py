@@ -177,7 +177,7 @@ class Trouble(StrEnum):
 
 
 class EpochCore(Protocol):
-    """What a chooser may ask of the core: its machine."""
+    """L3: what a chooser may ask of the core: its machine."""
 
     me: NodeId
     boot: int
@@ -222,7 +222,7 @@ class EpochCore(Protocol):
 
 
 class Chooser(ABC):
-    """The part that chooses the next epoch, as the core sees it."""
+    """L3: the part that chooses the next epoch, as the core sees it."""
 
     judged_by: ClassVar[str]
     """What says that a member is silent, for the application (``Departure``)."""

@@ -103,7 +103,8 @@ def begin_at(p: Processor, config: EpochConfig) -> None:
 
 
 def begin_view(p: Processor, env: Env, config: EpochConfig) -> None:
-    """V8: tell the application; what the view before left unordered is sent in this one."""
+    """V8: tell the application; what the view before left unordered is sent in this one, by its
+    source alone (I15): everybody else forgets it."""
     view, lives = config.epoch.view, config.lives
     back, silent = "it came back in another life", p.chooser.judged_by
     departures = tuple(

@@ -15,7 +15,8 @@ FAR = 4096
 
 
 class Log:
-    """log(p): the longest run of held entries, and a side buffer of entries beyond a hole."""
+    """log(p): the longest run of held entries, and a side buffer of entries beyond a hole. L2: what
+    is received, ordered and kept has an index for each use."""
 
     def __init__(self) -> None:
         self.floor = 0

@@ -1,9 +1,9 @@
 """one-log: numbers go on from view to view, so that all deliveries are stretches of one log (P4+).
 
-Within a view D9 says so. Between views: whatever is delivered in one has lower numbers than all
-that is delivered in a later one, by whomever. A number given again, with other contents, was
-delivered by nobody. Only a group that begins anew counts from the beginning. Members note ``epoch``
-when they begin one; of views without such notes there is nothing to be said.
+Within a view the check ``agreed`` says so. Between views: whatever is delivered in one has lower
+numbers than all that is delivered in a later one, by whomever. A number given again, with other
+contents, was delivered by nobody. Only a group that begins anew counts from the beginning. Members
+note ``epoch`` when they begin one; of views without such notes there is nothing to be said.
 """
 
 from __future__ import annotations

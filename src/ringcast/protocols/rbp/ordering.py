@@ -171,6 +171,7 @@ def on_token_timer(p: Processor, env: Env, event: TimerFired) -> None:
 
 
 def on_act_timer(p: Processor, env: Env, event: TimerFired) -> None:
-    """R18, R22: nothing goes on, whoever is to blame."""
+    """R18, R22: nothing goes on, whoever is to blame. D5: this watch is the log's, not the
+    detector's: it is about numbers, and a token may rest longer than a member may be silent."""
     env.note("rbp R18", "stall", f"K={p.ring.seen}")
     p.chooser.trouble(env, Trouble.STALL, None)

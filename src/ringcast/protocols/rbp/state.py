@@ -33,7 +33,8 @@ class Phase(StrEnum):
 
 
 class Timer(StrEnum):
-    """The timers of the log and epoch core."""
+    """The timers of the log and epoch core. L2: whatever is repeated has one, which an answer
+    cancels; nothing is sent in a loop."""
 
     TOKEN = "rbp token"
     """R8: nobody has answered our ACK."""

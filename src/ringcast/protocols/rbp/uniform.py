@@ -16,7 +16,7 @@ EPOCH = "epoch"
 
 
 class UniformInView(SafeRegular):
-    """P2, with views: as D10, of every message."""
+    """P2, with views: every message is taken for a safe one."""
 
     tag = "uniform-in-view"
     title = "no delivery is void"
