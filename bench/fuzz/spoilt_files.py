@@ -190,7 +190,14 @@ def key_files(rng: Random, place: Path) -> None:
 def small_files(rng: Random, place: Path) -> None:
     """What lies beside a journal, a node's state, and a sink's decision."""
     file = place / "stable.json"
-    file.write_bytes(spoilt(rng, rng.choice((b'{"boot": 17}', b'["a", "b"]', b'[["g","s",1,2]]'))))
+    file.write_bytes(
+        spoilt(
+            rng,
+            rng.choice(
+                (b'{"boot": 17}', b'[{"name":"a","rows":1,"content":2}]', b'[["g","s",1,2]]')
+            ),
+        )
+    )
     match rng.randrange(3):
         case 0:
             read_small(file, list[tuple[str, str, int, int]])

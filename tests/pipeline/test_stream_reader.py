@@ -19,6 +19,7 @@ import pytest
 from groups import KEEP_LITTLE, RING, entries, group, place, read, reader, wanted, write
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from xxhash import xxh3_64_intdigest
 
 from ringcast.core.ids import START, Level, Position
 from ringcast.journal import node_journal as node_journal
@@ -31,7 +32,7 @@ from ringcast.journal.writer import Journal, readers
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.options import to_read, to_write
 from ringcast.pipeline.stream.origins import Files, RemoteNode
-from ringcast.pipeline.stream.sink import Writing
+from ringcast.pipeline.stream.sink import StagedFile, Writing
 from ringcast.pipeline.stream.source import RingcastSource
 from ringcast.wire import keys
 
@@ -443,7 +444,8 @@ def test_a_manifest_names_files_of_its_folder_alone(tmp_path: Path, way: str) ->
     name = {"absolute": str(secret), "parent": "../../secret", "link": f"{0:032x}.rows"}[way]
     if way == "link":
         (staging / name).symlink_to(secret)
-    (staging / f"{3:020}.json").write_bytes(msgspec.json.encode([name]))
+    decided = [StagedFile(name, 1, xxh3_64_intdigest(b"mine!"))]
+    (staging / f"{3:020}.json").write_bytes(msgspec.json.encode(decided))
     row = StructType([StructField("body", BinaryType())])
     options = WRITING | {"staging": str(tmp_path / "staging")}
     writer = RingcastSource(options).streamWriter(row, False)
@@ -453,19 +455,19 @@ def test_a_manifest_names_files_of_its_folder_alone(tmp_path: Path, way: str) ->
     assert secret.exists()
 
 
-@pytest.mark.parametrize("cut", [1, 5, 6])
-def test_a_staged_file_that_was_cut_off_is_refused(tmp_path: Path, cut: int) -> None:
-    """Its last row was published short, and the file removed."""
-    staging = tmp_path / "staging" / "s"
-    staging.mkdir(parents=True)
-    name = f"{0:032x}.rows"
-    whole = b"".join(len(body).to_bytes(4, "big") + body for body in (b"first", b"second"))
-    (staging / name).write_bytes(whole[:-cut])
-    (staging / f"{3:020}.json").write_bytes(msgspec.json.encode([name]))
+@pytest.mark.parametrize("spoil", ["cut 1", "cut 6", "cut 10", "change"])
+def test_a_staged_file_that_was_changed_is_refused(tmp_path: Path, spoil: str) -> None:
+    """Cut within a row, its last row was published short; cut between rows, the rest was lost."""
     row = StructType([StructField("body", BinaryType())])
     options = WRITING | {"staging": str(tmp_path / "staging")}
     writer = RingcastSource(options).streamWriter(row, False)
     assert isinstance(writer, Writing)
-    with pytest.raises(PipelineError, match="ends within a row"):
-        writer.publish([], 3)
-    assert (staging / name).exists()
+    rows = pa.record_batch({"body": pa.array([b"first", b"second"], pa.binary())})
+    staged = writer.write(iter([rows]))
+    path = tmp_path / "staging" / "s" / staged.file.name
+    what, *count = spoil.split()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: -int(count[0])] if what == "cut" else whole[:-1] + b"D")
+    with pytest.raises(PipelineError, match="has not the 2 rows that were staged in it"):
+        writer.publish([staged], 3)
+    assert path.exists()

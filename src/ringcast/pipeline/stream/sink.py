@@ -41,11 +41,19 @@ MOST_ROWS, MOST_BYTES = 512, 2**20
 """Rows published at a time, at most."""
 
 
-class Staged(WriterCommitMessage):
-    """What a task left: a file of rows, and the sum of their hashes."""
+class StagedFile(msgspec.Struct, frozen=True):
+    """A file of rows as a manifest names it: so many of them, with this sum of hashes."""
 
-    def __init__(self, name: str, rows: int, content: int) -> None:
-        self.name, self.rows, self.content = name, rows, content
+    name: str
+    rows: int
+    content: int
+
+
+class Staged(WriterCommitMessage):
+    """What a task left."""
+
+    def __init__(self, file: StagedFile) -> None:
+        self.file = file
 
 
 class Writing:
@@ -71,7 +79,7 @@ class Writing:
                     content += xxh3_64_intdigest(body)
             file.flush()
             os.fsync(file.fileno())
-        return Staged(name, rows, content)
+        return Staged(StagedFile(name, rows, content % 2**64))
 
     # --- in the driver ---------------------------------------------------------------------
 
@@ -92,29 +100,29 @@ class Writing:
 
     def publish(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
         """Decide the batch, publish it, and clear up."""
-        staged = [each for each in messages if isinstance(each, Staged)]
+        staged = files_of(messages)
         manifest = self._folder / f"{batch:020}.json"
         self._folder.mkdir(parents=True, exist_ok=True)
         done = manifest.with_suffix(".done")
         if manifest.exists() or done.exists():
-            self._remove([each.name for each in staged])  # it was decided before
+            self._remove(staged)  # it was decided before
         else:
-            self._decide(manifest, [each.name for each in staged if each.rows])
+            self._decide(manifest, [file for file in staged if file.rows])
         if not done.exists():
-            names = read_manifest(manifest)
-            self._publish(names, batch)
+            decided = read_manifest(manifest)
+            self._publish(decided, batch)
             manifest.replace(done)
-            self._remove(names)
+            self._remove(decided)
         self._forget(batch)
 
-    def _decide(self, manifest: Path, names: list[str]) -> None:
+    def _decide(self, manifest: Path, files: list[StagedFile]) -> None:
         """From here on these files are the batch."""
-        DISK.replace(manifest, msgspec.json.encode(names))
+        DISK.replace(manifest, msgspec.json.encode(files))
 
-    def _publish(self, names: list[str], batch: int) -> None:
+    def _publish(self, files: list[StagedFile], batch: int) -> None:
         peer = RemoteNode(self.options)
         first, some, size = 0, [], 0
-        for body in self._rows(names):
+        for body in self._rows(files):
             some.append(body)
             size += len(body)
             if len(some) >= MOST_ROWS or size >= MOST_BYTES:
@@ -127,32 +135,36 @@ class Writing:
         options = self.options
         peer.ask(Publish(token(), options.group, options.stream, batch, first, tuple(rows)))
 
-    def _rows(self, names: list[str]) -> Iterator[bytes]:
-        for name in names:
-            with open(self._staged(name), "rb", opener=no_link) as file:
+    def _rows(self, files: list[StagedFile]) -> Iterator[bytes]:
+        for staged in files:
+            with open(self._staged(staged), "rb", opener=no_link) as file:
                 data = file.read()
             found, at = [], 0
             while at < len(data):
                 begin, at = at + 4, at + 4 + int.from_bytes(data[at : at + 4], "big")
                 found.append(data[begin:at])
-            if at > len(data):
+            content = sum(map(xxh3_64_intdigest, found)) % 2**64
+            if (len(found), content) != (staged.rows, staged.content):
                 raise PipelineError(
-                    f"{self._folder / name} ends within a row: it was cut off after it was staged; "
-                    f"restore it, or remove the manifest that names it to stage the batch anew"
+                    f"{self._folder / staged.name} has not the {staged.rows} rows that were staged "
+                    "in it: it was cut off or changed since; restore it, or remove the manifest "
+                    "that names it to stage the batch anew"
                 )
             yield from found
 
-    def _staged(self, name: str) -> Path:
+    def _staged(self, file: StagedFile) -> Path:
         """A file of rows; whoever can write a manifest must not have others published, or removed,
         that the driver can read."""
-        if not STAGED.fullmatch(name):
-            raise PipelineError(f"{self._folder}: a manifest names {name!r}, no file of rows there")
-        return self._folder / name
+        if not STAGED.fullmatch(file.name):
+            raise PipelineError(
+                f"{self._folder}: a manifest names {file.name!r}, no file of rows there"
+            )
+        return self._folder / file.name
 
-    def _remove(self, names: list[str]) -> None:
-        for name in names:
+    def _remove(self, files: list[StagedFile]) -> None:
+        for file in files:
             with contextlib.suppress(OSError):
-                self._staged(name).unlink(missing_ok=True)
+                self._staged(file).unlink(missing_ok=True)
 
     def _forget(self, batch: int) -> None:
         """Spark repeats the last batch at most: earlier decisions are not needed any more."""
@@ -163,7 +175,7 @@ class Writing:
     def give_up(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
         """A task or ``commit`` failed, and the batch will come again; what was decided stays."""
         if not (self._folder / f"{batch:020}.json").exists():
-            self._remove([each.name for each in messages if isinstance(each, Staged)])
+            self._remove(files_of(messages))
 
 
 class RingcastStreamWriter(Writing, DataSourceStreamArrowWriter):
@@ -190,7 +202,7 @@ class RingcastWriter(Writing, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done."""
-        staged = [each for each in messages if isinstance(each, Staged)]
+        staged = files_of(messages)
         rows, content = sum(each.rows for each in staged), sum(each.content for each in staged)
         self.refuse_others(f"a table of {rows} rows, {content % 2**64:x}".encode(), 0)
         self.publish(messages, 0)
@@ -200,10 +212,15 @@ class RingcastWriter(Writing, DataSourceArrowWriter):
         self.give_up(messages, 0)
 
 
-def read_manifest(manifest: Path) -> list[str]:
+def files_of(messages: list[WriterCommitMessage | None]) -> list[StagedFile]:
+    """What the tasks left."""
+    return [each.file for each in messages if isinstance(each, Staged)]
+
+
+def read_manifest(manifest: Path) -> list[StagedFile]:
     """The files that were decided to be a batch."""
     try:
-        return msgspec.json.decode(manifest.read_bytes(), type=list[str])
+        return msgspec.json.decode(manifest.read_bytes(), type=list[StagedFile])
     except UNREADABLE as error:
         raise PipelineError(
             f"{manifest}: no list of files ({error}); remove it if the query is to stage the batch "
