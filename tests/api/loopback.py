@@ -15,7 +15,7 @@ from ringcast.api.events import Event, EventsLost, Message, View
 from ringcast.api.group import Group
 from ringcast.api.node import Node
 
-DEADLINE_S = 30
+DEADLINE_S = 240
 """Far beyond what anything here takes, so that only a hang is caught."""
 
 

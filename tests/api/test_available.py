@@ -316,7 +316,7 @@ def test_a_submission_does_not_slip_in_between_two_rounds() -> None:
         await world.settle()
         assert not replica._live.is_set()
         await world.finish()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await world.submitted[0] == 1
         await replica.close()
 

@@ -131,7 +131,7 @@ def test_all_are_killed_and_the_state_is_there(tmp_path: Path) -> None:
         for life in range(3):
             async with shop.all() as replicas:
                 for r in replicas:
-                    await r.ready(20)
+                    await r.ready(300)
                     assert len(sold(r)) == 3 * life
                 for n, r in enumerate(replicas):
                     await r.submit(b"%d-%d x" % (life, n))
@@ -155,7 +155,7 @@ def test_a_part_without_a_majority_sells_nothing(tmp_path: Path) -> None:
             many = [asyncio.ensure_future(c.submit(b"%d minority" % n)) for n in range(1, 21)]
             confirmed = len([each for each in early if each.done()])
             for n in range(1, 6):
-                assert await a.submit(b"%d majority" % n, timeout=20) == f"{n} is majority's"
+                assert await a.submit(b"%d majority" % n, timeout=300) == f"{n} is majority's"
             with pytest.raises(NoQuorum, match="same client and request"):
                 await c.submit(b"99 minority", timeout=0.2)
             with pytest.raises(NoQuorum):
@@ -186,7 +186,7 @@ def test_a_lost_disk_counts_in_no_quorum(tmp_path: Path) -> None:
         async with shop.all() as (a, *_):
             await a.submit(b"0 everybody")
         async with shop.all(1, 2) as (a, _):
-            assert await a.submit(b"1 ann", timeout=20) == "1 is ann's"
+            assert await a.submit(b"1 ann", timeout=300) == "1 is ann's"
         shutil.rmtree(shop.folder(2))
         async with shop.all(2, 3) as (b, c):
             with pytest.raises(NoQuorum):
@@ -194,7 +194,7 @@ def test_a_lost_disk_counts_in_no_quorum(tmp_path: Path) -> None:
             with pytest.raises(NoQuorum):
                 await b.submit(b"1 bob", timeout=0.2)
             async with shop.member(1) as a:
-                await asyncio.gather(*(r.ready(20) for r in (a, b, c)))
+                await asyncio.gather(*(r.ready(300) for r in (a, b, c)))
                 with pytest.raises(SoldOut):
                     await b.submit(b"1 bob")
                 assert sold(b)["1"] == "ann"
@@ -215,7 +215,7 @@ def test_a_request_is_served_once(tmp_path: Path) -> None:
                 await a.submit(b"7 bob", client="c18", request=1)
         async with shop.all(2, 3) as (b, c):
             for r in (b, c):
-                assert await r.submit(b"7 ann", client="c17", request=4, timeout=20) == first
+                assert await r.submit(b"7 ann", client="c17", request=4, timeout=300) == first
             with pytest.raises(CommandFailed, match="SoldOut: 7"):
                 await c.submit(b"7 bob", client="c18", request=1)
 
@@ -239,12 +239,12 @@ def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             await eventually(lambda: list(shop.folder(1).glob("state-*")))
             await eventually(lambda: (shop.folder(1) / "log").stat().st_size < 100_000)
             async with shop.member(3) as c:
-                await c.ready(20)
+                await c.ready(300)
                 await eventually(lambda: len(sold(c)) == 3001)
                 assert await c.submit(b"first x", client="c", request=1) == "first is x's"
                 assert await b.submit(b"last y") == "last is y's"
         async with shop.all(2, 3) as (b, c):
-            await b.ready(20)
+            await b.ready(300)
             assert len(sold(b)) == 3002
         states = [path.name for path in shop.folder(1).iterdir()]
         assert len([name for name in states if name.startswith("state-")]) == 1
@@ -294,7 +294,7 @@ def test_commands_go_on_while_a_state_is_taken_in_pieces(
         async with ring(tmp_path, 1) as (one,):
             again = Seats()
             async with Replica(one.join("g"), again, members=1, dir=folder) as a:
-                await a.ready(20)
+                await a.ready(300)
                 assert again.sold == {str(n): "x" for n in range(sold)}
 
     run(story)
@@ -308,7 +308,7 @@ def test_events_that_were_lost_here(tmp_path: Path) -> None:
             before = c.group
             c.group.lost(3)
             await eventually(lambda: c.group is not before)
-            assert await c.submit(b"2 bob", timeout=20) == "2 is bob's"
+            assert await c.submit(b"2 bob", timeout=300) == "2 is bob's"
             assert await c.read(lambda seats: len(seats.sold)) == 2
             await eventually(lambda: sold(a) == sold(b) == sold(c))
 

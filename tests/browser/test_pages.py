@@ -21,7 +21,7 @@ from ringcast.pipeline.report.report_data import ReportData
 from ringcast.traces.text import parse
 
 PHONE, WIDE = 390, 1280
-DEADLINE_S = 120
+DEADLINE_S = 300
 
 FLAGS = (
     "--headless",

@@ -29,7 +29,7 @@ rooted = pytest.mark.skipif(bool(bridge.obstacle()), reason="namespaces " + brid
 
 
 def measured(*options: str) -> dict[str, Any]:
-    done = subprocess.run([*LIVE, *SHORT, "--json", *options], capture_output=True, timeout=90)
+    done = subprocess.run([*LIVE, *SHORT, "--json", *options], capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr.decode()
     figures: dict[str, Any] = json.loads(done.stdout)
     assert figures["lost"] == figures["reordered"] == 0
@@ -37,7 +37,7 @@ def measured(*options: str) -> dict[str, Any]:
 
 
 def refused(*options: str) -> str:
-    done = subprocess.run([*LIVE, *options], capture_output=True, timeout=30, text=True)
+    done = subprocess.run([*LIVE, *options], capture_output=True, timeout=300, text=True)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     return done.stderr
@@ -127,7 +127,7 @@ def test_an_interrupt_leaves_no_process_and_no_namespace(number: signal.Signals)
     while len(started := children(parent.pid)) < 5 and time.monotonic() < deadline_s:
         time.sleep(0.05)  # three namespaces, two members
     parent.send_signal(number)
-    _, said = parent.communicate(timeout=30)
+    _, said = parent.communicate(timeout=300)
     assert parent.returncode == 130
     assert "Traceback" not in said
     assert len(started) == 5

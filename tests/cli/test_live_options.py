@@ -142,7 +142,7 @@ def test_a_node_whose_lines_nobody_reads_ends() -> None:
         assert node.stdout is not None and node.stderr is not None
         node.stdout.readline()
         node.stdout.close()
-        assert node.wait(timeout=30) == 1
+        assert node.wait(timeout=300) == 1
         assert node.stderr.read() == b""
 
 
@@ -228,7 +228,7 @@ from ringcast.cli.app import app
 app({line.split()!r})
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == code
     assert words in done.stdout + done.stderr

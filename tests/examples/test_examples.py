@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ["chat", "replicated_dict", "lock", "leader", "cache_invalidation", "whiteboard"]
 PIPELINE = {"orders": "shop", "orders_spark": "shop"}
 """Programs that run to their end, and the word behind their name."""
-DEADLINE_S = 30
+DEADLINE_S = 240
 
 
 def tries() -> Iterator[None]:

@@ -120,7 +120,7 @@ def test_a_busy_node_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         commits = GroupCommit(tmp_path, LIMITS, lambda why: None)
         commits.add(entries(0)[0])
         await commits.until(commits.added)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await commits.settle([], Position(0, 8, 1, -1, 0), (1,))
             await commits.until(commits.added)
         assert commits.caught_up

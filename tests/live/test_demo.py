@@ -51,7 +51,7 @@ def test_the_demo_ends_well(tmp_path: Path, name: str) -> None:
         [*COMMAND, "--json", "--protocol", name, "--out", str(tmp_path / "out")],
         capture_output=True,
         env={**os.environ, "TMPDIR": str(work)},
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

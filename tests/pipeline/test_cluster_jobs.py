@@ -67,7 +67,7 @@ def test_a_job_survives_a_worker(kind: str, cluster: Any, tmp_path: Path) -> Non
             killed = cluster.kill_busy_worker(kind)
             lost = [item for item, worker in started() if worker == killed]
             (tmp_path / "go on").touch()
-            out, err = job.communicate(timeout=120)
+            out, err = job.communicate(timeout=600)
         finally:
             job.kill()
     assert job.returncode == 0, err

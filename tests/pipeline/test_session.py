@@ -120,7 +120,7 @@ for call in (source.schema, lambda: source.writer(None, False)):
 
 def test_the_source_does_not_break_others_where_it_cannot_be_used() -> None:
     """Spark imports it before it uses any source written in Python."""
-    done = subprocess.run([sys.executable, "-c", OLD], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", OLD], capture_output=True, text=True, timeout=300)
     assert done.stderr == ""
     for line in done.stdout.splitlines():
         assert line.startswith("format('ringcast') cannot be used") and "PySpark 4.3" in line
@@ -171,7 +171,7 @@ def test_a_start_that_fails_names_the_log(tmp_path: Path) -> None:
     program = "from ringcast.pipeline.spark.session import open_session\nopen_session().__enter__()"
     environ = os.environ | {"JAVA_HOME": str(tmp_path / "java"), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 1
     told = done.stderr.splitlines()[-1]

@@ -63,7 +63,7 @@ def started(spark: SparkSession, folder: Path, out: Path, **options: Any) -> Any
 def available(spark: SparkSession, folder: Path, out: Path, **options: Any) -> Any:
     """One query over all there is; how many batches it took."""
     query = started(spark, folder, out, **options).trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(600)
     return query
 
 
@@ -202,7 +202,7 @@ def test_rows_of_a_stream_reach_the_group_once_each(spark: SparkSession, tmp_pat
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
 
     with group(tmp_path) as settings:
         forward(settings[0]["bind"])
@@ -244,9 +244,9 @@ def test_killed_inside_commit_of_the_sink(first_session: None, tmp_path: Path) -
                    str(tmp_path), str(Path(__file__).parent)]  # fmt: skip
         for point in ("decided", "half", "published"):
             (fire / point).touch()
-            done = subprocess.run(command, capture_output=True, timeout=170)
+            done = subprocess.run(command, capture_output=True, timeout=600)
             assert not (fire / point).exists(), done.stderr.decode()[-2000:]
-        done = subprocess.run(command, capture_output=True, timeout=170)
+        done = subprocess.run(command, capture_output=True, timeout=600)
         assert done.returncode == 0, done.stderr.decode()[-2000:]
         for each in settings:
             assert arrived(each["journal"], 1450)[50:] == wanted(1, 700)
@@ -286,7 +286,7 @@ def test_columns_from_a_group_through_a_stream_into_a_group(
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True).start()
         )  # fmt: skip
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
         back = spark.read.format("ringcast").options(**columns, connect=one, views="false")
         found = back.option("group", "second").load().orderBy("position").selectExpr(rows)
         assert found.collect() == frame.collect()

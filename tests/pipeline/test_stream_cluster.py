@@ -27,7 +27,7 @@ def bodies(frame):
 def drain(rows, form, **options):
     writer = rows.writeStream.format(form).options(**options).trigger(availableNow=True)
     query = writer.start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(600)
     if query.exception():
         raise query.exception()
     return [each.numInputRows for each in query.recentProgress if each.numInputRows]

@@ -109,7 +109,7 @@ def test_spark_goes_on_behind_its_checkpoint(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
     found = spark.read.parquet(str(tmp_path / "rows")).select("body").collect()
     assert sorted(bytes(row.body) for row in found) == sorted(parted.sent)
     table = spark.read.format("ringcast").option("path", ",".join(map(str, folders)))

@@ -185,7 +185,7 @@ class Ear:
         self.changed.set()
 
     async def until(self, met: Callable[[], object]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not met():
                 self.changed.clear()
                 await self.changed.wait()

@@ -151,7 +151,7 @@ def test_a_group_needs_neither_sockets_nor_files() -> None:
         world = InMemory()
         platform: Platform = world
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(120),
             Node(config(1), platform) as one,
             Node(config(2), platform) as two,
             one.join("g") as a,

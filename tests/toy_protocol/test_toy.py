@@ -173,7 +173,7 @@ def test_groups_of_an_application(toy: Sheet, tmp_path: Path) -> None:
             readers = [asyncio.create_task(read(at, 2)) for at in (0, 1)]
             await asyncio.sleep(0.2)
             await nodes[2].close()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await asyncio.gather(*readers)
             return seen[:2]
 
