@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from toy import SHEET, Config
 
 from ringcast.core.registry import MembershipKind, register
-from ringcast.core.trace import Ended, Faulted, TraceEvent
+from ringcast.core.trace import Ended, Faulted, Restarted, TraceEvent
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.state import Phase, Timer
 from ringcast.sim import runfile
@@ -169,6 +169,25 @@ def test_shrinking_keeps_the_core_of_the_run() -> None:
         assert (breach.property, shrunk.spec.faults) == ("progress", ())
         strange += breach.nodes != draw_core(spec)
     assert strange
+
+
+def test_who_fell_behind_is_started_again_once() -> None:
+    """It finds out when it is healed. A member that stops again and again makes no progress."""
+    seen: list[TraceEvent] = []
+    spec = toy(network="ideal", settle=True, workload=(), config={"behind": (2,)})
+    assert not run(spec, [seen.append]).violations
+    assert seen[-1] == Ended(seen[-1].t_us, (1, 2, 3))
+    assert [e.incarnation for e in seen if isinstance(e, Restarted) and e.node == 2] == [1, 2]
+    again = replace(spec, config={"behind": (2,), "lives": 2})
+    assert [breach.property for breach in run(again).violations] == ["progress"]
+
+
+def test_of_fixed_members_the_others_go_on_without_who_fell_behind() -> None:
+    for behind, settled in (((2,), (1, 3)), ((2, 3), ())):
+        seen: list[TraceEvent] = []
+        spec = fixed_toy(workload=(), config={"behind": behind})
+        assert not run(spec, [seen.append]).violations
+        assert seen[-1] == Ended(seen[-1].t_us, settled)
 
 
 def test_progress_is_held_to_the_bound_of_the_specification() -> None:

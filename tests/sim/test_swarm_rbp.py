@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from ringcast.core.machine import Impossible, name
 from ringcast.core.registry import register
-from ringcast.core.trace import Ended, TraceEvent
+from ringcast.core.trace import Crashed, Ended, TraceEvent
 from ringcast.protocols.rbp import ALWAYS, SHEET, UNIFORM
+from ringcast.protocols.rbp.config import LAN
 from ringcast.protocols.rbp.machine import Rbp
 from ringcast.sim.faults import NodeCrash, Restart
 from ringcast.sim.run import RunResult, run
+from ringcast.sim.settle import fell_behind
 from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Poisson
@@ -33,8 +35,11 @@ RARE = {
     "Frozen/Gone",
     *("Frozen/Leaving", "Out/Fetch", "Out/Refuse", "Out/nack"),
 }
-"""What a hundred seeds do not reach: ORDERED and GONE need a small history, which a swarm does not
-draw, since a member without its past stops (tests/scenarios/rbp/x02_gap.txt)."""
+"""What a hundred seeds do not reach: ORDERED and GONE need a small history, which one run of five
+has, and a member that was away (``FELL``)."""
+
+FELL = (532, 1150, 1717)
+"""Somebody was away for longer than the others keep what it missed."""
 
 FORMER = (0, 96, 206, 441, 751, 1259, 2078)
 """Seeds that once found a bug."""
@@ -52,6 +57,16 @@ def test_seeds_break_nothing(seeds: tuple[int, ...]) -> None:
     for seed in seeds:
         result = once(seed)
         assert not result.violations, f"{result.violations[0]}"
+
+
+@pytest.mark.parametrize("seed", FELL)
+def test_who_falls_behind_stops_and_the_others_go_on(seed: int) -> None:
+    for config, falls in (({}, True), ({"history_bytes": LAN.history_bytes}, False)):
+        seen: list[TraceEvent] = []
+        result = run(draw(seed, "rbp", config=config), [seen.append])
+        assert not result.violations, f"{result.violations[0]}"
+        reasons = [event.reason for event in seen if isinstance(event, Crashed)]
+        assert any(map(fell_behind, reasons)) is falls
 
 
 def test_a_fair_share_of_runs_is_held_to_progress() -> None:

@@ -6,12 +6,15 @@ from collections import Counter
 
 import pytest
 
+from ringcast.core.ids import NodeId
 from ringcast.core.machine import Impossible, name
-from ringcast.core.trace import Ended, TraceEvent
+from ringcast.core.trace import Crashed, Ended, TraceEvent
+from ringcast.protocols.token_fd.config import LAN
 from ringcast.protocols.token_fd.machine import TokenFd
 from ringcast.sim.faults import Leave, NodeCrash, Torn
 from ringcast.sim.run import RunResult, run
-from ringcast.sim.spec import prepare
+from ringcast.sim.settle import fell_behind
+from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.swarm import draw
 
 SEEDS = range(30)
@@ -74,6 +77,28 @@ def test_every_cell_is_reached_or_impossible() -> None:
             break
     assert visits.keys() == CELLS.keys() - IMPOSSIBLE
     assert all(len(reason) > 20 for reason in REASONS.values())
+
+
+FELL = (259, 1478, 2848)
+"""Somebody falls behind what the others keep: in the first stage, when it is healed, and in a run
+in which another one leaves."""
+
+
+def stopped(spec: RunSpec) -> list[NodeId]:
+    """Who fell behind; nothing may be broken."""
+    seen: list[TraceEvent] = []
+    result = run(spec, [seen.append])
+    assert not result.violations, f"{result.violations[0]}"
+    gone = [e.node for e in seen if isinstance(e, Crashed) and fell_behind(e.reason)]
+    end = seen[-1]
+    assert isinstance(end, Ended) and not set(gone) & set(end.settled)
+    return gone
+
+
+@pytest.mark.parametrize("seed", FELL)
+def test_who_falls_behind_stops_and_the_others_go_on(seed: int) -> None:
+    assert stopped(draw(seed, "token-fd"))
+    assert not stopped(draw(seed, "token-fd", config={"history_bytes": LAN.history_bytes}))
 
 
 def test_a_seed_gives_the_same_trace_twice() -> None:

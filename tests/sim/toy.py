@@ -51,6 +51,9 @@ class Config(ListedSettings, frozen=True, kw_only=True):
     """Raise when message number so-and-so of anybody arrives."""
     stop_at: int = 0
     """Stop, as for a broken invariant, when message number so-and-so arrives."""
+    behind: tuple[NodeId, ...] = ()
+    """Processors that stop in their first lives, so many, at the first frame: they fell behind."""
+    lives: int = 1
     echo: tuple[NodeId, ...] = ()
     """Processors that answer every Nudge with another one."""
 
@@ -114,6 +117,11 @@ class Toy(Machine):
             raise RuntimeError("the toy broke")
         if flood.number == self.config.stop_at:
             env.stop("broken invariant: the toy was told to")
+            return
+        assert self.started is not None
+        before = self.started.stable.get("starts", 0)
+        if self.node in self.config.behind and before < self.config.lives:
+            env.stop("fell behind: the toy was told to")
             return
         env.deliver(VIEW, self.batch(flood.sender, flood.number, flood.body))
 

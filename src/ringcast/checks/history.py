@@ -48,7 +48,7 @@ class History:
         self.fresh = False  # it is a delivery, and no event named its frame before
         self.over: list[CheckedRing] = []  # rings that ended with the latest event
         self.trimmed: CheckedRing | None = None
-        self.forgotten = ViewId(0, 1)  # largest ring forgotten
+        self.forgotten: ViewId | None = None  # largest ring forgotten
         self.broken = False  # a property has been violated by the latest event
         self.storage_lost = False
         self.ids_reused = False
@@ -87,7 +87,7 @@ class History:
 
     def forgot(self, view: ViewId) -> bool:
         """Whether a ring that is not known may have been known once."""
-        return view <= self.forgotten
+        return self.forgotten is not None and view <= self.forgotten
 
     # messages
 
@@ -260,7 +260,7 @@ class History:
     def _end_if_over(self, ring: CheckedRing) -> None:
         if ring.over and self.rings.get(ring.view) is ring:
             del self.rings[ring.view]
-            self.forgotten = max(self.forgotten, ring.view)
+            self.forgotten = max(self.forgotten or ring.view, ring.view)
             self.over.append(ring)
 
     def _forget_confs(self) -> None:

@@ -125,7 +125,7 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
         if settled:
             found.extend(settle(cluster, setup, watch, settled, spec))
     if not cluster.scheduler.halted and not found:
-        cluster.recorder.emit(Ended(cluster.now_us, settled))
+        cluster.recorder.emit(Ended(cluster.now_us, watch.core))
     found = [*checks.violations, *cluster.recorder.violations, *storms.violations, *found]
 
     again = repeat or repeat_command(spec)

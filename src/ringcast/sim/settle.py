@@ -5,6 +5,9 @@ protocol's own bound (``Sheet.progress_bound_us``), or a tighter one that the sp
 once for forming a configuration of exactly the core, and from then on between one delivery and the
 next, until fresh messages of every core member, agreed and safe, are delivered everywhere in the
 core. (Submitting has ended by then, and queues are bounded, so that is a bound on the whole.)
+
+One that fell behind what the others keep finds out now, and stops, as it must. It is started again,
+once; of fixed members nobody is, so the rest of the core goes on if the group bears it.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 from random import Random
 
 from ringcast.checks import Violation
+from ringcast.core.errors import MemberFellBehind, node_stopped
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.rings import Rings
 from ringcast.core.trace import Crashed, Delivered, Installed, Restarted, Submit, TraceEvent
@@ -35,6 +39,8 @@ class Watch:
         """When a processor of the core last delivered."""
         self.reached: dict[NodeId, int] = {}
         """The highest number each processor has delivered, the crashed ones included."""
+        self.behind: set[NodeId] = set()
+        """Who is down because nobody keeps what it missed."""
 
     def __call__(self, event: TraceEvent) -> None:
         """Take note of one event."""
@@ -60,6 +66,9 @@ class Watch:
                     self.awaited[node, number] = set(self.core)
             case Crashed(node=node) | Restarted(node=node):
                 self.views.pop(node, None)
+                self.behind.discard(node)
+                if isinstance(event, Crashed) and fell_behind(event.reason):
+                    self.behind.add(node)
 
     def common_view(self) -> ViewId | None:
         """The configuration that all of the core are in, if there is one.
@@ -84,6 +93,11 @@ class Watch:
         """Some fresh messages that are still awaited."""
         open_ = [f"p{s}:{k} at {sorted(who)}" for (s, k), who in sorted(self.awaited.items())]
         return f"undelivered {open_[:4]}"
+
+
+def fell_behind(reason: str) -> bool:
+    """Whether a processor stopped because nobody keeps what it missed."""
+    return isinstance(node_stopped(reason), MemberFellBehind)
 
 
 def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
@@ -136,20 +150,28 @@ def draw_fixed_core(spec: RunSpec, setup: Setup, cluster: Cluster) -> tuple[Node
 def settle(
     cluster: Cluster, setup: Setup, watch: Watch, core: tuple[NodeId, ...], spec: RunSpec
 ) -> list[Violation]:
-    """The second stage; returns what the core failed to do in time."""
+    """The second stage; returns what the core failed to do in time. ``watch.core`` is who was left
+    of it."""
     bound_us = spec.progress_us or setup.sheet.progress_bound_us(setup.config, len(core))
     pulse_us = max(1, bound_us // 500)
     heal_core(cluster, core, Random(f"{spec.seed}/outsiders").random() < 0.7, spec.rings)
     deadline_us = cluster.now_us + bound_us
     watch.core = core
+    stopped: set[NodeId] = set()
     view: ViewId | None = None
     wanted: list[tuple[NodeId, Level]] = []
     while not cluster.scheduler.halted:
+        if gone := watch.behind.intersection(watch.core) - stopped:
+            stopped |= gone
+            go_on_without(gone, cluster, setup, watch)
+            if not watch.core:
+                return []
+            view, deadline_us = None, cluster.now_us + bound_us
         if view is None or watch.common_view() != view:
             # Not together yet, or only as a leftover of earlier days: fresh messages start anew.
             watch.awaited.clear()
             view = watch.common_view()
-            wanted = [(node, level) for node in core for level in Level]
+            wanted = [(node, level) for node in watch.core for level in Level]
             watch.last_us = cluster.now_us
             if view is None and cluster.now_us >= deadline_us:
                 return [_no_progress(cluster, watch, "no common configuration")]
@@ -162,6 +184,16 @@ def settle(
                 return [_no_progress(cluster, watch, f"refused {refused}, {watch.undelivered()}")]
         cluster.run_for(pulse_us)
     return []
+
+
+def go_on_without(gone: set[NodeId], cluster: Cluster, setup: Setup, watch: Watch) -> None:
+    """Start again who has stopped; of fixed members, leave them out, or promise nothing."""
+    if not setup.sheet.fixed:
+        for node in sorted(gone):
+            cluster.restart(node)
+        return
+    rest = tuple(node for node in watch.core if node not in gone)
+    watch.core = rest if len(cluster.ids) - len(rest) <= setup.config.faults else ()
 
 
 def heal_core(cluster: Cluster, core: tuple[NodeId, ...], deaf: bool, rings: Rings = ()) -> None:
