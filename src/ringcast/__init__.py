@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ringcast.api.group import Group, MessageTooLarge, NotJoined, WouldBlock
     from ringcast.api.inbox import TwoReaders
     from ringcast.api.node import Node
+    from ringcast.api.objects import Counter, Election, Holder, Lock, Queue, ReplicatedDict
     from ringcast.api.quorum import Local
     from ringcast.api.replica import Replica
     from ringcast.api.state_machine import NoQuorum, ResultLost, StateMachine
@@ -46,6 +47,7 @@ _HOMES = {
     "api.group": ("Group", "MessageTooLarge", "NotJoined", "WouldBlock"),
     "api.inbox": ("TwoReaders",),
     "api.node": ("Node",),
+    "api.objects": ("Counter", "Election", "Holder", "Lock", "Queue", "ReplicatedDict"),
     "api.quorum": ("Local",),
     "api.replica": ("Replica",),
     "api.state_machine": ("NoQuorum", "ResultLost", "StateMachine"),
@@ -74,14 +76,18 @@ __all__ = [
     "Batch",
     "CommandFailed",
     "ConfigError",
+    "Counter",
     "DeliveryUncertain",
+    "Election",
     "Event",
     "EventsLost",
     "Group",
+    "Holder",
     "JournalError",
     "KeyFileError",
     "Level",
     "Local",
+    "Lock",
     "MemberExcluded",
     "MemberFellBehind",
     "Message",
@@ -93,7 +99,9 @@ __all__ = [
     "NotJoined",
     "PortConfig",
     "Position",
+    "Queue",
     "Replica",
+    "ReplicatedDict",
     "RequestTooOld",
     "ResultLost",
     "RingcastError",

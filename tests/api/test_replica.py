@@ -21,6 +21,7 @@ from ringcast.api.group import MessageTooLarge, NotJoined
 from ringcast.api.node import Node
 from ringcast.api.replica import CommandFailed, NoQuorum, Replica, StateMachine
 from ringcast.core.errors import NodeStopped, StorageError
+from ringcast.replica.exchange import lacking
 
 
 class SoldOut(Exception):
@@ -119,6 +120,64 @@ def test_a_result_is_the_same_everywhere(tmp_path: Path, protocol: str) -> None:
                 await a.submit(bytes(a.group.max_message))
             with pytest.raises(ValueError, match="belong together"):
                 await a.submit(b"9 x", client="c")
+
+    run(story)
+
+
+def lacks(replica: Replica[str]) -> str:
+    copy = replica._copy
+    assert isinstance(copy, quorum.QuorumCopy)
+    return lacking(copy._engine.status(), copy._engine.statuses, copy.primary)
+
+
+def test_no_quorum_says_what_it_lacks(tmp_path: Path) -> None:
+    """It said that there was no majority, of two of three that had never met the third."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path)
+        async with shop.all(1, 2) as (a, _):
+            first = "it needs all 3 members at once for the first time, and has [1, 2]"
+            await eventually(lambda: lacks(a) == first)
+            with pytest.raises(NoQuorum, match="all 3 members at once"):
+                await a.submit(b"1 ann", timeout=0.01)
+            assert not a.primary
+        async with shop.all() as (a, *_):
+            await a.submit(b"1 ann", timeout=300)
+            assert a.primary
+        async with shop.all(1) as (a,):
+            await eventually(
+                lambda: lacks(a) == "it needs a majority of the members [1, 2, 3], and has [1]"
+            )
+
+    run(story)
+
+
+def test_members_that_ask_for_different_majorities_are_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        shop = Shop(tmp_path)
+        async with AsyncExitStack() as stack:
+            found = []
+            for config, members in zip(shop.configs, (2, 3), strict=False):
+                node = await stack.enter_async_context(Node.open(config))
+                place = tmp_path / f"r{members}"
+                one: Replica[str] = Replica(node.join("shop"), Seats(), members, place)
+                found.append(await stack.enter_async_context(one))
+            wanted = "here members is 3, at others 2"
+            await eventually(lambda: lacks(found[1]) == wanted)
+
+    run(story)
+
+
+def test_a_replica_that_has_not_been_opened_and_members_that_are_no_text(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Node.open(configs(tmp_path, 1)[0]) as node:
+            replica: Replica[str] = Replica(node.join("shop"), Seats(), 1, tmp_path / "r")
+            assert not replica.primary
+            for use in (replica.submit(b"1 x"), replica.read(len), replica.ready()):
+                with pytest.raises(NotJoined, match="async with"):
+                    await use
+            with pytest.raises(ValueError, match="a number, or the ids"):
+                Replica(node.join("shop"), Seats(), "3", tmp_path / "r")  # type: ignore[arg-type]
 
     run(story)
 

@@ -26,13 +26,13 @@ class CountsBlankDisks(Engine):
     """RS-2: a disk that lost everything takes part in quorums."""
 
     def _decide(self, last: Status) -> None:
-        known = [status for status in self._statuses.values() if status.founder]
+        known = [status for status in self.statuses.values() if status.founder]
         if known:
             founder, voters = known[0].founder, known[0].voters
-            for node, status in self._statuses.items():
+            for node, status in self.statuses.items():
                 if not status.founder:
                     counted = msgspec.structs.replace(status, founder=founder, voters=voters)
-                    self._statuses[node] = counted
+                    self.statuses[node] = counted
             last = known[0]
         super()._decide(last)
 
@@ -104,7 +104,7 @@ class RefusesInAMinority(Engine):
         self._members = frozenset(members)
 
     def _decide(self, last: Status) -> None:
-        said = self._statuses
+        said = self.statuses
         if said.keys() < self._members:
             return
         _, holder = max((status.length, -node) for node, status in said.items())

@@ -56,4 +56,5 @@ def read() -> set[str]:
 
 @pytest.mark.parametrize("sheet", SHEETS)
 def test_somebody_reads_every_setting(sheet: Sheet) -> None:
-    assert not settings_page.settings(sheet.config).keys() - read()
+    unread = sorted(settings_page.settings(sheet.config).keys() - read())
+    assert not unread, f"nobody reads these settings: {', '.join(unread)}"

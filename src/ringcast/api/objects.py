@@ -7,7 +7,6 @@ replica's promises hold (docs/api.md). Values are what JSON knows, and bytes. Ev
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -20,7 +19,7 @@ import msgspec
 from ringcast.api.events import Message, View
 from ringcast.api.group import Group
 from ringcast.api.replica import Local, Replica
-from ringcast.api.state_machine import StateMachine
+from ringcast.api.state_machine import NoQuorum, StateMachine
 from ringcast.core.ids import NodeId
 
 Value = Any
@@ -40,16 +39,11 @@ class MethodMachine(StateMachine[Any]):
 
     def __init__(self, state: Any) -> None:
         self.state = state
-        self.changed: Callable[[], None] = lambda: None
-        """Called after every change."""
 
     def apply(self, command: Message) -> Any:
         """Call the method that the command names."""
         name, *arguments = _decode(command.body)
-        try:
-            return getattr(self, f"do_{name}")(command, *arguments)
-        finally:
-            self.changed()
+        return getattr(self, f"do_{name}")(command, *arguments)
 
     def snapshot(self) -> bytes:
         """The state."""
@@ -64,7 +58,6 @@ class MethodMachine(StateMachine[Any]):
     def restore(self, state: bytes) -> None:
         """Take over a state."""
         self.state = _decode(state)
-        self.changed()
 
 
 def encoded_pieces(state: dict[str, Any] | list[Any]) -> Iterator[bytes]:
@@ -91,8 +84,6 @@ class Shared:
     ) -> None:
         self.replica: Replica[Any] = Replica(group, machine, members, dir)
         self._timeout = timeout
-        self._waiting: list[asyncio.Future[None]] = []
-        machine.changed = self._wake
 
     async def __aenter__(self: Self) -> Self:
         """Join the group."""
@@ -112,26 +103,6 @@ class Shared:
 
     async def _state(self, look: Callable[[Any], Any]) -> Any:
         return await self.replica.read(lambda machine: look(machine.state), self._timeout)
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            if not each.done():
-                each.set_result(None)
-
-    async def _until(self, met: Callable[[], bool]) -> None:
-        """Wait for the local copy; raises what ends the replica."""
-        ended = asyncio.ensure_future(self.replica.wait())
-        try:
-            while not met():
-                change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._waiting.append(change)
-                await asyncio.wait((change, ended), return_when=asyncio.FIRST_COMPLETED)
-                if ended.done():
-                    ended.result()
-        finally:
-            ended.cancel()
-            await asyncio.gather(ended, return_exceptions=True)
 
 
 # --- dict ----------------------------------------------------------------------------------
@@ -241,7 +212,6 @@ class Queue(Shared):
         timeout: float | None = None,
     ) -> None:
         super().__init__(group, _Queue([]), members, dir, timeout)
-        self._machine = self.replica.machine
 
     async def put(self, item: Value) -> int:
         """Append an item; how many there are then."""
@@ -252,7 +222,7 @@ class Queue(Shared):
         while True:
             if found := await self._do("get"):
                 return found[0]
-            await self._until(lambda: bool(self._machine.state))  # type: ignore[attr-defined]
+            await self.replica.until(lambda machine: bool(machine.state))
 
 
 # --- lock and election ---------------------------------------------------------------------
@@ -284,7 +254,6 @@ class _Line(MethodMachine):
         """Free what a lost member had."""
         present = [each for each in self.state if each[0] in view.members]
         self._change(present, view.position.seq)
-        self.changed()
 
     def _change(self, line: list[Any], token: int) -> None:
         """The place in the log is the token: it is larger than all before."""
@@ -306,13 +275,29 @@ class _Waiting(Shared):
         self._name = secrets.token_hex(8)
 
     async def _enter(self) -> int:
-        await self._do("enter", self._name)
-        await self._until(lambda: self._mine() is not None)
-        return self._mine() or 0
+        """A member that was lost for a moment is no longer in the line: it enters again."""
+        while True:
+            await self._do("enter", self._name)
+            await self.replica.until(lambda _: self._mine() is not None or not self._waits())
+            if (token := self._mine()) is not None:
+                return token
+
+    def _waits(self) -> bool:
+        return any(name == self._name for _, name, _ in self._line.state)
 
     def _mine(self) -> int | None:
         line = self._line.state
         return int(line[0][2]) if line and line[0][1] == self._name else None
+
+    async def lost(self, token: int) -> None:
+        """Wait until this member does not have it any more, under ``token``, or cannot know: no
+        majority answers within the object's ``timeout``."""
+        while self._mine() == token:
+            await self.replica.until(lambda _: self._mine() != token or not self.replica.primary)
+            try:
+                await self.replica.ready(self._timeout)
+            except NoQuorum:
+                return
 
     async def _first(self) -> Holder | None:
         first = await self._state(lambda line: line[:1])

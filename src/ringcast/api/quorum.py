@@ -20,7 +20,7 @@ from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Bytes, Group, NotJoined, WouldBlock, all_bytes, check_size
 from ringcast.api.state_machine import NoQuorum, R, StateMachine
 from ringcast.core.errors import UNREADABLE, DeliveryUncertain, NodeStopped, RingcastError
-from ringcast.core.ids import NodeId, Position, ViewId
+from ringcast.core.ids import NodeId, ViewId
 from ringcast.replica import words
 from ringcast.replica.contents import Command, Present, encode
 from ringcast.replica.effects import (
@@ -36,10 +36,11 @@ from ringcast.replica.effects import (
     Write,
 )
 from ringcast.replica.engine import PIECE, Engine
+from ringcast.replica.exchange import lacking
 from ringcast.replica.log import Image, Record, ReplicaLog
 from ringcast.replica.sessions import WINDOW
 from ringcast.replica.store import ReplicaStore
-from ringcast.replica.words import Ticket
+from ringcast.replica.words import Ticket, attempt_at
 
 T = TypeVar("T")
 
@@ -96,7 +97,9 @@ class QuorumCopy(Generic[R]):
             asyncio.Event(),
             asyncio.Event(),
         )
-        self._error: BaseException | None = None
+        self._error: BaseException | None = NotJoined(
+            "the replica has not been opened: use it in `async with`"
+        )
         self._threads: set[asyncio.Future[Any]] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -114,6 +117,7 @@ class QuorumCopy(Generic[R]):
             self._store.records = []
             boot = secrets.randbits(60) + 1
             self._engine = Engine(self.group.me, boot, self._members, log, piece)
+            self._error = None
             self._compact_beyond = 2 * self._store.size + COMPACT_AT
             self._engine.start()
             self._step()
@@ -164,6 +168,8 @@ class QuorumCopy(Generic[R]):
         self._wake()
 
     def _wake(self) -> None:
+        if not self._callers:
+            return
         callers, self._callers = self._callers, []
         for caller in callers:
             if not caller.done():
@@ -175,6 +181,7 @@ class QuorumCopy(Generic[R]):
         self, command: Bytes, client: str | None, request: int | None, timeout: float | None
     ) -> R:
         """Have a command applied; its result, once a majority has it on disk."""
+        self._check()
         (body,) = all_bytes((command,))
         if (client is None) != (request is None):
             raise ValueError("client and request belong together: give both or neither")
@@ -184,7 +191,6 @@ class QuorumCopy(Generic[R]):
             raise ValueError("a client's name has 1 to 64 characters, requests count from 0")
         else:
             content = Command(body, client, request)
-            self._check()
             if (known := self._applied.sessions.recall(client, request)) is not None:
                 return known.get()  # type: ignore[no-any-return]
         check_size(len(body), self._most)
@@ -208,7 +214,7 @@ class QuorumCopy(Generic[R]):
         """``look(machine)``, at a state with everything in it that was confirmed before."""
         deadline = _deadline(timeout)
         while True:
-            await self._until(lambda: self._engine.phase is Phase.PRIMARY, deadline, timeout)
+            await self._until(lambda: self.primary, deadline, timeout)
             passed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._barrier(passed)
             if await self._within(passed, deadline, timeout):
@@ -222,8 +228,16 @@ class QuorumCopy(Generic[R]):
 
     async def ready(self, timeout: float | None) -> None:
         """Wait until this copy is up to date and a majority goes on."""
-        deadline = _deadline(timeout)
-        await self._until(lambda: self._engine.phase is Phase.PRIMARY, deadline, timeout)
+        await self._until(lambda: self.primary, _deadline(timeout), timeout)
+
+    async def until(self, met: Callable[[Any], bool]) -> None:
+        """Wait until ``met(machine)`` here; looked at after each change of state or quorum."""
+        await self._until(lambda: met(self._applied.machine), math.inf, None)
+
+    @property
+    def primary(self) -> bool:
+        """Whether this copy is up to date and a majority goes on."""
+        return self._error is None and self._engine.phase is Phase.PRIMARY
 
     def _check(self) -> None:
         if self._error is not None:
@@ -249,9 +263,11 @@ class QuorumCopy(Generic[R]):
             await asyncio.wait((future,), timeout=left)
             if future.done():
                 return future.result()
+            lacks = lacking(self._engine.status(), self._engine.statuses, self.primary)
             raise NoQuorum(
-                f"no majority of the members confirmed this within {timeout} s; a command may "
-                "still be applied: submit it again with the same client and request"
+                f"no majority of the members confirmed this within {timeout} s: {lacks}; a command "
+                "may still be applied: if that must happen once, submit it again with the same "
+                "client and request"
             )
         finally:
             if not future.done():
@@ -294,8 +310,10 @@ class QuorumCopy(Generic[R]):
                 mine = ticket.node == self.group.me and ticket.boot == self._engine.boot
                 waiting = self._results.get(ticket.number, (None,))[0] if mine else None
                 self._applied.apply(index, entry, waiting)
+                self._wake()
             case Restore(_, state):
                 self._applied.restore(state)
+                self._wake()
             case BarrierPassed(ticket, _):
                 passed, sent_at = self._reads.pop(ticket)
                 self._fresh_at = max(self._fresh_at, sent_at)
@@ -400,7 +418,7 @@ class QuorumCopy(Generic[R]):
             await asyncio.sleep(TICK_S)
             self._engine.tick()
             age = asyncio.get_running_loop().time() - self._fresh_at
-            if self._engine.phase is Phase.PRIMARY and not self._reads and age > 2 * TICK_S:
+            if self.primary and not self._reads and age > 2 * TICK_S:
                 self._barrier()
             self._step()
             if self._store.size > self._compact_beyond:
@@ -424,12 +442,6 @@ class QuorumCopy(Generic[R]):
         self._threads.add(thread)
         thread.add_done_callback(self._threads.discard)
         await asyncio.shield(thread)
-
-
-def attempt_at(position: Position) -> int:
-    """RS-4: the number of the attempt that a view of this place begins; there is room behind it
-    for attempts that are given up. Should numbers meet all the same, they are lifted."""
-    return min((position.seq << 24) + (position.index << 8), 2**62)
 
 
 def _deadline(timeout: float | None) -> float:

@@ -58,6 +58,8 @@ class Replica(Generic[R]):
                     "a quorum needs members= (how many there are, or their ids) and dir= (a folder "
                     'of this replica\'s own); or say consistency="available" and give merge='
                 )
+            if isinstance(members, str):
+                raise ValueError(f"members = {members!r}: a number, or the ids of the members")
             voters = members if isinstance(members, int) else frozenset(members)
             if not 1 <= (voters if isinstance(voters, int) else len(voters)) <= 100:
                 raise ValueError(f"members = {members}: there are 1 to 100")
@@ -118,6 +120,16 @@ class Replica(Generic[R]):
             await self._copy.ready()
         else:
             await self._copy.ready(timeout)
+
+    @property
+    def primary(self) -> bool:
+        """Whether this copy is up to date and goes on with a majority."""
+        return self._quorum("primary").primary
+
+    async def until(self, met: Callable[[Any], bool]) -> None:
+        """Wait until ``met(machine)`` here, which is looked at after each change of the state and
+        of the quorum; raises what ends the replica."""
+        await self._quorum("until").until(met)
 
     async def wait(self) -> None:
         """Wait until the node or the replica ends; raises what ended it."""

@@ -50,8 +50,7 @@ from ringcast.replica.words import (
 LAST = Epoch(2**62, 0)
 """A promise beyond this is not followed: it would leave no room for later epochs."""
 
-PIECE = 2**17
-"""Bytes of a transfer in one word, about."""
+PIECE = 2**17  # bytes of a transfer in one word, about
 
 MOST_QUEUED = 64 * 2**20
 """Bytes of commands kept for a log that is still being transferred."""
@@ -83,7 +82,7 @@ class Engine:
         """Commands of ours that are not green yet, by number."""
         self._ordered: set[int] = set()
         """Numbers of ours that were delivered or appended in this epoch."""
-        self._statuses: dict[NodeId, Status] = {}
+        self.statuses: dict[NodeId, Status] = {}
         self._decision: Decision | None = None
         self._incoming: IncomingBase | None = None
         self._tally = Tally()
@@ -181,7 +180,7 @@ class Engine:
         """RS-4: promise, on disk, before saying what is there."""
         self._leave(f"attempt {epoch}")
         self.epoch = epoch
-        self._statuses.clear()
+        self.statuses.clear()
         self._decision = self._incoming = None
         self._tally = Tally()
         self._durable = False
@@ -201,7 +200,7 @@ class Engine:
         if epoch != self.epoch:
             return  # of an attempt that is over
         if what == "promise" and self.phase in (Phase.EXCHANGE, Phase.TRANSFER):
-            self._do(Say(self._status()))
+            self._do(Say(self.status()))
         elif what == "adopt" and self.phase is Phase.READY:
             self._synced = length
             self._durable = True
@@ -216,7 +215,8 @@ class Engine:
             self._acknowledge()
             self._commit()
 
-    def _status(self) -> Status:
+    def status(self) -> Status:
+        """What this replica has on disk."""
         log = self.log
         return Status(
             self.epoch,
@@ -264,7 +264,7 @@ class Engine:
 
     def _on_status(self, sender: NodeId, status: Status) -> None:
         """RS-6: at the word that completes a quorum, all decide alike."""
-        self._statuses[sender] = status
+        self.statuses[sender] = status
         if self._decision is None:
             self._decide(status)
         elif self.me == self._decision.holder:  # late: what it lacks is sent for it alone
@@ -273,7 +273,7 @@ class Engine:
             self._receive()
 
     def _decide(self, last: Status) -> None:
-        decision = decide(self._statuses, last, self.named, self.count)
+        decision = decide(self.statuses, last, self.named, self.count)
         if decision is None:
             return
         if why := misfit(decision, self.log, self.named, self.count):
@@ -282,7 +282,7 @@ class Engine:
         self._decision, self._tally = decision, Tally(decision.voters)
         self._become(Phase.TRANSFER, f"{self.epoch} goes on from {decision.holder}'s log")
         if self.me == decision.holder:
-            self._supply([s for node, s in self._statuses.items() if node != self.me])
+            self._supply([s for node, s in self.statuses.items() if node != self.me])
         self._receive()
 
     # --- transfer --------------------------------------------------------------------------
@@ -302,8 +302,8 @@ class Engine:
 
     def _receive(self) -> None:
         """With the decision and our own word known, what we lack is known."""
-        if self._decision is not None and self.me in self._statuses:
-            self._incoming = IncomingBase(self._statuses[self.me], self._decision.base)
+        if self._decision is not None and self.me in self.statuses:
+            self._incoming = IncomingBase(self.statuses[self.me], self._decision.base)
             self._complete()
 
     def _on_piece(self, sender: NodeId, word: Entries | Snapshot) -> None:

@@ -59,6 +59,19 @@ def misfit(decision: Decision, log: ReplicaLog, named: tuple[NodeId, ...], count
     return ""
 
 
+def lacking(mine: Status, said: Mapping[NodeId, Status], primary: bool) -> str:
+    """What stands in the way of a confirmation, for people."""
+    here, asked = sorted(said), mine.voters or mine.count
+    others = {status.voters or status.count for status in said.values()} - {asked, mine.count}
+    if primary:
+        return "the disks of a majority did not answer in time"
+    if mine.founder:
+        return f"it needs a majority of the members {list(mine.voters)}, and has {here}"
+    if others:
+        return f"here members is {asked}, at others {' and '.join(sorted(map(str, others)))}"
+    return f"it needs all {mine.count} members at once for the first time, and has {here}"
+
+
 def name_of(epoch: Epoch, boots: list[int]) -> int:
     """RS-2: names a group of replicas after the moment of its founding and those who were there."""
     text = f"{epoch} {boots}".encode()

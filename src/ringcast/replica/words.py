@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from ringcast.core.ids import LIMIT, NodeId, Seq
+from ringcast.core.ids import LIMIT, NodeId, Position, Seq
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=LIMIT)]
 """A place in the log: entries are numbered from 1."""
@@ -139,3 +139,9 @@ Word: TypeAlias = Action | Status | Entries | Snapshot | Ready | Ack | Barrier |
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Word).decode
+
+
+def attempt_at(position: Position) -> int:
+    """RS-4: the number of the attempt that a view of this place begins; there is room behind it
+    for attempts that are given up. Should numbers meet all the same, they are lifted."""
+    return min((position.seq << 24) + (position.index << 8), 2**62)

@@ -190,6 +190,7 @@ def same(one: Outcome, other: Outcome) -> None:
         f"and then\n{again}\n"
         "Does the program go through a set of objects, keep state in a module from run to run, "
         "or use something that is not simulated?"
+        + (f" Once it failed: {one.kind}." if one.error is not None else "")
     )
 
 

@@ -15,6 +15,7 @@ import random as global_random
 import select
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import uuid
@@ -406,10 +407,12 @@ def replaced(world: World) -> Iterator[None]:
         for copy in found:
             copy.put(_places[copy.place][1])
         global_random.seed(world.chance.getrandbits(64))
+        tempfile._name_sequence = None  # type: ignore[attr-defined]  # else it knows the last run
         _world = world
         yield
     finally:
         _world = None
+        tempfile._name_sequence = None  # type: ignore[attr-defined]
         for (owned, name), (real, _) in _places.items():
             setattr(owned, name, real)
         for copy in found:
