@@ -165,7 +165,7 @@ def test_d1_a_heartbeat_tells_where_the_ring_is_and_every_frame_is_a_sign_of_lif
     (beat,) = sent(group.fire(holder, detector.Timer.BEAT), Heartbeat)
     current = group[holder].current
     assert current is not None
-    assert beat == Heartbeat(current.epoch.view, (0, group[holder].ring.seen))
+    assert beat == Heartbeat(current.epoch.view, (0, group[holder].ring.seen, 0))
     other = holder % 3 + 1
     group.settle()
     group.now_us += 50_000

@@ -33,6 +33,8 @@ class Following:
         self.tries = 0
         self.gone: set[NodeId] = set()
         """I21: members that do not keep what we lack."""
+        self.floors: dict[NodeId, int] = {}
+        """I21: up to where members have let their logs go, as they last said."""
 
     # --- decisions ------------------------------------------------------------------------------
 
@@ -198,6 +200,15 @@ class Following:
         member = target is not None and target.lives.get(self.p.me) == self.p.life
         self.views.membership.gap(env, member)
 
+    def kept(self, env: Env, src: NodeId, floor: int) -> None:
+        """I20, I21: an external member that none of the ring keeps anything for cannot catch up."""
+        p, current = self.p, self.p.current
+        assert current is not None
+        self.floors[src] = floor
+        ring = set(current.core)
+        if p.me not in ring and all(self.floors.get(node, 0) > p.log.held for node in ring):
+            self.views.membership.gap(env, True)
+
     # --- news of epochs -------------------------------------------------------------------------
 
     def other_epoch(self, env: Env, src: NodeId, epoch: Epoch) -> None:
@@ -260,4 +271,5 @@ class Following:
         """This life is over."""
         self.pending = []
         self.newest = None
+        self.floors.clear()
         self._ask_anew()
