@@ -41,6 +41,9 @@ def test_experiments_come_in_their_order() -> None:
         "counter-control",
         "counter-comparison",
         "counter-levels",
+        "rbp-costs",
+        "rbp-changes",
+        "rbp-retention",
     ]
 
 
@@ -207,6 +210,22 @@ def test_who_crashes_is_not_served_and_what_it_had_submitted_is_not_owed() -> No
     assert found.missed == 0
     with pytest.raises(ValueError, match="no service to speak of"):
         served("token-fd", *(NodeCrash(500_000, node) for node in (1, 2, 3)))
+
+
+def test_a_weaker_setting_is_held_to_what_the_default_claims() -> None:
+    """Whoever is cut off with the token delivers at once what it numbers, if it may, and stops when
+    it learns that the others have not got it."""
+    source = read("rbp-costs", quick=True).tables["levels"]
+    found = {
+        item.parameters["config.resiliency"]: probes.PROBES["promises"](**item.arguments)
+        for item in probes.items(source)
+        if item.parameters["seed"] == 0
+    }
+    assert {level: (each.broken, each.stopped) for level, each in found.items()} == {
+        "total": (0, 0),
+        "majority": (0, 0),
+        "unsafe": (2, 1),
+    }
 
 
 @pytest.mark.parametrize(

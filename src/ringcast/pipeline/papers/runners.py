@@ -22,6 +22,7 @@ from ringcast.pipeline.papers.experiments import Source
 from ringcast.pipeline.papers.graphs import failures
 from ringcast.pipeline.papers.outages import outage, silence
 from ringcast.pipeline.papers.polling import poll
+from ringcast.pipeline.papers.promises import promises
 from ringcast.pipeline.spark.progress import watch
 from ringcast.pipeline.spark.tasks import tasks
 from ringcast.pipeline.sweep.results import plain
@@ -35,6 +36,7 @@ PROBES: Mapping[str, Callable[..., Any]] = {
     "failures": failures,
     "outage": outage,
     "poll": poll,
+    "promises": promises,
     "service": service,
     "silence": silence,
 }

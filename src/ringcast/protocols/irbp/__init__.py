@@ -35,6 +35,7 @@ from ringcast.protocols.irbp.machine import Irbp
 from ringcast.protocols.irbp.messages import MESSAGES, Caught, Stranger
 from ringcast.protocols.irbp.one_ring import OneRing
 from ringcast.protocols.irbp.swarm import SWARM
+from ringcast.protocols.rbp import FRAMES
 from ringcast.protocols.rbp import claims as claims_of_the_ring
 from ringcast.protocols.rbp.config import MOST_BATCH
 from ringcast.protocols.rbp.messages import Ack, Gone, Ordered, Past
@@ -64,6 +65,7 @@ SHEET = register(
         agreed=("max_message", "resiliency", "tolerated"),
         turn=(Ack,),
         unicast=(Ordered, Past, Gone, Caught, Stranger, Packet, channel.Ack),
+        frames=FRAMES,
         checks=(OneRing,),
         swarm=SWARM,
         rules=RuleBook(

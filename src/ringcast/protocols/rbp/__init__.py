@@ -29,10 +29,11 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           F15  an excluded member delivers the rest of its view and comes back as somebody new
 """
 
-from ringcast.core.registry import MembershipKind, RuleBook, Sheet, register
+from ringcast.core.registry import FrameCounts, MembershipKind, RuleBook, Sheet, register
 from ringcast.protocols.rbp.config import LAN, MOST_BATCH, PROFILES, Config, progress_bound_us
+from ringcast.protocols.rbp.epochs import Data
 from ringcast.protocols.rbp.machine import MESSAGES, Rbp
-from ringcast.protocols.rbp.messages import Ack, Commit, Gone, Ordered, Past, Refuse, Vote
+from ringcast.protocols.rbp.messages import Ack, Ask, Commit, Gone, Ordered, Past, Refuse, Vote
 from ringcast.protocols.rbp.one_log import OneLog
 from ringcast.protocols.rbp.swarm import SWARM
 from ringcast.protocols.rbp.uniform import UniformInView
@@ -65,6 +66,11 @@ def claims(config: Config) -> tuple[str, ...]:
     return (*ALWAYS, *UNIFORM) if config.uniform else ALWAYS
 
 
+FRAMES = FrameCounts(
+    body=lambda frame: frame.contents.piece_of(frame.source) if type(frame) is Data else None,
+    asked=lambda frame: frame.requests if type(frame) is Ask else 0,
+)
+
 SHEET = register(
     Sheet(
         name="rbp",
@@ -79,6 +85,7 @@ SHEET = register(
         agreed=("max_message", "resiliency", "tolerated"),
         turn=(Ack,),
         unicast=(Ordered, Past, Gone, Vote, Refuse, Commit),
+        frames=FRAMES,
         checks=(OneLog, UniformInView),
         swarm=SWARM,
         rules=RuleBook(
@@ -91,4 +98,4 @@ SHEET = register(
     )
 )
 
-__all__ = ["SHEET", "Config", "Rbp", "claims"]
+__all__ = ["FRAMES", "SHEET", "Config", "Rbp", "claims"]

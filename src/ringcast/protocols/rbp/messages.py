@@ -52,6 +52,12 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag=142, gc=False):
     view: ViewId
     bodies: Annotated[tuple[Ids, ...], msgspec.Meta(max_length=MOST_BATCH)]
 
+    @property
+    def requests(self) -> int:
+        """ACKs and bodies asked for."""
+        acks = self.last - self.first + 1 if self.last else 0
+        return acks + sum(each.last - each.first + 1 for each in self.bodies)
+
 
 class Ordered(msgspec.Struct, frozen=True, array_like=True, tag=143, gc=False):
     """R4: your bodies up to ``counter`` are ordered in ``view``; the ACK is not kept any more."""
