@@ -61,9 +61,14 @@ class Process:
         return self._lines("deliver ")
 
     @property
+    def rings(self) -> list[tuple[int, ...]]:
+        """All configurations."""
+        return [tuple(map(int, line.split())) for line in self._lines("view ")]
+
+    @property
     def ring(self) -> tuple[int, ...]:
-        """The last configuration."""
-        return tuple(int(each) for each in (self._lines("view ") or [""])[-1].split())
+        """The last one."""
+        return (self.rings or [()])[-1]
 
     @property
     def errors(self) -> str:
