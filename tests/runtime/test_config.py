@@ -63,7 +63,7 @@ def test_the_example_is_fine_and_needs_no_more() -> None:
             {"bind": "0.0.0.0:1", "insecure": True, "seeds": ["seed:1"], "peers": []},
             "says nothing that others could send to; give the address they should use in advert",
         ),
-        ({"protocol": "paxos"}, "protocol: no protocol called 'paxos'; known: "),
+        ({"protocol": "paxos"}, "protocol: no protocol called 'paxos'; known: counter, irbp, rbp"),
         (
             {"profile": "fast"},
             "profile: totem has no profile 'fast'; known: lan, measured, appendix",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ringcast.core.errors import ConfigError
-from ringcast.core.explain import explained
+from ringcast.core.explain import explained, known
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet, protocol, protocols
 from ringcast.core.settings import GroupSettings
@@ -65,8 +65,11 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The protocol."""
         try:
             sheet = protocol(self.protocol)
-        except LookupError as error:
-            raise ConfigError(f"protocol: {error}") from None
+        except LookupError:
+            able = [each.name for each in protocols() if each.live]
+            raise ConfigError(
+                f"protocol: no protocol called {self.protocol!r}; {known(self.protocol, able)}"
+            ) from None
         if not sheet.live:
             raise ConfigError(
                 f"protocol: {self.protocol} is there to be compared in simulations; no node runs it"
