@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import repeat
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
@@ -73,7 +74,7 @@ class QueueBounds:
 
     def allow(self, bodies: tuple[bytes, ...], max_message: int) -> bool:
         """Whether a submission is small enough for an empty queue."""
-        sizes = [len(body) for body in bodies]
+        sizes = list(map(len, bodies))
         few = len(sizes) <= MOST_AT_ONCE and sum(sizes) <= self.max_bytes
         return few and max(sizes, default=0) <= max_message
 
@@ -122,9 +123,8 @@ class Outbox(Generic[L]):
 
     def put(self, bodies: tuple[bytes, ...], level: L) -> None:
         """R78: append; a call that was accepted is accepted whole."""
-        for body in bodies:
-            self._queue.append((body, level))
-            self.size += len(body)
+        self._queue.extend(zip(bodies, repeat(level)))
+        self.size += sum(map(len, bodies))
 
     @property
     def next(self) -> L:

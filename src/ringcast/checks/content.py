@@ -13,6 +13,9 @@ lets go of nothing else: the other engines would judge by what it had forgotten.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import repeat
+
 from ringcast.checks.history import History
 from ringcast.checks.origin import contents
 from ringcast.checks.property import Property, Reads
@@ -33,6 +36,13 @@ class Sender:
     def __init__(self) -> None:
         self.submitted: dict[int, Submitted] = {}  # and not delivered by it
         self.delivered = SeqSet()  # by itself
+
+    def submit(self, first: int, messages: Iterable[Submitted]) -> None:
+        """Remember those that it has not delivered."""
+        new = dict(enumerate(messages, first))
+        if self.delivered.lowest(first, first + len(new) - 1) is not None:
+            new = {k: each for k, each in new.items() if k not in self.delivered}
+        self.submitted.update(new)
 
     def deliver(self, first: int, last: int) -> None:
         """They are not numbered again, so what they are is of no consequence any more."""
@@ -59,13 +69,10 @@ class Content(Property):
     def on_submit(self, event: Submit) -> None:
         """Remember what stands under these numbers."""
         sender = self._sender(event.node, event.incarnation)
-        mine = sender.submitted
         digests = event.digests or (None,) * len(event.sizes)
         if not event.digests:
             self.undecided = True
-        for number, digest in enumerate(digests, event.first):
-            if number not in sender.delivered:
-                mine[number] = (digest, event.level)
+        sender.submit(event.first, zip(digests, repeat(event.level)))
 
     def on_restarted(self, event: Restarted) -> None:
         """Forget what is of no consequence any more."""

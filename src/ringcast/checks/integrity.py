@@ -60,16 +60,17 @@ class Integrity(Property):
         seen = lives.get(incarnation)
         if seen is None:
             seen = lives[incarnation] = SeqSet()
-        for number in range(first, last + 1):
-            if not seen.add(number):
-                self.violate(
-                    f"Processor {event.node} delivered number {number} of processor "
-                    f"{event.sender} for the second time, as {frame} at {event.t_us} us.",
-                    (event.node, event.sender),
-                    (frame,),
-                    event.t_us,
-                )
-                return
+        again = seen.lowest(first, last)
+        if again is None:
+            seen.add_range(first, last)
+        else:
+            self.violate(
+                f"Processor {event.node} delivered number {again} of processor "
+                f"{event.sender} for the second time, as {frame} at {event.t_us} us.",
+                (event.node, event.sender),
+                (frame,),
+                event.t_us,
+            )
 
     def on_stretch(self, stretch: Stretch) -> None:
         """All these messages exist and are new everywhere."""

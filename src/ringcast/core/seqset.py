@@ -50,6 +50,9 @@ class SeqSet:
         if low > high:
             return
         starts, ends = self._starts, self._ends
+        if ends and low == ends[-1] + 1:  # the usual case: the next ones
+            ends[-1] = high
+            return
         first = bisect_right(ends, low - 2)
         last = bisect_right(starts, high + 1)
         if first < last:
