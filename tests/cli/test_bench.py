@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from typer.testing import CliRunner
 
 from ringcast.api.events import Batch
 from ringcast.api.group import Group
@@ -20,6 +21,7 @@ from ringcast.bench import bridge
 from ringcast.bench.member import BenchMeter, BenchSender, MessagePool, Task
 from ringcast.bench.run import Crew, Failed, Trial, settings
 from ringcast.cli import bench
+from ringcast.cli.app import app
 from ringcast.core.ids import Level, Position, ViewId
 
 LIVE = [sys.executable, "-m", "ringcast.cli", "bench", "live"]
@@ -37,8 +39,8 @@ def measured(*options: str) -> dict[str, Any]:
 
 
 def refused(*options: str) -> str:
-    done = subprocess.run([*LIVE, *options], capture_output=True, timeout=300, text=True)
-    assert done.returncode == 2
+    done = CliRunner().invoke(app, ["bench", "live", *options])
+    assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     return done.stderr
 

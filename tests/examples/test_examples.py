@@ -309,7 +309,6 @@ def run(name: str, env: dict[str, str], stdin: IO[str] | int) -> subprocess.Comp
     )
 
 
-@pytest.mark.xdist_group("spark")
 def test_orders(tmp_path: Path, env: dict[str, str]) -> None:
     """The members have the same stock, and Spark has it too."""
     told = []

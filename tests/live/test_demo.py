@@ -76,7 +76,6 @@ app()
 """
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_comes_to_the_state_of_the_members(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", IN_SHORT],

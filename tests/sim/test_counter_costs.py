@@ -18,7 +18,7 @@ SECOND_US = 10_000
 """The source's second, a hundred times shorter."""
 
 
-@pytest.mark.parametrize(("n", "t", "rate"), [(10, 1, 10), (10, 5, 4), (20, 1, 5)])
+@pytest.mark.parametrize(("n", "t", "rate"), [(10, 1, 4), (10, 5, 1), (20, 1, 1)])
 def test_cb_t30_latency_and_control_cost(n: int, t: int, rate: int) -> None:
     """CB-T30: within 3 % and 5 %; each member sends A messages a second."""
     hop_s = t + 0.05
