@@ -79,7 +79,7 @@ def frames(group: int) -> st.SearchStrategy[object]:
         st.builds(Ordered, mine, views, numbers),
         st.builds(Fetch, mine, views, numbers),
         st.builds(Past, mine, views, near, entries, st.none() | configs),
-        st.builds(Gone, mine, views, near, st.lists(nodes, max_size=3).map(tuple)),
+        st.builds(Gone, mine, views, near, near, epochs, st.lists(nodes, max_size=3).map(tuple)),
         st.builds(News, mine, configs),
         st.builds(Invite, mine, views),
         st.builds(

@@ -165,7 +165,8 @@ def test_d1_a_heartbeat_tells_where_the_ring_is_and_every_frame_is_a_sign_of_lif
     (beat,) = sent(group.fire(holder, detector.Timer.BEAT), Heartbeat)
     current = group[holder].current
     assert current is not None
-    assert beat == Heartbeat(current.epoch.view, (0, group[holder].ring.seen, 0))
+    seen, held = group[holder].ring.seen, group[holder].log.held
+    assert beat == Heartbeat(current.epoch.view, (0, seen, 0, held))
     other = holder % 3 + 1
     group.settle()
     group.now_us += 50_000

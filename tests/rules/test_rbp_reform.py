@@ -363,9 +363,11 @@ def test_f15_gone_means_stop_and_says_what_to_do() -> None:
     """GONE, I21, G42: only when every member of the newest list has said so."""
     group = excluded()
     held, view = group[1].log.held, FIRST.view
-    gone = Gone(group.config.group, view, held, (2, 3))
+    gone = Gone(group.config.group, view, held, held + 1, FIRST, (2, 3))
     effects = group.receive(1, gone, 2)
     assert not stops(effects) and sent(effects, Fetch)
+    effects = group.receive(1, gone, 2)
+    assert not stops(effects) and not sent(effects, Fetch), "the others have been asked"
     (reason,) = stops(group.receive(1, gone, 3))
     assert reason.startswith("gap: ") and "start it again" in reason
     group[2].log.floor = held + 1

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from ringcast.core.registry import register
-from ringcast.protocols.irbp import SHEET
+from ringcast.protocols.irbp import SHEET, Config
 from ringcast.sim.run import run
 from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
@@ -24,13 +24,23 @@ from parted_irbp import parted
 SEEDS = (range(8), range(8, 16))
 
 FORMER = (14, 36, 50, 55, 68, 108, 245, 794, 979)
-"""Seeds that once found a bug."""
+"""Seeds that once found a bug, with the usual history."""
+
+FELL = (197, 266, 278, 681, 1485)
+"""The same, where nobody keeps anything."""
 
 
-@pytest.mark.parametrize("seeds", (*SEEDS, FORMER), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
-def test_seeds_break_nothing(seeds: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_seeds_break_nothing(seeds: range) -> None:
     for seed in seeds:
         result = run(draw(seed, "irbp"))
+        assert not result.violations, f"{result.violations[0]}"
+
+
+@pytest.mark.parametrize("history_bytes, seeds", [(Config().history_bytes, FORMER), (0, FELL)])
+def test_former_seeds_break_nothing(history_bytes: int, seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
+        result = run(draw(seed, "irbp", config={"history_bytes": history_bytes}))
         assert not result.violations, f"{result.violations[0]}"
 
 

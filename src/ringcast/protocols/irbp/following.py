@@ -10,7 +10,7 @@ from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.irbp.messages import Catch, Caught, Successor, ViewTimer
-from ringcast.protocols.rbp import delivery, install
+from ringcast.protocols.rbp import catchup, delivery, install
 from ringcast.protocols.rbp.epochs import Entry, Epoch, EpochConfig
 from ringcast.protocols.rbp.messages import MOST_ENTRIES, Fetch, Gone, News, Past
 
@@ -33,8 +33,8 @@ class Following:
         self.tries = 0
         self.gone: set[NodeId] = set()
         """I21: members that do not keep what we lack."""
-        self.floors: dict[NodeId, int] = {}
-        """I21: up to where members have let their logs go, as they last said."""
+        self.logs: dict[NodeId, tuple[int, int]] = {}
+        """I21: from where to where the logs of members reach, as they last said in this epoch."""
 
     # --- decisions ------------------------------------------------------------------------------
 
@@ -73,9 +73,14 @@ class Following:
         """I11: what was delivered is right, and not asked for again; unless it may be void: then
         its last entry is, since equal tags there prove equal logs (G23)."""
         p = self.p
-        self.gone.clear()
+        self.logs.clear()
+        self._right_to(max(p.delivered if p.config.uniform else p.delivered - 1, p.log.floor))
+
+    def _right_to(self, number: int) -> None:
+        """I11: what follows this is asked for next, of everybody."""
+        self.checked = number
         self.tries = 0
-        self.checked = max(p.delivered if p.config.uniform else p.delivered - 1, p.log.floor)
+        self.gone.clear()
 
     def go_on(self, env: Env) -> None:
         """I11, I13: begin what the log reaches; ask for the rest."""
@@ -140,17 +145,18 @@ class Following:
             self.other_epoch(env, event.src, catch.epoch)
             return
         entries = p.read(catch.after, p.log.held, MOST_ENTRIES)
-        env.send(event.src, Caught(p.group, catch.epoch, catch.after, entries))
+        if entries is None:
+            env.send(event.src, catchup.gone(p, catch.epoch.view, catch.after))
+        else:
+            env.send(event.src, Caught(p.group, catch.epoch, catch.after, entries))
 
     def on_caught(self, env: Env, event: Received) -> None:
-        """I11: entries of the log that we must align with; I21: or none are kept."""
+        """I11: entries of the log that we must align with."""
         caught = event.message
         assert isinstance(caught, Caught)
         config = self.pending[0] if self.pending else None
         if config is None or caught.epoch != config.epoch or caught.after != self.checked:
             env.drop("irbp I11", "an answer to nothing")
-        elif caught.entries is None:
-            self._gone(env, event.src, set(config.core))
         else:
             self._checked(env, tuple(e for e in caught.entries if e.number <= config.start))
 
@@ -158,9 +164,7 @@ class Following:
         """I11: entries that are right, as far as they go; more are asked for."""
         if not entries:
             return
-        self.checked = entries[-1].number
-        self.tries = 0
-        self.gone.clear()
+        self._right_to(entries[-1].number)
         install.keep(self.p, env, entries)  # which begins what it can, by ``grown``
 
     def on_past(self, env: Env, event: Received) -> None:
@@ -183,30 +187,36 @@ class Following:
             self.ask(env)
 
     def on_gone(self, env: Env, event: Received) -> None:
-        """I21: a member does not keep what we lack of our view."""
+        """I11: a member does not keep all that we asked for. If our log has the last entry that it
+        let go, that much is right (2.0), and we need only what follows. I21, I22: otherwise, when
+        every other member of the ring says so, we cannot go on in this life."""
         p, gone = self.p, event.message
         assert isinstance(gone, Gone)
-        if p.current is None or gone.view != p.current.epoch.view:
+        target = self.pending[0] if self.pending else self.newest
+        here = p.current is not None and gone.view == p.current.epoch.view
+        if target is None or not here or gone.after != self.checked:
             env.drop("irbp I21", "an answer to nothing")
             return
-        self._gone(env, event.src, set(gone.members))
-
-    def _gone(self, env: Env, src: NodeId, members: set[NodeId]) -> None:
-        """I21, I22: when every other member of the ring says so, we cannot go on in this life."""
-        self.gone.add(src)
-        if not self.gone >= members - {self.p.me}:
+        if self.checked < gone.floor <= p.log.held and p.log.tag_at(gone.floor) == gone.tag:
+            self._right_to(gone.floor)
+            self.ask(env)
             return
-        target = self.pending[0] if self.pending else self.newest
-        member = target is not None and target.lives.get(self.p.me) == self.p.life
-        self.views.membership.gap(env, member)
+        self.gone.add(event.src)
+        if self.gone >= set(gone.core) - {p.me}:
+            self.views.membership.gap(env, target.lives.get(p.me) == p.life)
 
-    def kept(self, env: Env, src: NodeId, floor: int) -> None:
-        """I20, I21: an external member that none of the ring keeps anything for cannot catch up."""
-        p, current = self.p, self.p.current
-        assert current is not None
-        self.floors[src] = floor
-        ring = set(current.core)
-        if p.me not in ring and all(self.floors.get(node, 0) > p.log.held for node in ring):
+    def kept(self, env: Env, src: NodeId, floor: int, held: int) -> None:
+        """I20, I21: what follows our log was let go, and nobody else in the ring has it either: we
+        cannot catch up."""
+        p, decided = self.p, self.views.decided
+        assert decided is not None
+        self.logs[src] = (floor, held)
+        ring = [self.logs.get(node) for node in decided.core if node != p.me]
+        logs = [each for each in ring if each is not None]
+        if len(logs) < len(ring):
+            return
+        let_go = any(floor > p.log.held for floor, _ in logs)
+        if let_go and not any(floor <= p.log.held < held for floor, held in logs):
             self.views.membership.gap(env, True)
 
     # --- news of epochs -------------------------------------------------------------------------
@@ -271,5 +281,4 @@ class Following:
         """This life is over."""
         self.pending = []
         self.newest = None
-        self.floors.clear()
         self._ask_anew()

@@ -119,12 +119,12 @@ class Catch(msgspec.Struct, frozen=True, array_like=True, tag=126, gc=False):
 
 
 class Caught(msgspec.Struct, frozen=True, array_like=True, tag=127, gc=False):
-    """I11: what follows ``after`` in the log of ``epoch``; None if it is not kept (I21)."""
+    """I11: what follows ``after`` in the log of ``epoch``; GONE if it is not kept (I21)."""
 
     group: Group
     epoch: Epoch
     after: Seq
-    entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=MOST_ENTRIES)] | None
+    entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=MOST_ENTRIES)]
 
 
 Payload: TypeAlias = (
@@ -165,7 +165,7 @@ def malformed(frame: msgspec.Struct, members: tuple[NodeId, ...]) -> str | None:
     """Why a frame must not be acted upon in a group of ``members``, or None."""
     match frame:
         case Caught():
-            bad = any(e.number != frame.after + 1 + i for i, e in enumerate(frame.entries or ()))
+            bad = any(e.number != frame.after + 1 + i for i, e in enumerate(frame.entries))
             return "malformed answer" if bad else None
         case _:
             return malformed_in_ring(frame, members)

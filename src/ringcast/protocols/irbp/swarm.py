@@ -13,10 +13,8 @@ from ringcast.protocols.rbp.state import Timer
 
 
 def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
-    """Unusual but legal combinations, with the usual history: with a small one members may wait for
-    what nobody keeps, which is open (docs/bugs.md)."""
+    """Unusual but legal combinations."""
     drawn = ring.settings(stream, n, unit_us, large)
-    drawn.settings.pop("history_bytes", None)
     rng = stream("views")
     hop_us = unit_us // (8 + 4 * n)
     beat_us = hop_us * rng.choice((4, 8))

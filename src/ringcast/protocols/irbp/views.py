@@ -175,21 +175,21 @@ class Views(Chooser):
         """D1, I20: what the sender knows of the ring; T17: the last number may be one we missed."""
         beat = event.message
         assert isinstance(beat, Heartbeat)
-        if len(beat.news) != 3 or not self.seated(event.src, event.boot):
+        if len(beat.news) != 4 or not self.seated(event.src, event.boot):
             env.drop("irbp D1", "a heartbeat of a stranger")
             if self.decided is not None and beat.view < self.decided.epoch.view:
                 self.following.tell(env, event.src)
             return
-        step, seen, floor = beat.news
+        step, seen, floor, held = beat.news
         epoch, p = Epoch(beat.view, step), self.p
         if self.decided is None or epoch != self.decided.epoch:
             self.other_epoch(env, event.src, epoch)
-        elif p.phase is Phase.MEMBER and p.current == self.decided:
-            if seen > p.ring.seen:
-                p.ring.seen = seen
-                losses.look(p, env)
-                deliver(p, env)
-            self.following.kept(env, event.src, floor)
+            return
+        if p.phase is Phase.MEMBER and p.current == self.decided and seen > p.ring.seen:
+            p.ring.seen = seen
+            losses.look(p, env)
+            deliver(p, env)
+        self.following.kept(env, event.src, floor, held)
 
     def _hear_detector(self, env: Env, heard: Heard) -> None:
         """I1, I2: what a suspicion leads to depends on its limit, and on who is suspected."""
@@ -439,8 +439,8 @@ class Views(Chooser):
     def to_detector(self, env: Env, event: TimerFired) -> None:
         """D1: the beat tells where our ring is."""
         if self.decided is not None:
-            p = self.p
-            self.detector.machine.news = (self.decided.epoch.step, p.ring.seen, p.log.floor)
+            p, step = self.p, self.decided.epoch.step
+            self.detector.machine.news = (step, p.ring.seen, p.log.floor, p.log.held)
             self.detector.handle(env, event)
             if self.passed_over_us is not None:
                 self.suspicions(env)

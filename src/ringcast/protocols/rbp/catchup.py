@@ -46,14 +46,19 @@ def on_fetch(p: Processor, env: Env, event: Received) -> None:
     else:
         entries = None
     if entries is None:
-        members = p.current.members if p.current else ()
-        env.send(event.src, Gone(p.group, view, after, members))
+        env.send(event.src, gone(p, view, after))
         return
     entries = tuple(entry for entry in entries if entry.tag.view == view)
     last = entries[-1].number if entries else after
     whole = child if child is not None and last >= end else None
     if entries or whole is not None:
         env.send(event.src, Past(p.group, view, after, entries, whole))
+
+
+def gone(p: Processor, view: ViewId, after: int) -> Gone:
+    """GONE: we do not keep what follows ``after``; the log goes back to here."""
+    core = p.current.core if p.current else ()
+    return Gone(p.group, view, after, p.log.floor, p.log.floor_tag, core)
 
 
 class CatchUp:
@@ -115,17 +120,22 @@ class CatchUp:
             self.child = past.child
             self.site.announced = None
             self.helper = self.helper or event.src
+        if past.entries:
+            self.gone.clear()
         install.keep(p, env, past.entries)
 
     def on_gone(self, env: Env, event: Received) -> None:
-        """GONE, I21: when all of the newest list say so, we cannot go on from where we are."""
+        """GONE, I21: when all of the newest list say so, we cannot go on from where we are. The
+        others are asked once: an answer from each to each would go round for ever. Of whom no
+        answer came, the next frame makes us ask it again (``begin``)."""
         p, gone = self.site.p, event.message
         assert isinstance(gone, Gone)
         if p.current is None or gone.view != p.current.epoch.view or gone.after != p.log.held:
             env.drop("rbp F15", "an answer to nothing")
             return
+        first = not self.gone
         self.gone.add(event.src)
-        if self.gone >= set(gone.members) - {p.me}:
+        if self.gone >= set(gone.core) - {p.me}:
             env.stop(GAP)
-        else:
+        elif first:
             fetch(p, env, gone.view, None)

@@ -77,12 +77,15 @@ def hand_up(p: Processor, env: Env, entry: Entry) -> None:
 
 
 def discard(p: Processor) -> None:
-    """K5, K7: let go of what all of the ring hold, once it is too much."""
+    """K5, K7: let go of what all of the ring hold, once it is too much. What an epoch began with is
+    no exception (K1): a member may be in the ring before its log reaches so far."""
     current = p.current
     assert current is not None
-    stable = min(p.delivered, max(current.start, p.ring.seen - len(current.core) + 1))
+    stable = p.ring.seen - len(current.core) + 1
+    if stable <= current.start:
+        return
     floor = p.log.floor
-    p.log.release(stable, p.config.history_bytes)
+    p.log.release(min(p.delivered, stable), p.config.history_bytes)
     for number in range(floor + 1, p.log.floor + 1):
         if number != p.ring.seen:  # it says whose turn it is
             p.ring.acks.pop(number, None)

@@ -87,12 +87,15 @@ class Past(msgspec.Struct, frozen=True, array_like=True, tag=145, gc=False):
 
 
 class Gone(msgspec.Struct, frozen=True, array_like=True, tag=146, gc=False):
-    """GONE: I do not keep what follows ``after`` in ``view``. ``members`` are those of my epoch."""
+    """GONE: I do not keep what follows ``after`` in ``view``: the last entry that I let go, or that
+    was before my time, is ``floor``, with the tag ``tag``. ``core`` is the ring of my epoch."""
 
     group: Group
     view: ViewId
     after: Seq
-    members: Nodes
+    floor: Seq
+    tag: Epoch
+    core: Nodes
 
 
 class News(msgspec.Struct, frozen=True, array_like=True, tag=147, gc=False):

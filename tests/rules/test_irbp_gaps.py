@@ -1,0 +1,77 @@
+"""iRBP: members that keep little, and those that need what they kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from driver import sent
+from irbp import Sites
+
+from ringcast.blocks.detector import Heartbeat
+from ringcast.protocols.irbp.messages import Kind, Leave
+from ringcast.protocols.rbp.messages import Gone
+from ringcast.protocols.rbp.state import Phase, Timer
+
+
+def keeping_nothing(**settings: Any) -> Sites:
+    """A ring of three that has gone round some times."""
+    group = Sites(history_bytes=0, **settings)
+    for _ in range(9):
+        group.fire(group.holder(), Timer.IDLE)
+    return group
+
+
+def all_in_the_next_ring(group: Sites) -> bool:
+    """Whether all of them have come into the first i-view."""
+    return all(
+        site.phase is Phase.MEMBER and site.current is not None and site.current.epoch.step == 1
+        for site in group.machines.values()
+    )
+
+
+def test_i11_i21_who_has_the_last_entry_that_was_let_go_needs_only_what_follows() -> None:
+    """What it has not delivered may be void, and is asked for; GONE tells that it is not."""
+    group = keeping_nothing()
+    best = group.holder()
+    group.fire(best, Timer.IDLE)
+    group.lose()
+    other = best % 3 + 1
+    assert group[other].delivered < group[best].log.floor <= group[other].log.held
+    group.change(other, Kind.IVIEW)
+    group.settle()
+    assert sent(group.log[best], Gone)
+    assert all_in_the_next_ring(group)
+
+
+def test_k7_what_a_ring_begins_with_is_kept_until_it_has_gone_round() -> None:
+    """The evidence of another ring is none (G36): whoever is in this one may need it still."""
+    group = keeping_nothing(resiliency="number", tolerated=0)
+    best = group.holder()
+    site = group[best]
+    group.fire(best, Timer.IDLE)
+    group.lose()
+    alone = site.delivered
+    assert all(group[node].log.held < alone for node in group.ids if node != best)
+    group.change(best, Kind.IVIEW)
+    group.run(lambda: site.delivered > alone)
+    assert site.log.floor < alone
+    group.settle()
+    assert all_in_the_next_ring(group)
+    for _ in range(3):
+        group.fire(group.holder(), Timer.IDLE)
+    assert site.log.floor > alone
+
+
+def test_i21_i22_nobody_waits_for_one_that_lacks_the_same() -> None:
+    """Heartbeats tell from where to where logs reach."""
+    group = keeping_nothing()
+    current, seen, held = group[2].current, group[2].ring.seen, group[2].log.held
+    assert current is not None
+
+    def beat(src: int, floor: int, to: int) -> list[Leave]:
+        news = (0, seen, floor, to)
+        return sent(group.receive(2, Heartbeat(current.epoch.view, news), src), Leave)
+
+    assert not beat(1, held + 2, held + 5), "3 may have it"
+    assert not beat(3, held - 1, held + 1), "3 has it"
+    assert beat(3, held - 1, held) == [Leave(group.config.group, 0, gap=True)]
