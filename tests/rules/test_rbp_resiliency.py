@@ -10,6 +10,7 @@ from ringcast.core.ids import Level
 from ringcast.protocols.rbp import SHEET, Config, claims
 from ringcast.protocols.rbp.config import Resiliency
 from ringcast.protocols.rbp.delivery import holders
+from ringcast.protocols.rbp.epochs import Ids
 
 
 def test_k1_numbers_of_this_epoch_prove_who_holds_what() -> None:
@@ -103,6 +104,20 @@ def test_k6_an_ordered_body_is_never_ordered_again_and_the_window_bounds_the_res
     group.settle()
     group.pass_on(20)
     assert group.told(1) == group.told(3) and len(group.told(1)) == 10
+
+
+def test_k6_what_was_let_go_stays_in_the_filter_when_the_log_is_cut() -> None:
+    group = Group(history_bytes=0).up().token_at(2)
+    for _ in range(6):
+        group.submit(1, b"x")
+        group.settle()
+    group.submit(1, b"x")
+    log = group[2].log
+    group.run(lambda: log.named == {1: 7})
+    assert log.number_of((log.view, 1, 6)) is None, "it was let go"
+    log.cut(log.floor)
+    assert log.named == {1: 6}
+    assert log.select(9) == (Ids(1, 7, 7),)
 
 
 def test_k7_what_all_hold_is_kept_while_there_is_room() -> None:

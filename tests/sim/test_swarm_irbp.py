@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ringcast.core.registry import register
 from ringcast.protocols.irbp import SHEET, Config
+from ringcast.sim.faults import NetworkPartition
 from ringcast.sim.run import run
 from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
@@ -26,7 +27,7 @@ SEEDS = (range(8), range(8, 16))
 FORMER = (14, 36, 50, 55, 68, 108, 245, 794, 979)
 """Seeds that once found a bug, with the usual history."""
 
-FELL = (197, 266, 278, 681, 1485)
+FELL = (197, 266, 278, 681, 1485, 2000018)
 """The same, where nobody keeps anything."""
 
 
@@ -46,6 +47,26 @@ def test_former_seeds_break_nothing(history_bytes: int, seeds: tuple[int, ...]) 
 
 def test_a_seed_gives_the_same_run_again() -> None:
     assert run(draw(3, "irbp")).digest == run(draw(3, "irbp")).digest
+
+
+@pytest.mark.parametrize("core, promised", [((1, 3), False), ((1, 2), True), ((1, 2, 3), True)])
+def test_nothing_is_promised_where_too_few_of_the_view_are_left(
+    core: tuple[int, ...], promised: bool
+) -> None:
+    """A5: 3 was excluded for its long silence, so that one of two is no majority any more."""
+    limits = {"suspect_us": 20_000, "exclude_us": 200_000, "exclude_max_us": 200_000}
+    spec = RunSpec(
+        protocol="irbp",
+        nodes=3,
+        duration_us=600_000,
+        config={"beat_us": 5_000, "suspect_max_us": 40_000, **limits},
+        workload=(),
+        faults=(NetworkPartition(100_000, ((1, 2), (3,))),),
+        core=core,
+    )
+    result = run(spec)
+    assert not result.violations, f"{result.violations[0]}"
+    assert result.settled == (core if promised else ())
 
 
 UNSAFE_SEED = 5

@@ -100,3 +100,8 @@ class ListedSettings(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fi
         """How many of those that go on must never have crashed, for them to be sure to go on: what
         a protocol delivers may be remembered by so many alone."""
         return 0
+
+    def survivors(self, members: int) -> int:
+        """How many members of a view of so many must be left of it for another one to follow, where
+        that depends on the view and not on the list."""
+        return 0

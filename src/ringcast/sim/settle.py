@@ -31,6 +31,9 @@ class Watch:
         self._fixed = fixed
         self.views: dict[NodeId, tuple[ViewId, tuple[NodeId, ...]]] = {}
         """The regular configuration each processor is in, if it is in one."""
+        self.newest: tuple[NodeId, ...] = ()
+        """The members of the latest configuration that anybody has been in."""
+        self._newest = ViewId(0, 1)
         self.awaited: dict[tuple[NodeId, int], set[NodeId]] = {}
         """Fresh messages, by sender and number, and who has yet to deliver them."""
         self.core: tuple[NodeId, ...] = ()
@@ -61,6 +64,8 @@ class Watch:
                     self.views.pop(event.node, None)
                 else:
                     self.views[event.node] = (event.view, event.members)
+                    if event.view > self._newest:
+                        self._newest, self.newest = event.view, event.members
             case Submit(node=node) if node in self.core:
                 for number in range(event.first, event.first + len(event.sizes)):
                     self.awaited[node, number] = set(self.core)
@@ -120,13 +125,22 @@ def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
 
 def remembers(core: tuple[NodeId, ...], setup: Setup, cluster: Cluster, watch: Watch) -> bool:
     """Whether enough of the core never crashed since they took part, for a protocol that relies on
-    what they know."""
+    what they know; and enough of the latest view are left."""
     nodes = cluster.nodes
     whole = [
         n for n in core if nodes[n].incarnation == 1 and n in watch.views and not nodes[n].leaving
     ]
     least = setup.config.steadfast if setup.sheet.listed else 0
-    return len(whole) >= least
+    return len(whole) >= least and goes_on(core, setup, cluster, watch)
+
+
+def goes_on(core: tuple[NodeId, ...], setup: Setup, cluster: Cluster, watch: Watch) -> bool:
+    """Whether enough of the latest view are left in the core for another one to follow."""
+    left = [
+        n for n in core if n in watch.newest and n in watch.views and not cluster.nodes[n].leaving
+    ]
+    least = setup.config.survivors(len(watch.newest)) if setup.sheet.listed else 0
+    return len(left) >= least
 
 
 def draw_fixed_core(spec: RunSpec, setup: Setup, cluster: Cluster) -> tuple[NodeId, ...]:
@@ -174,14 +188,15 @@ def settle(
             wanted = [(node, level) for node in watch.core for level in Level]
             watch.last_us = cluster.now_us
             if view is None and cluster.now_us >= deadline_us:
-                return [_no_progress(cluster, watch, "no common configuration")]
+                return _no_progress(cluster, setup, watch, "no common configuration")
         if view is not None:
             wanted = [fresh for fresh in wanted if not cluster.submit(fresh[0], (b"",), fresh[1])]
             if not wanted and not watch.awaited and watch.even():
                 return []
             if cluster.now_us >= watch.last_us + bound_us:
                 refused = [f"p{node} {level.name.lower()}" for node, level in wanted]
-                return [_no_progress(cluster, watch, f"refused {refused}, {watch.undelivered()}")]
+                text = f"refused {refused}, {watch.undelivered()}"
+                return _no_progress(cluster, setup, watch, text)
         cluster.run_for(pulse_us)
     return []
 
@@ -218,7 +233,12 @@ def heal_core(cluster: Cluster, core: tuple[NodeId, ...], deaf: bool, rings: Rin
         cluster.resume(node)
 
 
-def _no_progress(cluster: Cluster, watch: Watch, text: str) -> Violation:
+def _no_progress(cluster: Cluster, setup: Setup, watch: Watch, text: str) -> list[Violation]:
+    """The core stands still; nothing was promised if it has changed its view to one that too few of
+    it are in."""
+    if not goes_on(watch.core, setup, cluster, watch):
+        watch.core = ()
+        return []
     states = []
     for node in watch.core:
         machine = cluster.nodes[node].machine
@@ -226,4 +246,4 @@ def _no_progress(cluster: Cluster, watch: Watch, text: str) -> Violation:
         view, members = watch.views.get(node, ("no view", ""))
         states.append(f"p{node} {phase} {view}{members}")
     explanation = f"core {watch.core} at {cluster.now_us} us: {text}; {', '.join(states)}"
-    return Violation("progress", explanation, watch.core, (), cluster.now_us)
+    return [Violation("progress", explanation, watch.core, (), cluster.now_us)]

@@ -79,6 +79,10 @@ class Config(RbpConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return max(majority, members - self.tolerated)
         return majority
 
+    def survivors(self, members: int) -> int:
+        """A5: as many as a change needs."""
+        return self.contributions(members)
+
     @property
     def catch(self) -> int:
         """I8, W_catch: how far behind a member may be that is given the token."""

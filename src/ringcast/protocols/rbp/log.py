@@ -166,7 +166,9 @@ class Log:
     # --- shrinking ----------------------------------------------------------------------------
 
     def cut(self, number: int) -> None:
-        """Entries above ``number`` are void; bodies they named are without an entry again."""
+        """Entries above ``number`` are void; bodies they named are without an entry again, and the
+        filter is as it was before (K6): what it knows of entries that were let go stays."""
+        named: dict[NodeId, int] = {}
         for each in sorted(each for each in self._entries if each > number):
             entry = self._entries.pop(each)
             for key in entry.names():
@@ -176,13 +178,11 @@ class Log:
                     self.pool[key] = None
             if each <= self.held:
                 self.bytes -= self._size(entry)
-        if self.held > number:
-            self.held = number
-            self.named = {}
-            for each in range(self.floor + 1, number + 1):
-                for view, source, counter in self._entries[each].names():
-                    if view == self.view:
-                        self.named[source] = counter
+                if entry.tag.view == self.view:
+                    for ids in entry.ids:
+                        named.setdefault(ids.source, ids.first - 1)
+        self.named |= named
+        self.held = min(self.held, number)
 
     def begin_view(self, view: ViewId) -> None:
         """G43: what the view before left without an entry is discarded; its sources send it anew.
