@@ -5,6 +5,9 @@ draws, with restarts, partitions, merges, quorums and messages reported uncertai
 a few. By hand, as many as there is time for, in passes of so many runs each:
 
     python tests/pipeline/edits.py 10000..20000 --step 2000
+    python tests/pipeline/edits.py 20000..40000 --no-queries
+
+The second compares the checks with the condensed verification alone, which takes no Spark.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -122,17 +126,19 @@ def condensed_differs(folder: Path, run: int, checks: Suite, claims: Claims) -> 
 def differences(
     folder: Path,
     traces: Mapping[int, Edited],
-    answers: Sequence[CrossResult],
+    answers: Sequence[CrossResult] | None,
     first: int = 0,
 ) -> Iterator[str]:
-    """Where the three engines differ; the edits, by seed, are runs of the folder, from ``first``
-    on."""
+    """Where the three engines differ, or the first two if there are no answers; the edits, by seed,
+    are runs of the folder, from ``first`` on."""
     by_run: dict[int, list[CrossResult]] = {}
-    for answer in answers:
+    for answer in answers or ():
         by_run.setdefault(answer.run, []).append(answer)
     for run, (seed, trace) in enumerate(traces.items(), first):
         checks = by_checks(folder, run, trace.claims)
-        lines = disagreements(run, checks.verdicts(), checks.violations, by_run[run])
+        lines = []
+        if answers is not None:
+            lines = disagreements(run, checks.verdicts(), checks.violations, by_run[run])
         for line in (*lines, *condensed_differs(folder, run, checks, trace.claims)):
             yield f"seed {seed}, {trace.name}: {line}"
 
@@ -141,12 +147,13 @@ def main(
     seeds: Annotated[str, typer.Argument(help="Such as 10000..20000, the end not included.")],
     step: Annotated[int, typer.Option(help="Edits that are judged in one pass of queries.")] = 1000,
     cores: Annotated[int, typer.Option(help="Of this machine, for Spark.")] = 1,
+    queries: Annotated[bool, typer.Option(help="Ask the queries, on Spark, as well.")] = True,
 ) -> None:
     """Compare the engines on random edits; a line for each difference, one for each pass."""
     first, _, last = seeds.partition("..")
     todo = range(int(first), int(last))
     total = 0
-    with open_session(Where(cores=cores)) as spark:
+    with open_session(Where(cores=cores)) if queries else nullcontext() as spark:
         for at in range(0, len(todo), step):
             some, start = todo[at : at + step], time.monotonic()
             folder = Path(tempfile.mkdtemp(prefix="ringcast-edits-"))
@@ -154,7 +161,7 @@ def main(
                 traces = {seed: edited(seed) for seed in some}
                 for run, trace in enumerate(traces.values()):
                     write(folder, run, trace.events, trace.claims)
-                answers = cross_check(spark, folder, PROPERTIES)
+                answers = cross_check(spark, folder, PROPERTIES) if spark else None
                 for line in differences(folder, traces, answers):
                     total += 1
                     print(line, flush=True)
