@@ -6,9 +6,11 @@ from typing import Any
 
 from driver import sent
 from irbp import Sites
+from msgspec.structs import replace
 
 from ringcast.blocks.detector import Heartbeat
-from ringcast.protocols.irbp.messages import Kind, Leave
+from ringcast.protocols.irbp.messages import Catch, Caught, Kind, Leave, ViewTimer
+from ringcast.protocols.rbp.epochs import Entry, Epoch, Ids
 from ringcast.protocols.rbp.messages import Gone
 from ringcast.protocols.rbp.state import Phase, Timer
 
@@ -60,6 +62,28 @@ def test_k7_what_a_ring_begins_with_is_kept_until_it_has_gone_round() -> None:
     for _ in range(3):
         group.fire(group.holder(), Timer.IDLE)
     assert site.log.floor > alone
+
+
+def test_i21_entries_whose_bodies_nobody_keeps_are_gone() -> None:
+    """Whoever let an entry go let its bodies go, and says so when it is asked once more."""
+    group = Sites()
+    group.settle()
+    site, held = group[2], group[2].log.held
+    assert site.current is not None
+    epoch, tag = Epoch(site.current.epoch.view, 1), site.current.epoch
+    ring = replace(site.current, epoch=epoch, core=(1, 3), start=held + 2, base=tag)
+    group.do(2, lambda env: site.chooser.following.adopt(env, ring))
+    after = site.chooser.following.checked
+    known = site.log.read(after, held, 99)
+    assert known is not None
+    entries = (*known, Entry(held + 1, tag, (Ids(1, 9, 9),)))
+    group.receive(2, Caught(site.group, epoch, after, entries), 1)
+    assert site.log.held == held and site.chooser.following.checked == held + 1
+    (again,) = sent(group.fire(2, ViewTimer.CATCH), Catch)
+    assert again == Catch(site.group, epoch, held)
+    gone = Gone(site.group, epoch.view, held, held + 1, tag, (1, 3))
+    assert not sent(group.receive(2, gone, 1), Leave)
+    assert sent(group.receive(2, gone, 3), Leave)
 
 
 def test_i21_i22_nobody_waits_for_one_that_lacks_the_same() -> None:

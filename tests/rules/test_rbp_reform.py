@@ -13,10 +13,11 @@ from ringcast.core.ids import ViewId
 from ringcast.core.inputs import Leaving
 from ringcast.protocols.rbp import Config
 from ringcast.protocols.rbp.config import Resiliency
-from ringcast.protocols.rbp.epochs import NEVER, Epoch, EpochConfig, Seat
+from ringcast.protocols.rbp.epochs import NEVER, Entry, Epoch, EpochConfig, Ids, Seat
 from ringcast.protocols.rbp.lists import next_list
 from ringcast.protocols.rbp.messages import (
     Abort,
+    Ack,
     Announce,
     Commit,
     Fetch,
@@ -374,6 +375,23 @@ def test_f15_gone_means_stop_and_says_what_to_do() -> None:
     assert sent(group.receive(2, Fetch(group.config.group, view, held), 1), Gone)
     group[3].children.clear()
     assert sent(group.receive(3, Fetch(group.config.group, view, held), 1), Gone)
+
+
+def test_f15_entries_whose_bodies_nobody_keeps_are_asked_for_again() -> None:
+    """GONE: whoever let an entry go let its bodies go, and says so."""
+    group = excluded()
+    machine, view = group[1], FIRST.view
+    held = machine.log.held
+    later = Ack(machine.group, group.list(2).epoch, 99, (), 2, 3)
+    (wanted,) = sent(group.receive(1, later, 2), Fetch)
+    entry = Entry(held + 1, FIRST, (Ids(2, 9, 9),))
+    group.receive(1, Past(machine.group, view, held, (entry,), None), 2)
+    for tries in range(3):
+        group.now_us += group.config.nack_us
+        assert not sent(group.receive(1, later, 2), Fetch), tries
+        group.fire(1, Timer.NACK)
+    group.now_us += group.config.nack_us
+    assert sent(group.receive(1, later, 2), Fetch) == [wanted]
 
 
 def test_f15_an_invitation_of_one_that_is_excluded_does_not_stop_the_ring() -> None:

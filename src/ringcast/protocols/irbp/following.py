@@ -133,8 +133,10 @@ class Following:
             env.broadcast(wanted)
 
     def on_catch_timer(self, env: Env, event: TimerFired) -> None:
-        """I11: again."""
+        """I11: again, with entries that were told and whose bodies have not come: perhaps they are
+        not kept any more (I21)."""
         if self.p.current is not None and (self.pending or self.newest):
+            self.checked = min(self.checked, self.p.log.held)
             self.ask(env)
 
     def on_catch(self, env: Env, event: Received) -> None:

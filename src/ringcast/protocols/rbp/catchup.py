@@ -17,6 +17,9 @@ from ringcast.protocols.rbp.state import Processor
 if TYPE_CHECKING:
     from ringcast.protocols.rbp.reformation import Reformation
 
+IN_VAIN = 2
+"""Requests for a body that nobody answered, the last to all."""
+
 GAP = "gap: what this member missed is not kept any more; start it again (rbp F15)"
 
 
@@ -89,12 +92,13 @@ class CatchUp:
         self.follow(env)
 
     def follow(self, env: Env) -> None:
-        """F15: deliver the rest of our view; then we are in what followed, or out."""
+        """F15: deliver the rest of our view; then we are in what followed, or out. Entries whose
+        bodies do not come are asked for again: perhaps they are not kept any more."""
         p, child = self.site.p, self.child
         assert p.current is not None
         view = p.current.epoch.view
         if child is None or p.log.held < child.start:
-            if p.asking.to <= p.log.held:
+            if p.asking.to <= p.log.held or p.asking.tries > IN_VAIN:
                 fetch(p, env, view, self.helper)
             return
         if p.delivered > child.start:
