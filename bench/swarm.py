@@ -1,8 +1,9 @@
 """The record of swarm runs: do the protocols keep what they claim, under any faults?
 
-``swarm.py totem|total|token-fd|counter`` writes ``bench/results/swarm-PROTOCOL.json``, from which
-``make docs`` writes tables. A record consists of calls of ``ringcast sim``; what each prints is
-kept in a folder named after the commit, and a call whose output is there is not made again.
+``swarm.py totem|total|token-fd|counter|rbp|irbp`` writes ``bench/results/swarm-PROTOCOL.json``,
+from which ``make docs`` writes tables. A record consists of calls of ``ringcast sim``; what each
+prints is kept in a folder named after the commit, and a call whose output is there is not made
+again.
 
 ``swarm.py outsider`` does the same with somebody on the path who has no key, for every protocol in
 turn, and writes ``outsider.json``. With ``--minutes`` no call begins later than that; the record
@@ -54,6 +55,8 @@ PLANS: dict[str, dict[str, list[str]]] = {
     },
     "token-fd": {"token-fd": list(seeds(20_000))},
     "counter": {"counter": list(seeds(20_000))},
+    "rbp": {"rbp": list(seeds(20_000, 2_000_000))},
+    "irbp": {"irbp": list(seeds(20_000, 2_000_000))},
     OUTSIDER: {
         sheet.name: [f"--outsider 0.15 {some}" for some in seeds(5000, each=100)]
         for sheet in protocols()
@@ -133,7 +136,7 @@ def main() -> None:
         for mode, calls in modes.items()
     }
     record = {
-        "commands": commands,
+        "commands": [command for command in commands if kept(folder, command).exists()],
         "modes": {
             mode: merged([json.loads(file.read_bytes()) for file in files])
             for mode, files in made.items()
