@@ -1,4 +1,4 @@
-"""``ringcast demo``: five live members on this machine, load, faults, and the order checked."""
+"""``ringcast demo``: live members on this machine, load, faults, and the order checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet, protocol
 from ringcast.demo import simulated
 from ringcast.demo import stream as demo_stream
-from ringcast.demo.play import ALL, Play, table
+from ringcast.demo.play import Play, cast, table
 from ringcast.demo.screen import Late, Screen
 from ringcast.members.process import Band
 from ringcast.members.words import wall_us
@@ -83,7 +83,7 @@ def live(sheet: Sheet, out: Path, json: bool) -> NoReturn:
     until_us = None
     with (
         tempfile.TemporaryDirectory(prefix="ringcast-demo-") as folder,
-        Band(len(ALL), Path(folder), traces, f'protocol = "{sheet.name}"\n') as band,
+        Band(cast(sheet), Path(folder), traces, f'protocol = "{sheet.name}"\n') as band,
     ):
         screen = Screen(lambda: table(band), quiet=json)
         play = Play(band, screen, sheet)
@@ -91,22 +91,23 @@ def live(sheet: Sheet, out: Path, json: bool) -> NoReturn:
             until_us = play.act()
             band.leave(play.patience_s)
         except Late as error:
-            late.append(Violation("progress", str(error), ALL, (), wall_us()))
+            late.append(Violation("progress", str(error), play.all, (), wall_us()))
         finally:
             play.close()
             screen.close()
     if not json:
         say("the traces of all members are put together and checked on Spark …")
-    stayed = ALL[:-1] if sheet.fixed else ALL
+    stayed = play.all[:-1] if sheet.fixed else play.all
     claims = Claims(sheet.claims(sheet.default))
     story = put_together(traces, out / TRACE, claims, stayed if until_us else (), until_us)
     with one_line_errors():
         verdicts, found_broken = judged(out / TRACE, claims)
     violations = [*late, *found_broken]
-    title = "Five members, live"
+    rings = f" on {len(sheet.demo_rings)} rings" if sheet.demo_rings else ""
+    title = f"{len(play.all)} members{rings}, live"
     subtitle = (
-        f"Five processes of this machine with the protocol {sheet.name}, over UDP with keys: load, "
-        "a crash, a pause and a partition. What each of them recorded was put together and checked."
+        f"Processes of this machine{rings} with the protocol {sheet.name}, over UDP with keys: "
+        "load, and faults. What each of them recorded was put together and checked."
     )
     path = out / REPORT
     path.write_text(report.page(title, subtitle, story, verdicts, violations), "utf-8")
@@ -179,7 +180,7 @@ def command(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Take five members through a crash, a pause and a partition, check it all and report."""
+    """Take live members through a crash and a partition, check it all and report."""
     if stream:
         for name, value in (("--out", out), ("--protocol", protocol_name), ("--seed", seed),
                             ("--simulated", in_simulation or None)):  # fmt: skip

@@ -11,6 +11,7 @@ import msgspec
 from ringcast.core.explain import known
 from ringcast.core.ids import NodeId
 from ringcast.core.machine import Machine
+from ringcast.core.rings import Rings
 from ringcast.core.settings import GroupSettings, ListedSettings
 from ringcast.core.swarm import SwarmDraw
 from ringcast.core.trace import Noted
@@ -90,6 +91,9 @@ class Sheet(msgspec.Struct, frozen=True):
     """Members that its messages have room for."""
     most_ports: int = 1
     """Broadcast domains that one processor may be in."""
+    demo_rings: Rings = ()
+    """The broadcast domains of a demonstration, with two gateways between neighbours; none: five
+    members in one."""
     membership: MembershipKind = MembershipKind.EVS
     live: bool = True
     """Whether a node may run it; a protocol that is there to be compared runs in simulations."""

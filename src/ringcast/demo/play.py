@@ -1,4 +1,4 @@
-"""The story of ``ringcast demo``: five live members, load, and what is done to them."""
+"""The stories of ``ringcast demo``: live members, load, and what is done to them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from rich.table import Table
 from ringcast.console.output import ids
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import MembershipKind, Sheet
+from ringcast.core.rings import Rings
 from ringcast.core.trace import Crashed, Faulted
 from ringcast.demo.screen import Screen, Stage
 from ringcast.members.process import Band, MemberProcess
 from ringcast.members.words import wall_us
 from ringcast.runtime.tracelog import TraceLog
 
-ALL = (1, 2, 3, 4, 5)
-LOAD = ("--drive", "120", "--size", "16..8000", "--safe", "0.4")
+RATE = 600
+"""Messages a second that all members together send in one domain; fewer in several, since each
+message crosses all of them."""
+
 WORK_S = 2.0
 """How long the group works between two faults."""
 
@@ -44,14 +47,22 @@ def table(band: Band) -> Table:
     return grid
 
 
+def cast(sheet: Sheet) -> Rings:
+    """Who takes part, by broadcast domain."""
+    return sheet.demo_rings or ((1, 2, 3, 4, 5),)
+
+
 class Play(Stage):
     """The group and the steps of the story."""
 
     def __init__(self, band: Band, screen: Screen, sheet: Sheet) -> None:
-        config = sheet.for_group(sheet.default, ALL)
-        bound_s = sheet.progress_bound_us(config, len(ALL)) / 1e6
+        self.all = tuple(band.members)
+        config = sheet.for_group(sheet.default, self.all)
+        bound_s = sheet.progress_bound_us(config, len(self.all)) / 1e6
         super().__init__(band, screen, PATIENCE * bound_s, WORK_S)
         self.sheet = sheet
+        self.rate = RATE // len(cast(sheet)) // len(self.all)
+        self.load = ("--drive", f"{self.rate}", "--size", "16..8000", "--safe", "0.4")
         self._log = TraceLog(band.traces, 0, wall_us())
         self._done = 0
 
@@ -85,11 +96,15 @@ class Play(Stage):
 
     def act(self) -> int:
         """The whole story; the time at which everything had been delivered."""
-        self.screen.say("five members start as processes; each sends 120 messages a second")
+        count = len(self.all)
+        say = self.screen.say
+        say(f"{count} members start as processes; each sends {self.rate} messages a second")
         for member in self.band.members.values():
-            member.start(*LOAD)
-        self.group(ALL)
-        if self.sheet.fixed:
+            member.start(*self.load)
+        self.group(self.all)
+        if self.sheet.demo_rings:
+            self.across_rings(self.sheet.demo_rings)
+        elif self.sheet.fixed:
             self.without_membership()
         else:
             self.with_membership()
@@ -105,13 +120,13 @@ class Play(Stage):
         self.goes_on(1, 2, 3, 5)
         self.fault("resume", 4, "member 4 goes on (SIGCONT)")
         band[4].signal(signal.SIGCONT)
-        self.goes_on(*ALL)
+        self.goes_on(*self.all)
         self.fault("partition", 0, "the network parts into 1 2 | 3 4 5: all wait")
         band.part((1, 2), (3, 4, 5))
         self.work()
         self.fault("heal", 0, "the network is whole again")
         band.part()
-        self.goes_on(*ALL)
+        self.goes_on(*self.all)
         self.fault("crash", 5, "member 5 is killed (SIGKILL), for good")
         band[5].kill()
         self._log(Crashed(5, AFTER_ALL, wall_us(), "killed"))  # which it could not write itself
@@ -124,14 +139,14 @@ class Play(Stage):
         band[5].kill()
         self.group((1, 2, 3, 4))
         self.fault("restart", 5, "member 5 is started again")
-        band[5].start(*LOAD)
-        self.group(ALL)
+        band[5].start(*self.load)
+        self.group(self.all)
         self.fault("pause", 4, "member 4 is stopped (SIGSTOP)")
         band[4].signal(signal.SIGSTOP)
         self.group((1, 2, 3, 5))
         self.fault("resume", 4, "member 4 goes on (SIGCONT)")
         band[4].signal(signal.SIGCONT)
-        self.group(ALL)
+        self.group(self.all)
         self.fault("partition", 0, "the network parts into 1 2 | 3 4 5")
         band.part((1, 2), (3, 4, 5))
         if self.sheet.membership is MembershipKind.PRIMARY:
@@ -140,7 +155,27 @@ class Play(Stage):
             self.group((1, 2), (3, 4, 5))
         self.fault("heal", 0, "the network is whole again")
         band.part()
-        self.group(ALL)
+        self.group(self.all)
+
+    def across_rings(self, rings: Rings) -> None:
+        """A gateway is killed, and the other one of its pair goes on; a ring is cut off."""
+        band = self.band
+        gateways = [id for id in self.all if len(band.pids[id]) > 1]
+        first = gateways[0]
+        self.fault("crash", first, f"member {first}, a gateway, is killed (SIGKILL)")
+        band[first].kill()
+        self.group(tuple(id for id in self.all if id != first))
+        self.fault("restart", first, f"member {first} is started again")
+        band[first].start(*self.load)
+        self.group(self.all)
+        apart = tuple(id for id in rings[-1] if id not in gateways)
+        rest = tuple(id for id in self.all if id not in apart)
+        self.fault("partition", 0, f"the last ring loses its gateways: {ids(rest)} | {ids(apart)}")
+        band.part(apart, rest)
+        self.group(rest, apart)
+        self.fault("heal", 0, "the network is whole again")
+        band.part()
+        self.group(self.all)
 
     def settle(self) -> None:
         """End the load and wait until nothing moves any more."""

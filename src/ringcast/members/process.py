@@ -16,10 +16,12 @@ from pathlib import Path
 import msgspec
 
 from ringcast.core.ids import NodeId
+from ringcast.core.rings import Rings
 from ringcast.files.disk import DISK
 from ringcast.members.words import MemberStatus, Stopped, Viewed, Word
 from ringcast.runtime.fault_injection import Faults
 from ringcast.sim.batch import end_with
+from ringcast.sim.rings import attached
 from ringcast.wire import keys
 
 LOOPBACK = "127.0.0.1"
@@ -131,26 +133,49 @@ class MemberProcess:
 
 
 class Band:
-    """Members that know each other's addresses and share a key. Leaving ends every process."""
+    """Members that know each other's addresses and share keys. Leaving ends every process.
 
-    def __init__(self, count: int, folder: Path, traces: Path, settings: str = "") -> None:
+    ``members`` is how many there are in one broadcast domain, or the domains and who is in each.
+    """
+
+    def __init__(
+        self, members: int | Rings, folder: Path, traces: Path, settings: str = ""
+    ) -> None:
         self.traces = traces
-        self.key = folder / "group.key"
-        keys.write(self.key, keys.add({}))
-        self.members = {id: MemberProcess(id, folder) for id in range(1, count + 1)}
-        self.ports = dict(zip(self.members, free_ports(count), strict=True))
-        peers = [f"{id}@{LOOPBACK}:{port}" for id, port in self.ports.items()]
+        rings = (tuple(range(1, members + 1)),) if isinstance(members, int) else members
+        own_keys = [folder / f"group{at or ''}.key" for at in range(len(rings))]
+        for path in own_keys:  # each domain has its own
+            keys.write(path, keys.add({}))
+        self.key = own_keys[0]
+        places = attached(rings)
+        self.members = {id: MemberProcess(id, folder) for id in places}
+        self.pids = {id: tuple(pid for _, pid in places[id]) for id in places}
+        """The ids that each has, one in each of its domains."""
+        pids = [pid for some in self.pids.values() for pid in some]
+        self.ports = dict(zip(pids, free_ports(len(pids)), strict=True))
+        peers: dict[int, list[str]] = {}
+        for ports in places.values():
+            for domain, pid in ports:
+                peers.setdefault(domain, []).append(f"{pid}@{LOOPBACK}:{self.ports[pid]}")
         for id, member in self.members.items():
-            member.config.write_text(
+            domains = [
+                f'bind = "{LOOPBACK}:{self.ports[pid]}"\n'
+                f"peers = {peers[domain]}\n"
+                f'key_file = "{own_keys[domain].name}"\n'
+                for domain, pid in places[id]
+            ]
+            node = (
                 f"id = {id}\n"
-                f'bind = "{LOOPBACK}:{self.ports[id]}"\n'
-                f"peers = {peers}\n"
-                f'key_file = "{self.key.name}"\n'
                 f'state_dir = "state-{id}"\n'
                 f'trace_dir = "{traces.resolve()}"\n'
-                f'fault_file = "{id}.faults"\n{settings}',
-                "utf-8",
+                f'fault_file = "{id}.faults"\n'
             )
+            if len(domains) == 1:
+                text = node + domains[0] + settings
+            else:
+                tables = zip(self.pids[id], domains, strict=True)
+                text = node + settings + "".join(f"[[ports]]\nid = {p}\n{d}" for p, d in tables)
+            member.config.write_text(text, "utf-8")
 
     def __enter__(self) -> Band:
         return self
@@ -194,8 +219,9 @@ class Band:
         """Nobody hears anybody of another side. Without sides: everybody hears everybody."""
         all_sides = [set(side) for side in sides]
         for id, member in self.members.items():
-            deaf_to = {other for side in all_sides if id not in side for other in side}
-            member.faults(Faults(deaf_to=tuple(sorted(deaf_to))))
+            others = {other for side in all_sides if id not in side for other in side}
+            deaf_to = sorted(pid for other in others for pid in self.pids[other])
+            member.faults(Faults(deaf_to=tuple(deaf_to)))
 
     def rest(self) -> None:
         """End the load; everybody stays."""

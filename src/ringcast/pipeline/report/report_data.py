@@ -20,6 +20,7 @@ from ringcast.core.trace import (
     Ended,
     Faulted,
     Installed,
+    Noted,
     Restarted,
     Submit,
     TraceEvent,
@@ -45,6 +46,8 @@ class ViewStay(msgspec.Struct):
     transitional: bool
     from_us: int
     to_us: int
+    parts: str = ""
+    """What it consists of, where a protocol says so: a note that names the view, right before."""
 
 
 class ReportMark(msgspec.Struct):
@@ -124,6 +127,7 @@ class ReportData:
         self._present: dict[NodeId, ViewStay] = {}
         self._waiting: dict[NodeId, deque[tuple[int, int, Level]]] = {}
         self._heard: dict[NodeId, int] = {}
+        self._told: dict[NodeId, Noted] = {}
 
     def feed(self, event: TraceEvent) -> None:
         """Take the next event."""
@@ -137,6 +141,8 @@ class ReportData:
                 self._submit(event, now_us)
             case Installed():
                 self._install(event, now_us)
+            case Noted(node=node):
+                self._told[node] = event
             case Crashed(node=node):
                 self._leave(node, now_us)
             case Restarted(node=node):
@@ -189,6 +195,9 @@ class ReportData:
         self._leave(event.node, now_us, crashed=False)
         self.views += 1
         stay = ViewStay(event.node, event.view, event.members, event.transitional, now_us, now_us)
+        note = self._told.pop(event.node, None)
+        if note is not None and note.view == event.view:
+            stay.parts = note.text
         self._present[event.node] = stay
         if self.marks and not event.transitional:
             self.marks[-1].settled_us = now_us - self.marks[-1].t_us

@@ -8,10 +8,10 @@ from html import escape
 import msgspec
 
 from ringcast.checks import PROPERTIES, Verdict, Violation
-from ringcast.core.ids import Level
+from ringcast.core.ids import Level, ViewId
 from ringcast.pipeline.report import pictures
 from ringcast.pipeline.report.page import badge, document, section, table
-from ringcast.pipeline.report.report_data import ReportData, ReportMark
+from ringcast.pipeline.report.report_data import ReportData, ReportMark, ViewStay
 
 CAPTIONS = {
     "timeline": (
@@ -31,6 +31,10 @@ CAPTIONS = {
         "in the order, a safe one also until every member is known to hold it.",
     ),
 }
+
+
+LASTING_US = 200_000
+OVER_TIME = "Those that a member was in for a fifth of a second, and what they consisted of."
 
 
 class TraceFigures(msgspec.Struct, frozen=True):
@@ -90,6 +94,8 @@ def page(
             parts.append(section(heading, caption, draw(story)))
     if story.marks:
         parts.insert(2, section("What was done to them", "", _marks(story.marks)))
+    if any(stay.parts for stay in story.stays):
+        parts.insert(3, section("Configurations over time", OVER_TIME, _over_time(story.stays)))
     parts.append(section("What was checked", "", _checked(verdicts)))
     if violations:
         found = "".join(
@@ -130,6 +136,25 @@ def _marks(marks: Sequence[ReportMark]) -> str:
         for number, mark in enumerate(marks, 1)
     )
     return table(head, rows, numbers=(0, 1, 3, 4))
+
+
+def _over_time(stays: Sequence[ViewStay]) -> str:
+    """A row for each configuration that a member was in for a while, with its parts."""
+    by_view: dict[ViewId, list[ViewStay]] = {}
+    for stay in sorted(stays, key=lambda stay: (stay.from_us, stay.node)):
+        by_view.setdefault(stay.view, []).append(stay)
+    rows = (
+        (
+            f"{first.from_us / 1e6:.2f} s",
+            f"{max(stay.to_us for stay in some) / 1e6:.2f} s",
+            " ".join(str(node) for node in sorted({stay.node for stay in some})),
+            "<br>".join(map(escape, first.parts.split("; "))),
+        )
+        for some in by_view.values()
+        if max(stay.to_us - stay.from_us for stay in some) >= LASTING_US
+        and (first := some[0]).parts
+    )
+    return table(("from", "to", "seen by", "consists of"), rows, numbers=(0, 1))
 
 
 def settled(mark: ReportMark) -> str:

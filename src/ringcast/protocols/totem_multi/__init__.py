@@ -79,6 +79,7 @@ SHEET = register(
         messages=MESSAGES,
         most_members=MAX_MEMBERS,
         most_ports=16,
+        demo_rings=((1, 2, 6, 7), (3, 6, 7, 8, 9), (4, 5, 8, 9)),
         progress_bound_us=progress_bound_us,
         membership=MembershipKind.EVS,
         journaled=False,

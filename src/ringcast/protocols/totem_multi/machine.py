@@ -329,7 +329,8 @@ class TotemMulti(Machine):
         more = (key.conf.seq, key.conf.rep, key.digest)
         rings = tuple(n for ring, _ in reported for n in (ring.seq, ring.rep))
         data = (*place, *more, *rings)
-        env.note("multi MR-29", "topology", view=self.view, members=nodes, data=data)
+        text = "; ".join(f"{name}: {' '.join(map(str, seated))}" for name, seated in sets)
+        env.note("multi MR-29", "topology", text, self.view, nodes, data)
         at = position(key)
         env.install_view(
             InstallView(self.view, nodes, False, key.ring, key.timestamp, None, gone, sets, at)
