@@ -22,12 +22,14 @@ import broken_recovery
 import broken_token_fd
 import broken_total
 import literal_irbp
+import literal_multi
 import msgspec
 from abandoned import abandoned
 from broken_off import broken_off
+from congested_rings import congested
 from forgotten_rbp import bare, forgotten
 from harsh import harsh
-from joined_rings import joined
+from joined_rings import joined, overlapping
 from late_total import late, remerged
 from lost_counter import lost, newcomer
 from mutant import MUTANTS, Mutant, run_mutated
@@ -51,6 +53,7 @@ __all__ = [
     "broken_token_fd",
     "broken_total",
     "literal_irbp",
+    "literal_multi",
 ]
 
 KILLERS = Path(__file__).with_name("killers.json")
@@ -90,6 +93,8 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "total late": (late, tuple(range(40))),
     "total remerged": (remerged, tuple(range(40))),
     "totem-multi joined": (joined, tuple(range(40))),
+    "totem-multi overlapping": (overlapping, tuple(range(40))),
+    "totem-multi congested": (congested, tuple(range(10))),
     "totem-multi drawn": (partial(draw, name="totem-multi"), tuple(range(20))),
 }
 """Where to look for a run that catches a mutant: how to make it, and the seeds to try."""
@@ -106,8 +111,9 @@ messages that go down with their sender, `counter newcomer` at the same while so
 `rbp forgotten` restarts a member that alone held a message with another; `irbp parted` makes a ring
 small, and the other members go on; `centralised`,
 `two-phase`, `optimistic` and `fast-message` are
-machines that are there to be compared; `totem-multi joined` aims at gateways that fail and
-`totem-multi drawn` draws anything; the others
+machines that are there to be compared; `totem-multi joined` aims at gateways that fail,
+`totem-multi overlapping` at rings that change again before the network got over it, `totem-multi
+congested` at short queues, and `totem-multi drawn` draws anything; the others
 are Totem's. `swarm` draws anything,
 `harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
 the second stage less time than a token loss takes, `regression` is a saved run that once showed a

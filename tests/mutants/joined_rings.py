@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from msgspec.structs import replace
+
 from ringcast.core.rings import shaped
 from ringcast.sim.faults import Fault, Heal, NetworkPartition, NodeCrash, Restart
 from ringcast.sim.rings import in_domain
@@ -52,4 +54,33 @@ def joined(seed: int) -> RunSpec:
         workload=(Poisson(rate=150, safe=0.5),),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_us)),
         core="all",
+    )
+
+
+def overlapping(seed: int) -> RunSpec:
+    """Rings part and come together again faster than the network gets over it, on lossy links."""
+    rng = Random(f"{seed}/overlapping")
+    kind = rng.choice(("chain", "pair", "cycle"))
+    shape, twice = ("chain", True) if kind == "pair" else (kind, False)
+    rings = shaped(shape, 2 if twice else 3, rng.choice((1, 2)), rng, twice)
+    at_us = 60 * MS
+    faults: list[Fault] = []
+    for _ in range(rng.randint(4, 8)):
+        at_us += rng.choice((3, 8, 15, 30)) * MS
+        domain = rng.randrange(len(rings))
+        pids = list(in_domain(rings, domain, rings[domain]))
+        rng.shuffle(pids)
+        cut = rng.randint(1, len(pids) - 1)
+        parted = NetworkPartition(at_us, (tuple(pids[:cut]), tuple(pids[cut:])), domain)
+        faults.append(Heal(at_us) if rng.random() < 0.25 else parted)
+    spec = joined(seed)
+    return replace(
+        spec,
+        nodes=max(node for ring in rings for node in ring),
+        rings=rings,
+        duration_us=at_us + 20 * MS,
+        network="lossy",
+        config=spec.config | {"acyclic": kind == "chain"},
+        workload=(Poisson(rate=400, safe=0.5),),
+        faults=tuple(faults),
     )

@@ -1,0 +1,40 @@
+"""Runs of multiple-ring with short queues and much to send: two rings, two gateways."""
+
+from __future__ import annotations
+
+from random import Random
+
+from ringcast.core.rings import shaped
+from ringcast.sim.spec import RunSpec
+from ringcast.sim.workload import Poisson
+
+MS = 1_000
+
+
+def congested(seed: int) -> RunSpec:
+    """Nobody fails; processors are congested again and again."""
+    rings = shaped("chain", 2, 1, Random(0), twice=True)
+    return RunSpec(
+        protocol="totem-multi",
+        nodes=4,
+        rings=rings,
+        seed=seed,
+        duration_us=150 * MS,
+        network="lan",
+        config={
+            "token_loss_us": 12 * MS,
+            "token_retransmit_us": 3 * MS,
+            "join_us": 3 * MS,
+            "consensus_us": 12 * MS,
+            "announce_us": 20 * MS,
+            "hold_us": 0,
+            "gv_min_us": 1 * MS,
+            "max_queue": 3,
+            "min_queue": 1,
+            "each_time": 1,
+            "window_size": 4,
+            "packing": False,
+        },
+        workload=(Poisson(rate=1500),),
+        core="all",
+    )
