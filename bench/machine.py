@@ -2,7 +2,8 @@
 
 A machine is taken out of a formed ring of five and fed by hand, in processor microseconds:
 a frame received and delivered, a visit of the token that sends ten frames, and the same with
-twenty messages of 64 bytes packed into each.
+twenty messages of 64 bytes packed into each. Beside it the same of a multiple-ring machine, of
+which the ring is the only one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from ringcast.core.effects import Broadcast, Deliver, Send
 from ringcast.core.env import Env
 from ringcast.core.ids import Level
 from ringcast.core.inputs import Received, Submitted
+from ringcast.core.machine import Machine
 from ringcast.core.registry import protocol
+from ringcast.protocols.totem_multi import TotemMulti
+from ringcast.protocols.totem_multi.clock import TokenRide
+from ringcast.protocols.totem_multi.messages import Data, stamped, written
 from ringcast.protocols.totem_single import TotemSingle
 from ringcast.protocols.totem_single.messages import Regular, Token
 from ringcast.sim.cluster import Cluster
@@ -35,25 +40,43 @@ BURST = 10
 class Bench:
     """The second of five processors, in Operational, and the world around it."""
 
+    protocol = "totem"
+
     def __init__(self) -> None:
-        sheet = protocol("totem")
+        sheet = protocol(self.protocol)
         config = msgspec.structs.replace(sheet.profiles["lan"], adaptive=False)
         cluster = Cluster(sheet, config, range(1, 6), preset("ideal"))
         cluster.start()
         cluster.run_until(1_000_000)
-        machine = cluster.machine(2)
-        assert isinstance(machine, TotemSingle)
-        assert len(machine.my_memb) == 5
-        self.machine = machine
+        self.machine = cluster.machine(2)
+        self.single = single = self.ring_of(self.machine)
+        assert len(single.my_memb) == 5
         self.env = Env(2, Random("bench"))
-        self.ring = machine.my_ring_id
-        self.boot = machine.old.boots[1]
-        self.seq = machine.old.my_aru
+        self.ring = single.my_ring_id
+        self.boot = single.old.boots[1]
+        self.seq = single.old.my_aru
+
+    def ring_of(self, machine: Machine) -> TotemSingle:
+        """The ring of the machine."""
+        assert isinstance(machine, TotemSingle)
+        return machine
+
+    def contents(self, seq: int, bodies: tuple[bytes, ...]) -> Contents:
+        """A frame of another processor."""
+        return Contents(seq, bodies)
+
+    def ride(self) -> bytes | None:
+        """What its token carries besides."""
+        return None
 
     def receive(self, bodies: tuple[bytes, ...]) -> float:
         """A burst of another processor arrives, then the token, which lets it be released."""
         frames = [
-            Received(1, self.boot, Regular(1, self.ring, seq, Level.AGREED, Contents(seq, bodies)))
+            Received(
+                1,
+                self.boot,
+                Regular(1, self.ring, seq, Level.AGREED, self.contents(seq, bodies)),
+            )
             for seq in range(self.seq + 1, self.seq + BURST + 1)
         ]
         self.seq += BURST
@@ -74,10 +97,11 @@ class Bench:
 
     def token(self, frames: int) -> float:
         """One visit of the token; it must send so many frames."""
-        machine, seq = self.machine, self.seq
-        token = Token(self.ring, machine.token.my_token_seq, seq, seq, None, (), 0, False)
+        held, seq = self.single.token, self.seq
+        ride = self.ride()
+        token = Token(self.ring, held.my_token_seq, seq, seq, None, (), 0, False, ride=ride)
         took = self.tell([Received(1, self.boot, token)], {Send: 1, Broadcast: frames})
-        machine.token.idle_visits = 0  # never rest
+        held.idle_visits = 0  # never rest
         return took
 
     def tell(self, events: list[Received], wanted: dict[type, int]) -> float:
@@ -94,19 +118,42 @@ class Bench:
         return took
 
 
+class JoinedBench(Bench):
+    """The same of a network of one ring."""
+
+    protocol = "totem-multi"
+
+    def ring_of(self, machine: Machine) -> TotemSingle:
+        """The only one."""
+        assert isinstance(machine, TotemMulti)
+        (port,) = machine.ports.values()
+        self.clock, self.budget = machine.clock, machine.config.frame_budget
+        return port.part.machine
+
+    def contents(self, seq: int, bodies: tuple[bytes, ...]) -> Contents:
+        """With its timestamp, which is above all that came before."""
+        said = written(Data(1, Level.AGREED, seq, bodies), self.budget)
+        return Contents(seq, (stamped(said, self.clock.my_timestamp + seq - self.seq + BURST),))
+
+    def ride(self) -> bytes | None:
+        """The clock."""
+        return msgspec.msgpack.encode(TokenRide(self.clock.my_timestamp))
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=7)
     asked = parser.parse_args()
     large, small = (bytes(1000),), (bytes(64),) * 20
-    bench = Bench()
-    cases: dict[str, tuple[Callable[[tuple[bytes, ...]], float], tuple[bytes, ...]]] = {
-        "receive and deliver a frame, 1000 B": (bench.receive, large),
-        "receive and deliver a frame, 20 x 64 B": (bench.receive, small),
-        "send a frame (visits of ten), 1000 B": (bench.visit, large),
-        "send a frame (visits of ten), 20 x 64 B": (bench.visit, small),
-    }
+    cases: dict[str, tuple[Callable[[tuple[bytes, ...]], float], tuple[bytes, ...]]] = {}
+    for bench, where in ((Bench(), ""), (JoinedBench(), ", multiple-ring")):
+        cases |= {
+            f"receive and deliver a frame, 1000 B{where}": (bench.receive, large),
+            f"receive and deliver a frame, 20 x 64 B{where}": (bench.receive, small),
+            f"send a frame (visits of ten), 1000 B{where}": (bench.visit, large),
+            f"send a frame (visits of ten), 20 x 64 B{where}": (bench.visit, small),
+        }
     found: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(asked.repeats):
         for name, (act, bodies) in cases.items():
