@@ -16,7 +16,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from ringcast.api.events import Batch, Event, EventsLost, Message, View
-    from ringcast.api.group import Group, MessageTooLarge, NotJoined, WouldBlock
+    from ringcast.api.group import (
+        CannotMulticast,
+        Group,
+        MessageTooLarge,
+        NotJoined,
+        WouldBlock,
+    )
     from ringcast.api.inbox import TwoReaders
     from ringcast.api.node import Node
     from ringcast.api.objects import Counter, Election, Holder, Lock, Queue, ReplicatedDict
@@ -44,7 +50,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "api.events": ("Batch", "Event", "EventsLost", "Message", "View"),
-    "api.group": ("Group", "MessageTooLarge", "NotJoined", "WouldBlock"),
+    "api.group": ("CannotMulticast", "Group", "MessageTooLarge", "NotJoined", "WouldBlock"),
     "api.inbox": ("TwoReaders",),
     "api.node": ("Node",),
     "api.objects": ("Counter", "Election", "Holder", "Lock", "Queue", "ReplicatedDict"),
@@ -74,6 +80,7 @@ __all__ = [
     "AGREED",
     "SAFE",
     "Batch",
+    "CannotMulticast",
     "CommandFailed",
     "ConfigError",
     "Counter",

@@ -46,7 +46,7 @@ def silence_is_consent(patch: MonkeyPatch) -> None:
     def offered(cycle: int, token: Token) -> bool:
         return token.t >= cycle + 1
 
-    patch.setattr(commit, "offered", offered)
+    patch.setattr(entries, "offered", offered)
 
 
 @mutant("CB-9 A8", "progress")
@@ -70,7 +70,7 @@ def counts_of_the_dead(patch: MonkeyPatch) -> None:
         number = max(len(entry.acks), entry.counter)
         return number >= len(entries.expected(entry, list_))
 
-    for module in (commit, tokens):
+    for module in (entries, tokens):
         patch.setattr(module, "complete", complete)
 
 
@@ -307,7 +307,7 @@ def all_but_one_are_enough(patch: MonkeyPatch) -> None:
         number = max(len(entry.acks), entry.counter)
         return number >= len(entries.expected(entry, list_)) - 1
 
-    for module in (commit, tokens):
+    for module in (entries, tokens):
         patch.setattr(module, "complete", complete)
 
 

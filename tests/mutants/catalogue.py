@@ -16,6 +16,7 @@ import broken_content
 import broken_counter
 import broken_membership
 import broken_multi
+import broken_multicast
 import broken_order
 import broken_rbp
 import broken_recovery
@@ -47,6 +48,7 @@ __all__ = [
     "broken_counter",
     "broken_membership",
     "broken_multi",
+    "broken_multicast",
     "broken_order",
     "broken_rbp",
     "broken_recovery",

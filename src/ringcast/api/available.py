@@ -118,6 +118,7 @@ class AvailableCopy(Generic[R]):
 
     def __init__(self, group: Group, machine: StateMachine[R], merge: Merge) -> None:
         self.group = group
+        group.replicated = True
         self.machine = machine
         self._merge = merge
         self._version: Version | None = None
@@ -214,8 +215,8 @@ class AvailableCopy(Generic[R]):
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Message):
-            if event.writer:
-                return  # whoever publishes into the group is no replica, whatever it says
+            if event.writer or event.to:
+                return  # whoever publishes into the group, or to some of it, is no replica
             try:
                 word = _decode(event.body)
             except UNREADABLE:

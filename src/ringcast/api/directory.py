@@ -69,8 +69,10 @@ class Directory:
         self._open = False
         self._known: dict[NodeId, tuple[Known, ...]] = {}
         self.streams = WriterDedup()
-        self._waiting: list[tuple[NodeId, Level, Position, Envelope, str]] = []
+        self._waiting: list[tuple[NodeId, Level, Position, Envelope, str, tuple[NodeId, ...]]] = []
         self._waiting_bytes = 0
+        self._some_bytes = 0
+        """Of messages to some, which not all members see, and which therefore decide nothing."""
         self.left_aside = 0
         """Members that were not waited for any longer, since the start."""
 
@@ -133,8 +135,10 @@ class Directory:
         position: Position,
         envelope: Envelope,
         writer: str = "",
+        to: tuple[NodeId, ...] = (),
     ) -> None:
-        """A message of the ring, at its place in the order; who published it, if not the sender."""
+        """A message of the ring, at its place in the order; who published it, if not the sender;
+        whom it is for, if not for all."""
         if type(envelope) is Groups and self._fixed:
             self.streams.learn(envelope.known)
         elif type(envelope) is Groups:
@@ -146,11 +150,19 @@ class Directory:
                 if len(self._spoken) == len(self._members):
                     self._learn_and_give_out()
         elif self._open:
-            self._act(sender, level, position, envelope, writer)
+            self._act(sender, level, position, envelope, writer, to)
         else:
-            self._waiting.append((sender, level, position, envelope, writer))
             bodies = envelope.bodies if type(envelope) is Data else ()
-            self._waiting_bytes += ITEM_BYTES + sum(map(len, bodies)) + 64 * len(bodies)
+            size = ITEM_BYTES + sum(map(len, bodies)) + 64 * len(bodies)
+            if to:
+                self._some_bytes += size
+                if self._some_bytes > MOST_WAITING:
+                    for sink in self._sinks.values():
+                        sink.lost(len(bodies))
+                    return
+            else:
+                self._waiting_bytes += size
+            self._waiting.append((sender, level, position, envelope, writer, to))
             if self._waiting_bytes > MOST_WAITING:
                 self.left_aside += len(self.waits_for())
                 self._learn_and_give_out()
@@ -167,12 +179,19 @@ class Directory:
         self._open = True
         self._opened()
         self._tell_all(self._begins, False, self._ring)
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        waiting, self._waiting = self._waiting, []
+        self._waiting_bytes = self._some_bytes = 0
         for item in waiting:
             self._act(*item)
 
     def _act(
-        self, sender: NodeId, level: Level, position: Position, envelope: Envelope, writer: str
+        self,
+        sender: NodeId,
+        level: Level,
+        position: Position,
+        envelope: Envelope,
+        writer: str,
+        to: tuple[NodeId, ...],
     ) -> None:
         match envelope:
             case Data(group, bodies):
@@ -180,7 +199,7 @@ class Directory:
                 if sink is None:
                     return
                 if group in self._spoken.get(self._me, ()):
-                    sink.push(Batch(sender, bodies, position, level, writer))
+                    sink.push(Batch(sender, bodies, position, level, writer, to))
                 else:
                     sink.lost(len(bodies))
             case Enter(group):

@@ -19,6 +19,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     level: Level
     writer: str = ""
     """Who published it through the sender: a writer outside the group. Empty: the sender itself."""
+    to: tuple[NodeId, ...] = ()
+    """The only members that get it; empty: all do."""
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -32,12 +34,13 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     position: Position
     level: Level
     writer: str = ""
+    to: tuple[NodeId, ...] = ()
 
     def __iter__(self) -> Iterator[Message]:
         timestamp, ring_seq, ring_rep, seq, index, branch = self.position
         for at, body in enumerate(self.bodies, index):
             place = Position(timestamp, ring_seq, ring_rep, seq, at, branch)
-            yield Message(self.sender, body, place, self.level, self.writer)
+            yield Message(self.sender, body, place, self.level, self.writer, self.to)
 
 
 class View(msgspec.Struct, frozen=True, gc=False):

@@ -35,6 +35,11 @@ class MessageTooLarge(RingcastError):
     """A body is larger than the ring's ``max_message``."""
 
 
+class CannotMulticast(RingcastError):
+    """A message to some members only, where every message is for all: the node's protocol knows no
+    other, or the group is that of a replica."""
+
+
 class Batches:
     """Lists of events, for ``async for``; goes on after a cancellation, as the group itself."""
 
@@ -63,6 +68,8 @@ class Group:
         self._inbox = Inbox(soft, hard)
         self._joined = False
         self._in: asyncio.Future[None] | None = None
+        self.replicated = False
+        """A replica reads it, and every message must be for all."""
         self._ready: deque[Event] = deque()
         """Taken from the inbox, not yet read: a reader may stop in the middle of a batch."""
 
@@ -102,7 +109,9 @@ class Group:
 
     def anew(self) -> Group:
         """The same group, to be joined again."""
-        return self._node.join(self.name, *self._bounds)
+        group = self._node.join(self.name, *self._bounds)
+        group.replicated = self.replicated
+        return group
 
     @property
     def me(self) -> NodeId:
@@ -131,7 +140,11 @@ class Group:
     # --- sending ---------------------------------------------------------------------------
 
     async def send(
-        self, body: Bytes, level: Level | str = Level.AGREED, durable: bool = False
+        self,
+        body: Bytes,
+        level: Level | str = Level.AGREED,
+        durable: bool = False,
+        to: Iterable[NodeId] | None = None,
     ) -> Position:
         """Broadcast ``body``; its position in the order, once it is delivered here.
 
@@ -140,34 +153,65 @@ class Group:
 
         A level may be given by its name; "fifo" and "causal" are served as agreed.
         Waits while the ring's window is full. When cancelled, the message may still be sent.
+
+        ``to``: these members get it, and this one; the others do not. It has its place in the one
+        order all the same, and is in no journal. Only some protocols can: ``CannotMulticast``.
         """
-        return await self.send_many((body,), level, durable)
+        return await self.send_many((body,), level, durable, to)
 
     async def send_many(
-        self, bodies: Iterable[Bytes], level: Level | str = Level.AGREED, durable: bool = False
+        self,
+        bodies: Iterable[Bytes],
+        level: Level | str = Level.AGREED,
+        durable: bool = False,
+        to: Iterable[NodeId] | None = None,
     ) -> Position:
         """Broadcast several bodies in this order, packed; the position of the last one."""
         taken, served_as = all_bytes(bodies), level_of(level)
         self._check(taken)
+        some = () if to is None else self._some(to)
         if durable:
+            if some:
+                raise ValueError("durable = True: a message to some members is in no journal")
             self._node.check_durable()
         await self._node.outgoing.room()
         self._check_joined()  # the group may have been left while this waited
         done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
-        self._node.outgoing.put(Item(self.name, served_as, taken, done))
+        self._node.outgoing.put(Item(self.name, served_as, taken, done, to=some))
         position = await done
         if durable:
             await self._node.durable(position)
         return position
 
-    def send_nowait(self, body: Bytes, level: Level | str = Level.AGREED) -> None:
+    def send_nowait(
+        self,
+        body: Bytes,
+        level: Level | str = Level.AGREED,
+        to: Iterable[NodeId] | None = None,
+    ) -> None:
         """Broadcast ``body`` without waiting for anything; WouldBlock if there is no room."""
         taken, served_as = all_bytes((body,)), level_of(level)
         self._check(taken)
+        some = () if to is None else self._some(to)
         self._node.outgoing.check()
         if self._node.outgoing.full:
             raise WouldBlock(f"too much is queued for {self.name!r}; await group.send() instead")
-        self._node.outgoing.put(Item(self.name, served_as, taken))
+        self._node.outgoing.put(Item(self.name, served_as, taken, to=some))
+
+    def _some(self, to: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """Whom a message is for, this member included."""
+        if self.replicated:
+            raise CannotMulticast(f"{self.name!r} is a replica's group: all copies get the same")
+        self._node.check_multicast()
+        some = {*to}
+        if not some:
+            raise ValueError("to names nobody: leave it out to send to all")
+        if strangers := some.difference(self.members):
+            raise ValueError(
+                f"to = {sorted(some)}: {sorted(strangers)} are not in {self.name!r}, whose members "
+                f"are {list(self.members)}"
+            )
+        return tuple(sorted({*some, self.me}))
 
     def _check_joined(self) -> None:
         if not self._joined:
@@ -274,5 +318,6 @@ def portions(bodies: tuple[bytes, ...], most: int) -> Iterator[tuple[bytes, ...]
 def alone(event: Event) -> Batch | View | EventsLost:
     """A message as a batch of one; anything else as it is."""
     if type(event) is Message:
-        return Batch(event.sender, (event.body,), event.position, event.level, event.writer)
+        bodies = (event.body,)
+        return Batch(event.sender, bodies, event.position, event.level, event.writer, event.to)
     return event  # type: ignore[return-value]

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from ringcast.api.directory import Directory
-from ringcast.api.group import Group, portions
+from ringcast.api.group import CannotMulticast, Group, portions
 from ringcast.api.outgoing import Item, SubmissionQueue
 from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.errors import (
@@ -22,6 +22,7 @@ from ringcast.core.errors import (
     node_stopped,
 )
 from ringcast.core.ids import Level, NodeId, Position, ViewId
+from ringcast.core.registry import protocols
 from ringcast.journal.format.layout import JournalError, Source
 from ringcast.journal.node_journal import NodeJournal
 from ringcast.runtime.config import NodeConfig, from_settings, load
@@ -249,6 +250,15 @@ class Node:
                     await self.durable(position)
                 return position
 
+    def check_multicast(self) -> None:
+        """Raise if the node's protocol cannot send to some members only."""
+        sheet = self.config.sheet
+        if not sheet.multicast:
+            able = " or ".join(repr(each.name) for each in protocols() if each.multicast)
+            raise CannotMulticast(
+                f"{sheet.name!r} sends every message to all; protocols that need not: {able}"
+            )
+
     def check_durable(self) -> None:
         """Raise if nothing can be made durable here."""
         if self._journal is None:
@@ -279,6 +289,9 @@ class Node:
             except UNREADABLE:
                 self._lose(batch.sender)
                 continue
+            if batch.to and type(came) is not Data:
+                self._lose(batch.sender)  # all must hear it, or nobody
+                continue
             position = start._replace(index=index)
             source: Source | None = None
             if type(came) is NumberedRows:
@@ -292,10 +305,12 @@ class Node:
                 index += 1
                 continue
             if word.bodies:
-                if self._journal:
+                if self._journal and not batch.to:  # journals of all members hold the same
                     self._journal.on_messages(view, position, batch, word, data, source)
                 writer = source[0] if source else ""
-                self._directory.on_envelope(batch.sender, batch.level, position, word, writer)
+                self._directory.on_envelope(
+                    batch.sender, batch.level, position, word, writer, batch.to
+                )
             index += len(came.bodies)
 
     def _lose(self, sender: NodeId) -> None:

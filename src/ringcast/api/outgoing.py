@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ringcast.core.errors import DeliveryUncertain, node_stopped
-from ringcast.core.ids import Level, Position
+from ringcast.core.ids import Level, NodeId, Position
 from ringcast.runtime.host import LiveHost
 from ringcast.wire import envelope
 from ringcast.wire.envelope import BODY_HEAD, Data, Enter, Envelope, Exit
@@ -43,6 +43,8 @@ class Item(msgspec.Struct, gc=False):
     done: asyncio.Future[Position] | None = None
     word: Envelope | None = None
     """A word of our own that must keep its place among the bodies."""
+    to: tuple[NodeId, ...] = ()
+    """The only members they are for; empty: all."""
 
 
 class SubmissionQueue:
@@ -124,9 +126,10 @@ class SubmissionQueue:
             self._room.set()
 
     def _flush_some(self) -> None:
-        """Everything at the head that is for one group at one level, packed."""
+        """Everything at the head that is for one group and the same members at one level,
+        packed."""
         items = self._items
-        group, level = items[0].group, items[0].level
+        group, level, to = items[0].group, items[0].level, items[0].to
         room = self._room_in_envelope - len(group.encode())
         full: list[Envelope] = []
         bodies: list[bytes] = []
@@ -136,6 +139,8 @@ class SubmissionQueue:
         while items and len(full) < AT_ONCE:
             item = items[0]
             if item.word is not None or item.group != group or item.level is not level:
+                break
+            if item.to != to:
                 break
             taken = before - self._bytes
             if taken and taken + sum(map(len, item.bodies)) > PART_BYTES:
@@ -162,11 +167,11 @@ class SubmissionQueue:
                 waiting.append((len(bodies) - 1, item.done))
         if bodies:
             full.append(Data(group, tuple(bodies)))
-        self._submit(full, level)
+        self._submit(full, level, to)
 
-    def _submit(self, envelopes: list[Envelope], level: Level) -> None:
+    def _submit(self, envelopes: list[Envelope], level: Level, to: tuple[NodeId, ...] = ()) -> None:
         self._submitted += len(envelopes)
-        self._host.submit(tuple(map(envelope.encode, envelopes)), level)
+        self._host.submit(tuple(map(envelope.encode, envelopes)), level, to)
 
     def delivered(self, number: int, position: Position) -> None:
         """Our submission ``number`` was delivered, its first body at ``position``."""
@@ -239,6 +244,6 @@ def parts(item: Item) -> list[Item]:
         while len(some) > 1 and sum(map(len, some)) > PART_BYTES:
             some = some[: len(some) // 2]
         at += len(some)
-        cut.append(Item(item.group, item.level, some))
+        cut.append(Item(item.group, item.level, some, to=item.to))
     cut[-1].done = item.done
     return cut

@@ -73,6 +73,7 @@ class QuorumCopy(Generic[R]):
         folder: Path,
     ) -> None:
         self.group = group
+        group.replicated = True
         self._applied = Applied(machine)
         self._members, self._folder = members, folder
         self._engine: Engine
@@ -358,8 +359,8 @@ class QuorumCopy(Generic[R]):
             self._view = None if event.transitional else event
             engine.on_view(event.ring, event.transitional, attempt_at(event.position))
             return
-        if event.writer:
-            return  # whoever publishes into the group is no replica, whatever it says
+        if event.writer or event.to:
+            return  # whoever publishes into the group, or to some of it, is no replica
         for body in event.bodies:
             with suppress(*UNREADABLE):  # not from a replica
                 word = words.decode(body)

@@ -134,6 +134,17 @@ class Outbox(Generic[L]):
         """The level of the next frame; there must be one."""
         return self._queue[0][1]
 
+    @property
+    def number(self) -> int:
+        """The sender's number of the message at the head, if there is one."""
+        return self._taken + 1
+
+    def skip(self) -> None:
+        """The message at the head keeps its number, and does not leave."""
+        body, _ = self._queue.popleft()
+        self.size -= len(body)
+        self._taken += 1
+
     def put_back(self, messages: Iterable[tuple[bytes, L]]) -> None:
         """Messages that left the queue last, in their order, are to leave it again, whole."""
         self.rewind()

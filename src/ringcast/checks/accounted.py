@@ -1,7 +1,8 @@
 """accounted: a processor delivers each of its messages, or says that it will not.
 
 It may say so only of what was submitted, and not before a change of configuration left open what
-became of it.
+became of it. Meant for protocols in which every message is for all: of one to some ``multicast``
+speaks.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from ringcast.checks.gap_rule import GapRule
 from ringcast.checks.history import History
 from ringcast.checks.integrity import Integrity
 from ringcast.checks.lamport import Lamport
+from ringcast.checks.multicast import Multicast
 from ringcast.checks.once import Once
 from ringcast.checks.one_at_a_time import OneAtATime
 from ringcast.checks.origin import Origin
@@ -93,6 +94,7 @@ COMMON: dict[str, type[Property]] = {
         TotalOrder,
         Fifo,
         Causal,
+        Multicast,
     )
 }
 """Properties that any protocol may claim, by tag."""

@@ -66,6 +66,8 @@ class PackedMessages(msgspec.Struct, frozen=True, gc=False):
     bodies: tuple[bytes, ...]
     timestamp: int = 0
     """Where rings are joined by gateways, and ``seq`` orders nothing: the place in that order."""
+    to: tuple[NodeId, ...] = ()
+    """The only processors that deliver them; empty: all members do."""
 
     @property
     def position(self) -> Position:

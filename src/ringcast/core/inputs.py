@@ -48,10 +48,14 @@ class TimerFired(msgspec.Struct, frozen=True, gc=False):
 
 
 class Submitted(msgspec.Struct, frozen=True, gc=False):
-    """The application asks for these bodies to be broadcast, in this order, at this level."""
+    """The application asks for these bodies to be broadcast, in this order, at this level.
+
+    ``to`` names the only processors that are to deliver them, ascending; empty: all members do.
+    """
 
     bodies: tuple[bytes, ...]
     level: Level = Level.AGREED
+    to: tuple[NodeId, ...] = ()
 
 
 class Leaving(msgspec.Struct, frozen=True, gc=False):

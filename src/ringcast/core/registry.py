@@ -97,6 +97,8 @@ class Sheet(msgspec.Struct, frozen=True):
     membership: MembershipKind = MembershipKind.EVS
     live: bool = True
     """Whether a node may run it; a protocol that is there to be compared runs in simulations."""
+    multicast: bool = False
+    """Whether a message may be for some members only (``Submitted.to``)."""
     journaled: bool = True
     """Whether a node that runs it may keep a journal."""
     agreed: tuple[str, ...] = ("max_message",)

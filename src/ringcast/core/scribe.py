@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from ringcast.core.effects import Deliver, InstallView, Note, Originate, Uncertain
 from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.to_some import DeliveredTo, SubmittedTo
 from ringcast.core.trace import (
     Crashed,
     Delivered,
@@ -51,11 +52,17 @@ class Scribe:
         self._n += 1
         self._emit(Crashed(self.node, self._n, t_us, reason))
 
-    def submitted(self, t_us: int, bodies: tuple[bytes, ...], level: Level) -> None:
+    def submitted(
+        self, t_us: int, bodies: tuple[bytes, ...], level: Level, to: tuple[NodeId, ...] = ()
+    ) -> None:
         """The application's messages were accepted."""
         self._n += 1
         first = self._submitted + 1
         self._submitted += len(bodies)
+        if to:
+            some = SubmittedTo(to, self.incarnation, first, level, digests(bodies))
+            self._emit(some.noted(self.node, self._n, t_us))
+            return
         sizes = tuple(map(len, bodies))
         self._emit(
             Submit(
@@ -92,6 +99,10 @@ class Scribe:
         """Messages went up."""
         self._n += 1
         batch = effect.batch
+        if batch.to:
+            some = DeliveredTo.of(effect.view, batch)
+            self._emit(some.noted(self.node, self._n, t_us))
+            return
         self._emit(
             Delivered(
                 self.node,

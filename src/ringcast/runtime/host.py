@@ -16,7 +16,7 @@ from typing import Any
 
 from ringcast.core.env import Env
 from ringcast.core.errors import KeyFileError, node_stopped
-from ringcast.core.ids import Level
+from ringcast.core.ids import Level, NodeId
 from ringcast.core.inputs import Input, Leaving, Started, Submitted, TimerFired
 from ringcast.core.scribe import Scribe
 from ringcast.runtime.clock import ActiveClock
@@ -194,14 +194,14 @@ class LiveHost:
         """Whether the machine accepts a submission now."""
         return self._runner.stopped is None and self.machine.ready
 
-    def submit(self, bodies: tuple[bytes, ...], level: Level) -> None:
+    def submit(self, bodies: tuple[bytes, ...], level: Level, to: tuple[NodeId, ...] = ()) -> None:
         """Give messages to the machine; check ``ready`` first."""
         if self.stopped is not None:
             raise node_stopped(self.stopped)
         level = Level(level)  # the others would refuse the frames of anything else
         if self._scribe:
-            self._scribe.submitted(self._wall_us(), bodies, level)
-        self._handle(Submitted(bodies, level))
+            self._scribe.submitted(self._wall_us(), bodies, level, to)
+        self._handle(Submitted(bodies, level, to))
 
     def _handle(self, event: Input) -> None:
         """An input that comes now."""

@@ -146,9 +146,19 @@ class Cluster:
         for node in nodes or self.ids:
             self.nodes[node].start()
 
-    def submit(self, node: NodeId, bodies: tuple[bytes, ...], level: Level = Level.AGREED) -> bool:
-        """Broadcast ``bodies`` from ``node``; False if it is down, paused or not ready."""
-        return self.nodes[node].submit(bodies, level)
+    def submit(
+        self,
+        node: NodeId,
+        bodies: tuple[bytes, ...],
+        level: Level = Level.AGREED,
+        to: tuple[NodeId, ...] = (),
+    ) -> bool:
+        """Broadcast ``bodies`` from ``node``; False if it is down, paused or not ready.
+
+        ``to``: to some processors only, where the protocol can."""
+        if to and not self.sheet.multicast:
+            raise ValueError(f"{self.sheet.name} sends every message to all")
+        return self.nodes[node].submit(bodies, level, to)
 
     def crash(self, node: NodeId) -> bool:
         """Take a processor down; its stable storage stays."""

@@ -220,15 +220,15 @@ class SimNode:
         """Whether a submission would be accepted now."""
         return self.machine is not None and not self.paused and self.machine.ready
 
-    def submit(self, bodies: tuple[bytes, ...], level: Level) -> bool:
+    def submit(self, bodies: tuple[bytes, ...], level: Level, to: tuple[NodeId, ...] = ()) -> bool:
         """Hand the application's messages to the machine, unless it is not ready for them."""
         if not self.ready:
             return False
         if self._recorder.observers:
             at_us = max(self._at_us, self._scheduler.now_us)
-            self._scribe.submitted(at_us, bodies, level)
+            self._scribe.submitted(at_us, bodies, level, to)
         self._counts.submitted += len(bodies)
-        self._handle(Submitted(bodies, level), 0)
+        self._handle(Submitted(bodies, level, to), 0)
         return True
 
     def leave(self) -> bool:

@@ -86,7 +86,11 @@ def draw(
         duration_us=duration_us,
         network=model,
         config={**drawn.settings, **config},
-        workload=draw_workload(stream("workload"), n, unit_us) + large,
+        workload=(
+            *draw_workload(stream("workload"), n, unit_us),
+            *large,
+            *(draw_multicast(stream("multicast"), n, unit_us) if sheet.multicast else ()),
+        ),
         faults=draw_plan(sheet, stream, n, model, duration_us, unit_us, rings),
         stagger_us=stream("stagger").choice((0, 0, hop_us, 3 * unit_us)),
         swarm=not config,
@@ -192,6 +196,15 @@ def draw_workload(rng: Random, n: int, unit_us: int) -> tuple[Workload, ...]:
     ]
     chosen = rng.choices(patterns, (6, 3, 1, 3, 1), k=2)
     return tuple(chosen[: rng.choice((0, 1, 1, 1, 1, 2))])
+
+
+def draw_multicast(rng: Random, n: int, unit_us: int) -> tuple[Workload, ...]:
+    """In half of the seeds, messages to some members only, among others to all."""
+    if rng.random() < 0.5:
+        return ()
+    rate = rng.choice((5, 20, 60)) / n * 1_000_000 / unit_us
+    sizes = (Sizes(0, 80, 20.0), Sizes(0, rng.choice((40, 400, 3000))))
+    return (Poisson(rate=rate, some=rng.choice((0.3, 0.7, 1.0)), sizes=sizes),)
 
 
 def _sometimes(rng: Random, chance: float, most: float) -> float:

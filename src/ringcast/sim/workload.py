@@ -50,13 +50,21 @@ class _Workload(
     start_us: Micros = 0
 
 
-class Poisson(_Workload, frozen=True, tag="poisson"):
+class _Open(_Workload, frozen=True, kw_only=True):
+    """What is sent whatever becomes of what was sent before."""
+
+    some: Share = 0.0
+    """Share of the submissions that are for some processors only, drawn for each; the sender may be
+    one of them or not. For protocols that can."""
+
+
+class Poisson(_Open, frozen=True, tag="poisson"):
     """Each sender sends at random moments, ``rate`` messages a second on average."""
 
     rate: Annotated[float, msgspec.Meta(gt=0.0)]
 
 
-class Bursts(_Workload, frozen=True, tag="bursts"):
+class Bursts(_Open, frozen=True, tag="bursts"):
     """Each sender submits ``messages`` at once, every ``every_us``."""
 
     messages: Many
@@ -156,7 +164,14 @@ class Load:
             return False
         level = Level.SAFE if self._rng.random() < self._work.safe else Level.AGREED
         bodies = tuple([self._body(node) for _ in range(count)])
-        return self._cluster.submit(node, bodies, level)
+        return self._cluster.submit(node, bodies, level, self._to())
+
+    def _to(self) -> tuple[NodeId, ...]:
+        """Whom the next submission is for; nobody in particular in most workloads."""
+        work, ids = self._work, self._cluster.ids
+        if not isinstance(work, _Open) or not work.some or self._rng.random() >= work.some:
+            return ()
+        return tuple(sorted(self._rng.sample(ids, self._rng.randint(1, len(ids)))))
 
     def _body(self, node: NodeId) -> bytes:
         """Bytes that no other message of the run has, as far as there is room for that."""

@@ -12,7 +12,8 @@ Rules     CB-1 to CB-44 and the resolutions A1 to A24: docs/rules-counter.md lis
           and test.
 Files     sending.py, losses.py, tokens.py, commit.py; membership.py, reformation.py, epoch.py,
           recovery.py; entries.py is the system state.
-Levels    Every delivery is safe: all members hold a message before anybody delivers it.
+Levels    Every delivery is safe: all members hold a message before anybody delivers it; of a
+          message to some, all of those.
 Views     Joins, leaves and reformations are views, each after a transitional one. A minority waits.
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           CB-1  no more frames of one member are under way than its window
@@ -62,6 +63,7 @@ CLAIMS = (
     "total-order",
     "fifo",
     "causal",
+    "multicast",
     Lineage.tag,
 )
 
@@ -78,6 +80,7 @@ SHEET = register(
         alike=("patience_us",),
         progress_bound_us=progress_bound_us,
         membership=MembershipKind.PRIMARY,
+        multicast=True,
         turn=(Token,),
         unicast=(Prom, Nack, Ackd, Ask, Told, Stranger),
         frames=FrameCounts(

@@ -9,7 +9,7 @@ from ringcast.core.effects import Departure, InstallView, PackedMessages, Reason
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.protocols.counter import losses
-from ringcast.protocols.counter.entries import complete, offered, place, rank
+from ringcast.protocols.counter.entries import place, rank, reached
 from ringcast.protocols.counter.messages import Msg, PassingList, Past, Token
 from ringcast.protocols.counter.state import LIVES, Processor
 
@@ -27,25 +27,14 @@ STEP = 8
 
 
 def consider(p: Processor, env: Env, token: Token) -> None:
-    """CB-17, CB-18: commit, in order, every cycle that a token shows to be complete.
-
-    CB-44: entries for others alone do not matter.
-    """
-    list_, counting, me = token.list, p.config.counting, p.me
-    open_ = min(
-        (
-            entry.cycle
-            for entry in token.S
-            if not (entry.to and me not in entry.to) and not complete(entry, list_, counting)
-        ),
-        default=None,
-    )
-    before = p.committed
-    while offered(p.committed + 1, token) and (open_ is None or p.committed + 1 < open_):
-        cycle = p.committed + 1
+    """CB-17, CB-18: commit, in order, every cycle that a token shows to be complete."""
+    before, last = p.committed, reached(token, p.config.counting, p.me)
+    for cycle in range(before + 1, last + 1):
         deliver_cycle(p, env, cycle, token.lists)
         p.committed = cycle
         step_view(p, env, token.lists)
+        if p.parting:
+            part_ways(p, env)
     if p.committed > before:
         losses.forget(p, p.committed)
         for key in [key for key in p.holding.counted if key[1] <= p.committed]:
@@ -82,12 +71,11 @@ def hand_up(p: Processor, env: Env, msg: Msg, seq: int) -> None:
     remember(p, Past(p.ring_no, seq, msg))
     bodies = p.assembler.add(msg.sender, msg.contents)
     if msg.sender == p.me:
-        mine = p.sending.mine
-        while mine and mine[0].k <= msg.k:
-            mine.popleft()
+        p.sending.mine.pop(msg.k, None)
     if bodies is not None:
-        batch = PackedMessages(p.ring, seq, msg.sender, msg.level, msg.contents.first, bodies)
-        if msg.sender == p.me and p.view == p.ring:
+        first = msg.contents.first
+        batch = PackedMessages(p.ring, seq, msg.sender, msg.level, first, bodies, to=msg.to)
+        if msg.sender == p.me and p.view == p.ring and not msg.to:
             env.originate(batch)
         env.deliver(p.view, batch)
 
@@ -112,6 +100,18 @@ def step_view(p: Processor, env: Env, lists: tuple[PassingList, ...]) -> None:
             if p.seated(list_):
                 install(p, env, list_)
             return
+
+
+def part_ways(p: Processor, env: Env) -> None:
+    """CB-40, CB-44: a new epoch is without some of our view: the others are in a transitional one
+    from the cycle on that nobody has committed before the epoch began."""
+    while p.parting and p.parting[0][0] <= p.committed:
+        _, list_ = p.parting.popleft()
+        lives = list_.lives
+        p.skip_lists = list_.no
+        lost = any(lives.get(node) != life for node, life in p.in_view.items())
+        if lost and p.view is not None and p.view == p.ring:
+            transit(p, env, between(list_), lives)
 
 
 def install(p: Processor, env: Env, list_: PassingList) -> None:
@@ -157,7 +157,8 @@ def transit(
     p.in_view = {node: life for node, life in p.in_view.items() if lives.get(node) == life}
     members = tuple(sorted(p.in_view))
     view = ViewId(number, members[0])
-    env.install_view(InstallView(view, members, True, p.ring, p.ring_seq, view, departures))
+    last = max(p.ring_seq, place(p.committed + 1, 0, 0) - 1)  # whoever was to get the last message
+    env.install_view(InstallView(view, members, True, p.ring, last, view, departures))
     p.view = view
     p.highest_view = max(p.highest_view, view.seq)
 

@@ -40,6 +40,29 @@ def offered(cycle: int, token: Token) -> bool:
     return token.t == cycle + 1 and token.c == token.list.seats[-1].node
 
 
+def reached(token: Token, counting: Counting, node: NodeId | None = None) -> int:
+    """CB-17, CB-18, CB-44: the last cycle that ``node`` commits on a token: entries for others
+    alone do not matter. Without one: that everybody does."""
+    last = token.t - 1
+    if not offered(last, token):
+        last -= 1
+    for entry in token.S:
+        if (
+            entry.cycle <= last
+            and (node is None or not entry.to or node in entry.to)
+            and not complete(entry, token.list, counting)
+        ):
+            last = entry.cycle - 1
+    return last
+
+
+def furthest(token: Token, counting: Counting) -> int:
+    """CB-44: the last cycle that anybody can have committed on a token or on those before it."""
+    if not any(entry.to for entry in token.S):
+        return reached(token, counting)
+    return max(reached(token, counting, node) for node in token.list.members)
+
+
 def orphan(entry: Entry, list_: PassingList) -> bool:
     """CB-15, A10: whether its sender is gone, or back in another life."""
     seat = list_.seat(entry.sender)

@@ -7,6 +7,7 @@ from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received
 from ringcast.protocols.counter import commit, losses, recovery, reformation, sending, tokens
 from ringcast.protocols.counter.config import Counting
+from ringcast.protocols.counter.entries import furthest
 from ringcast.protocols.counter.messages import Ask, Newl, Token, Value
 from ringcast.protocols.counter.state import Phase, Processor, Timer
 
@@ -34,11 +35,8 @@ def install(p: Processor, env: Env, value: Value, issuer: bool = False) -> None:
             tokens.astray(p, env, f"from epoch {p.epoch} after {base.epoch} (counter CB-38)")
             return
         commit.consider(p, env, base)
-        lives = first.list.lives
-        p.skip_lists = first.list.no
-        lost = any(lives.get(node) != life for node, life in p.in_view.items())
-        if lost and p.view is not None and p.view == p.ring:
-            commit.transit(p, env, commit.between(first.list), lives)
+        p.parting.append((furthest(base, p.config.counting), first.list))
+        commit.part_ways(p, env)
         prune(p, first)
         if first.epoch < reformation.frozen_epoch(p):
             pass_through(p, env, value)

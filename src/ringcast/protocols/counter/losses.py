@@ -27,6 +27,7 @@ def on_msg(p: Processor, env: Env, event: Received) -> None:
         env.drop("counter CB-8", "a message of a cycle that is committed")
     elif msg.to and p.me not in msg.to:
         env.drop("counter CB-43", "a message for others")
+        tokens.go_on(p, env, awaited=True)
     elif msg.p > p.P + AHEAD or len(holding.data) >= 2 * p.config.n * p.config.window:
         env.drop("counter CB-8", "a message beyond the buffer")
     elif msg.contents.exceeds(p.config.max_packet):  # the buffer is counted in frames of that size

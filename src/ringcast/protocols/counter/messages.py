@@ -369,8 +369,18 @@ def _bad_ids(ids: tuple[int, ...]) -> bool:
 
 
 def _bad_msg(msg: Msg, members: tuple[NodeId, ...]) -> bool:
-    """Whether it is nobody's, or empty."""
-    return msg.sender not in members or not 0 < msg.k < LAST or not msg.contents.bodies
+    """Whether it is nobody's, or empty, or to strangers."""
+    return (
+        msg.sender not in members
+        or not 0 < msg.k < LAST
+        or not msg.contents.bodies
+        or (bool(msg.to) and strange(msg.to, set(members)))
+    )
+
+
+def strange(to: tuple[NodeId, ...], known: set[NodeId]) -> bool:
+    """Whether these are no destinations in ascending order."""
+    return not known.issuperset(to) or any(a >= b for a, b in pairwise(to))
 
 
 def _bad_token(token: Token, members: tuple[NodeId, ...]) -> bool:
@@ -404,6 +414,7 @@ def _bad_entry(entry: Entry, known: set[NodeId], lists: tuple[PassingList, ...])
         or (bool(entry.ids) and entry.ids[0] < entry.base)
         or (bool(entry.ids) and entry.ids[-1] - entry.base >= MOST_WINDOW)
         or not known.issuperset(entry.acks)
+        or (bool(entry.to) and strange(entry.to, known))
         or entry.sender not in in_force(lists, entry.cycle).members
     )
 

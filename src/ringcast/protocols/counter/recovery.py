@@ -18,6 +18,7 @@ from ringcast.protocols.counter.messages import (
     Told,
     Value,
 )
+from ringcast.protocols.counter.sending import NOT_AGAIN
 from ringcast.protocols.counter.state import LIVES, DataList, Parted, Phase, Processor, Timer
 
 PATIENCE = 6
@@ -41,7 +42,7 @@ def excluded(p: Processor, env: Env, why: str = "excluded", owed: bool = True) -
     if p.view_life == p.life and owed:
         p.parted = Parted(p.life, p.holding, p.newest)
     else:
-        put_back(p)
+        put_back(p, env)
     if p.view_life == p.life:
         alone(p, env, p.life)
     go_out(p, env)
@@ -68,24 +69,36 @@ def go_out(p: Processor, env: Env) -> None:
     p.joiners.clear()
     p.blank.clear()
     p.unknown.clear()
+    p.parting.clear()
     p.reform.ballot = p.reform.proposed = None
     p.heard_us = env.now_us - FRESH * p.config.join_us
     env.set_timer(Timer.JOIN, env.rng.randrange(p.config.join_us) + 1)
 
 
-def put_back(p: Processor) -> None:
-    """CB-40: what was not delivered of ours never will be, so it is sent anew, in its order."""
-    sending = p.sending
-    back = [(body, mine.label) for mine in sending.mine for body in mine.whole]
-    sending.queue.put_back(back)
-    sending.mine.clear()
-    sending.own.clear()
+def put_back(p: Processor, env: Env) -> None:
+    """CB-40: what was not delivered of ours never will be, so it is sent anew, in its order.
+
+    CB-43: of what we had listed for some we cannot know that: whoever told us what was delivered
+    may be none of them. We say so, and do not send it again.
+    """
+    queue, under_way, own = p.sending.queue, p.sending.mine, p.sending.own
+    unlisted = {k for sets in own.values() for ks in sets.values() for k in ks}
+    back = []
+    for k, mine in under_way.items():
+        unknown = mine.label[1] and k not in unlisted
+        back += [(b"", NOT_AGAIN) if unknown else (body, mine.label) for body in mine.whole]
+    queue.put_back(back)
+    for number, (_, label) in enumerate(back, queue.number):
+        if label is NOT_AGAIN:
+            env.uncertain(number, 1)
+    under_way.clear()
+    own.clear()
 
 
 def resolved(p: Processor, env: Env) -> None:
     """CB-42: it is known what became of the view we were in; what comes next is another."""
     p.parted = None
-    put_back(p)
+    put_back(p, env)
     p.in_view = {p.me: p.life}
     p.view_life = -1
 
@@ -94,7 +107,7 @@ def part(p: Processor, env: Env) -> None:
     """CB-41 ext: nobody can tell what became of our view: deliver whatever somebody may have
     delivered in it, and what we had listed.
 
-    A cycle that was committed anywhere had all its entries counted by us.
+    A cycle that was committed anywhere had all its entries counted by us; CB-44: those to all.
     """
     parted = p.parted
     assert parted is not None
@@ -104,7 +117,10 @@ def part(p: Processor, env: Env) -> None:
     missing = [
         entry.cycle
         for entry in (newest.S if newest else ())
-        if newest and entry.key not in holding.counted and destined(entry, p.me, newest.list)
+        if newest
+        and not entry.to
+        and entry.key not in holding.counted
+        and destined(entry, p.me, newest.list)
     ]
     for cycle in sorted(holding.composition):
         whole = cycle < min(missing, default=cycle + 1)
@@ -199,6 +215,8 @@ def on_fetch(p: Processor, env: Env, event: Received) -> None:
     room = p.config.max_packet
     following = p.views_over.get(no) if known else None
     for past in p.history if known else ():
+        if past.msg.to and event.src not in past.msg.to:
+            continue  # CB-43
         if past.no == no and past.place > after:
             room -= past.msg.wire_bytes()
             if items and room < 0:

@@ -205,6 +205,7 @@ def struck(entry: Entry, list_: PassingList, proms: dict[NodeId, Prom]) -> Entry
     for node, prom in proms.items():
         seat = prom.token.list.seat(node) if prom.token is not None else None
         counts = seat is not None and seat.since <= entry.cycle
+        counts = counts and (not entry.to or node in entry.to)  # CB-43: others commit without it
         if counts and (prom.committed >= entry.cycle or node in entry.acks):
             return entry
         for held in prom.held:

@@ -9,11 +9,17 @@ from ringcast.core.ids import Level, NodeId
 from ringcast.core.inputs import Submitted
 from ringcast.protocols.counter import tokens
 from ringcast.protocols.counter.entries import listed
-from ringcast.protocols.counter.messages import Entry, Msg, Token, ranges
+from ringcast.protocols.counter.messages import Entry, Msg, Token, ranges, strange
 from ringcast.protocols.counter.state import Mine, Phase, Processor
 
 EVERYBODY: dict[Level, tuple[Level, tuple[NodeId, ...]]] = {level: (level, ()) for level in Level}
 """What messages to all have in common; the queue packs those that share one object."""
+
+NOT_AGAIN: tuple[Level, tuple[NodeId, ...]] = (Level.AGREED, ())
+"""CB-43: stands in the queue for a message that keeps its number and is not sent again."""
+
+MOST_SETS = 16
+"""CB-43: sets of destinations in one cycle of a member; a token has room for so many entries."""
 
 
 def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
@@ -21,7 +27,11 @@ def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
     if not p.ready or not p.sending.queue.takes(event.bodies, p.config.max_message):
         env.drop("counter CB-1", "a submission over the bounds")
         return
-    p.sending.queue.put(event.bodies, EVERYBODY[event.level])
+    if event.to and strange(event.to, set(p.members)):
+        env.drop("counter CB-43", "a submission to strangers")
+        return
+    label = (event.level, event.to) if event.to else EVERYBODY[event.level]
+    p.sending.queue.put(event.bodies, label)
     if p.phase is Phase.MEMBER:
         send_new(p, env)
         tokens.go_on(p, env)
@@ -29,9 +39,14 @@ def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
 
 def may_send(p: Processor, to: tuple[NodeId, ...]) -> bool:
     """CB-29, CB-31, CB-33: unless a receiver or the network is overloaded, we leave, or are so new
-    that this life of ours has no view yet: its messages would be delivered in one we never saw."""
+    that this life of ours has no view yet: its messages would be delivered in one we never saw.
+
+    CB-43: or this cycle has as many sets of destinations as a token has room for.
+    """
     sending = p.sending
     if p.leaving or p.view_life != p.life or sending.overloaded is not None:
+        return False
+    if to and len(own := sending.own.get(p.P, {})) >= MOST_SETS and to not in own:
         return False
     return not any(not to or node in to for node in sending.local if node != p.me)
 
@@ -45,6 +60,9 @@ def send_new(p: Processor, env: Env) -> None:
     queue = sending.queue
     alone = len(p.list.seats) == 1
     while queue and len(sending.mine) < p.config.window and may_send(p, queue.next[1]):
+        if queue.next is NOT_AGAIN:
+            queue.skip()
+            continue
         taken = queue.take(p.budget)
         assert taken is not None
         label, contents, whole = taken
@@ -56,7 +74,7 @@ def send_new(p: Processor, env: Env) -> None:
         msg = Msg(p.group, p.me, p.P, k, to, level, contents)
         p.holding.data[msg.key] = msg
         sending.own.setdefault(p.P, {}).setdefault(to, []).append(k)
-        sending.mine.append(Mine(k, label, whole))
+        sending.mine[k] = Mine(label, whole)
         if not alone:
             env.broadcast(msg)
 

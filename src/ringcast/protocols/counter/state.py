@@ -61,9 +61,8 @@ class Timer(StrEnum):
 
 
 class Mine(msgspec.Struct):
-    """A frame of mine that is not committed: its number, and the messages that end with it."""
+    """A frame of mine that is under way: whom it is for, and the messages that end with it."""
 
-    k: int
     label: tuple[Level, tuple[NodeId, ...]]
     whole: tuple[bytes, ...]
 
@@ -78,8 +77,9 @@ class Sending:
         self.last_k = 0
         self.own: dict[int, dict[tuple[NodeId, ...], list[int]]] = {}
         """Numbers stamped with a cycle and not listed yet, by their destinations."""
-        self.mine: deque[Mine] = deque()
-        """Stamped and not committed, oldest first."""
+        self.mine: dict[int, Mine] = {}
+        """Stamped, and neither delivered here nor, if for others alone, held by all of them; by
+        number, oldest first."""
         self.local: dict[NodeId, int] = {}
         """CB-29: members whose buffers are nearly full, and the cycle in which they said so."""
         self.overloaded: int | None = None
@@ -210,6 +210,9 @@ class Processor(Machine):
         self.skip_lists = 0
         """CB-40: lists below this number never become a view: an epoch has ended before. Nobody new
         in them has sent anything yet."""
+        self.parting: deque[tuple[int, PassingList]] = deque()
+        """CB-44: lists of new epochs, and the last cycle before each that somebody may have
+        committed already, while we have not."""
         self.assembler = Assembler(config.max_message)
 
         self.sending = Sending(config)

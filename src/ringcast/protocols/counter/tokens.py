@@ -18,7 +18,7 @@ from ringcast.protocols.counter import (
     reformation,
     sending,
 )
-from ringcast.protocols.counter.entries import complete, count, destined, orphan
+from ringcast.protocols.counter.entries import complete, count, destined, orphan, reached
 from ringcast.protocols.counter.lineage import told
 from ringcast.protocols.counter.messages import Entry, Token
 from ringcast.protocols.counter.state import Phase, Processor, Timer
@@ -127,8 +127,7 @@ def accept(p: Processor, env: Env, token: Token) -> None:
             return
         p.P += 1
     p.unreleased = True
-    kept = tuple(entry for entry in token.S if not removable(p, entry, token))
-    p.held = replace(token, S=kept)
+    p.held = replace(token, S=kept(p, token))
     env.cancel_timer(Timer.SILENCE)
     losses.forget(p, p.committed)
     sending.begin_cycle(p)
@@ -151,6 +150,19 @@ def astray(p: Processor, env: Env, what: str) -> None:
         recovery.excluded(p, env, f"stable storage was lost: {what}", owed=False)
 
 
+def kept(p: Processor, token: Token) -> tuple[Entry, ...]:
+    """CB-4: the entries that are not removed. CB-43: of those that are, the messages of ours to
+    others alone are not under way any more."""
+    left: list[Entry] = []
+    for entry in token.S:
+        if not removable(p, entry, token):
+            left.append(entry)
+        elif entry.sender == p.me and entry.to and p.me not in entry.to:
+            for k in entry.numbers():
+                p.sending.mine.pop(k, None)
+    return tuple(left)
+
+
 def removable(p: Processor, entry: Entry, token: Token) -> bool:
     """CB-4, A4: own entries of any cycle that everybody holds; CB-40: those of senders that are
     gone."""
@@ -167,9 +179,10 @@ def idle(p: Processor) -> bool:
     return not busy and not pending and p.list.first <= p.committed + 1
 
 
-def go_on(p: Processor, env: Env) -> None:
-    """A24: a token that rests does not, as soon as there is something to do."""
-    if p.held is not None and p.resting and p.phase is Phase.MEMBER and not idle(p):
+def go_on(p: Processor, env: Env, awaited: bool = False) -> None:
+    """A24: a token that rests does not, as soon as there is something to do, or others await it."""
+    resting = p.held is not None and p.resting and p.phase is Phase.MEMBER
+    if resting and (awaited or not idle(p)):
         p.resting = False
         p.idle_visits = 0
         if p.config.token_us:
@@ -203,6 +216,8 @@ def release(p: Processor, env: Env) -> None:
         if p.left_hop < 0:
             commit.consider(p, env, token)
         p.committed_then = p.committed if p.view_life == p.life else -1
+        if any(entry.to for entry in token.S):  # CB-44: others may not have committed as much
+            p.committed_then = min(p.committed_then, reached(token, p.config.counting))
         if token.n != p.me:
             env.broadcast(token)
             watch(p, env)
@@ -219,7 +234,7 @@ def accept_alone(p: Processor, env: Env, token: Token) -> None:
     """CB-3: the only member is its own successor."""
     p.P += 1
     p.unreleased = True
-    p.held = replace(token, S=tuple(e for e in token.S if not removable(p, e, token)))
+    p.held = replace(token, S=kept(p, token))
     losses.forget(p, p.committed)
     sending.begin_cycle(p)
     sending.send_new(p, env)

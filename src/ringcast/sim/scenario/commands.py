@@ -164,13 +164,14 @@ class ScenarioCommands:
     # Messages.
 
     def submit(self, words: list[str]) -> None:
-        """``submit p1 "a" 300B x40 safe [within 200ms]``: bodies by name or by size, all of them
-        40 times; now, or at random moments of that time."""
+        """``submit p1 "a" 300B x40 safe [to={2,3}] [within 200ms]``: bodies by name or by size, all
+        of them 40 times; to some processors only; now, or at random moments of that time."""
         level = Level.SAFE if "safe" in words else Level.AGREED
+        to = tuple(n for word in words if word.startswith("to=") for n in members(word[3:]))
         nodes = self._nodes([word for word in words if is_node(word)])
         wanted = [word for word in words if word.startswith('"') or SIZE.match(word)]
         bodies = [(node, word) for node in nodes for word in wanted * times(words)]
-        messages = [(node, self._body(word), level) for node, word in bodies]
+        messages = [(node, self._body(word), level, to) for node, word in bodies]
         self._spread(words, self._submit_one, messages)
 
     def _spread(self, words: list[str], act: Callable[[Any], Any], things: list[Any]) -> None:
@@ -183,10 +184,10 @@ class ScenarioCommands:
             else:
                 act(thing)
 
-    def _submit_one(self, message: tuple[NodeId, bytes, Level]) -> None:
-        node, body, level = message
+    def _submit_one(self, message: tuple[NodeId, bytes, Level, tuple[NodeId, ...]]) -> None:
+        node, body, level, to = message
         self.tap.know(body)
-        if not self.cluster.submit(node, (body,), level):
+        if not self.cluster.submit(node, (body,), level, to):
             self.tap.lines.append(f"p{node} refuses")
 
     def _body(self, word: str) -> bytes:

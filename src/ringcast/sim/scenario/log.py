@@ -16,6 +16,7 @@ from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.inputs import Input, Message, Received, Started
 from ringcast.core.machine import Machine
+from ringcast.core.to_some import DeliveredTo
 from ringcast.core.trace import Crashed, Delivered, Installed, Noted, TraceEvent
 
 KINDS = ("views", "positions", "deliveries", "phases", "drops", "notes", "times")
@@ -115,6 +116,11 @@ class ScenarioLog:
                 for number, digest in zip(numbers, event.digests, strict=True):
                     what = f"p{event.sender}:{number} {self._body(digest)}"
                     text = f"deliver {what} {Level(event.level).name.lower()} in {event.view}"
+                    self._say(event.node, "deliveries", text)
+            case Noted() if (some := DeliveredTo.read(event)) is not None:
+                for number, digest in enumerate(some.digests, some.first):
+                    what = f"p{some.sender}:{number} {self._body(digest)} to {plain_set(some.to)}"
+                    text = f"deliver {what} {some.level.name.lower()} in {some.view}"
                     self._say(event.node, "deliveries", text)
             case Noted(what="frame", text=text):
                 self._line(text)
