@@ -17,7 +17,8 @@ RINGS = {"A": "xgh", "B": "ghy"}
 def play(visit: Callable[[str, str], None], queue: Callable[[str, bool], None]) -> None:
     """The steps, then both tokens in turn, for ten rotations each."""
     visits = dict.fromkeys(RINGS, 0)
-    for what, name in [*S_36.split(), *(["TA", "TB"] * 30)]:
+    for step in [*S_36.split(), *(["TA", "TB"] * 30)]:
+        what, name = step[0], step[1]
         if what == "T":
             visit(RINGS[name][visits[name] % 3], name)
             visits[name] += 1
