@@ -81,13 +81,11 @@ def what_is_for_some_comes_first(patch: MonkeyPatch) -> None:
 @mutant("CB-43 CB-41", "multicast", "integrity", "content", "fifo")
 def sends_again_what_is_uncertain(patch: MonkeyPatch) -> None:
     """One that was excluded sends again what it had listed for some, as it does with the rest."""
+    whole = recovery.put_back
 
     def put_back(p: Processor, env: Env) -> None:
-        under_way = p.sending.mine.values()
-        back = [(body, mine.label) for mine in under_way for body in mine.whole]
-        p.sending.queue.put_back(back)
-        p.sending.mine.clear()
-        p.sending.own.clear()
+        p.sending.own = {0: {(): list(p.sending.mine)}}  # as if nothing were listed
+        whole(p, env)
 
     patch.setattr(recovery, "put_back", put_back)
 

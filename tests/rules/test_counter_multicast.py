@@ -88,6 +88,20 @@ def test_cb_43_what_was_listed_for_some_is_not_sent_again_by_one_that_was_exclud
     ]
 
 
+def test_cb_43_a_later_message_may_have_been_delivered() -> None:
+    """Swarm seed 1143: the number that is uncertain is not the last one."""
+    group = Group(3).up()
+    submit(group, 1, (2,), b"some")
+    group.submit(1, b"all")
+    group.submit(1, b"more")
+    group.pass_on(4)
+    p = group[1]
+    del p.sending.mine[2]
+    effects = group.do(1, lambda env: recovery.excluded(p, env, owed=False))
+    assert only(effects, Uncertain) == [Uncertain(1, 1)]
+    assert len(p.sending.queue) == 1 and p.sending.queue.number == 3
+
+
 def test_cb_43_who_catches_up_is_told_only_what_is_for_it() -> None:
     group = Group(3).up()
     submit(group, 1, (1, 2), b"some")

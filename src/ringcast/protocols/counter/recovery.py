@@ -19,7 +19,15 @@ from ringcast.protocols.counter.messages import (
     Value,
 )
 from ringcast.protocols.counter.sending import NOT_AGAIN
-from ringcast.protocols.counter.state import LIVES, DataList, Parted, Phase, Processor, Timer
+from ringcast.protocols.counter.state import (
+    LIVES,
+    DataList,
+    Label,
+    Parted,
+    Phase,
+    Processor,
+    Timer,
+)
 
 PATIENCE = 6
 """So often we ask what became of the view we were in; then we go on without knowing."""
@@ -83,14 +91,16 @@ def put_back(p: Processor, env: Env) -> None:
     """
     queue, under_way, own = p.sending.queue, p.sending.mine, p.sending.own
     unlisted = {k for sets in own.values() for ks in sets.values() for k in ks}
-    back = []
+    back: list[tuple[int, bytes, Label]] = []
     for k, mine in under_way.items():
         unknown = mine.label[1] and k not in unlisted
-        back += [(b"", NOT_AGAIN) if unknown else (body, mine.label) for body in mine.whole]
-    queue.put_back(back)
-    for number, (_, label) in enumerate(back, queue.number):
-        if label is NOT_AGAIN:
-            env.uncertain(number, 1)
+        for number, body in enumerate(mine.whole, mine.first):
+            if unknown:
+                env.uncertain(number, 1)
+            back.append((number, b"", NOT_AGAIN) if unknown else (number, body, mine.label))
+    while back and back[0][0] + len(back) != queue.number:
+        del back[0]  # later ones were delivered, so it is one of which we do not know
+    queue.put_back((body, label) for _, body, label in back)
     under_way.clear()
     own.clear()
 

@@ -10,12 +10,12 @@ from ringcast.core.inputs import Submitted
 from ringcast.protocols.counter import tokens
 from ringcast.protocols.counter.entries import listed
 from ringcast.protocols.counter.messages import Entry, Msg, Token, ranges, strange
-from ringcast.protocols.counter.state import Mine, Phase, Processor
+from ringcast.protocols.counter.state import Label, Mine, Phase, Processor
 
-EVERYBODY: dict[Level, tuple[Level, tuple[NodeId, ...]]] = {level: (level, ()) for level in Level}
+EVERYBODY: dict[Level, Label] = {level: (level, ()) for level in Level}
 """What messages to all have in common; the queue packs those that share one object."""
 
-NOT_AGAIN: tuple[Level, tuple[NodeId, ...]] = (Level.AGREED, ())
+NOT_AGAIN: Label = (Level.AGREED, ())
 """CB-43: stands in the queue for a message that keeps its number and is not sent again."""
 
 MOST_SETS = 16
@@ -74,7 +74,7 @@ def send_new(p: Processor, env: Env) -> None:
         msg = Msg(p.group, p.me, p.P, k, to, level, contents)
         p.holding.data[msg.key] = msg
         sending.own.setdefault(p.P, {}).setdefault(to, []).append(k)
-        sending.mine[k] = Mine(label, whole)
+        sending.mine[k] = Mine(label, contents.first, whole)
         if not alone:
             env.broadcast(msg)
 

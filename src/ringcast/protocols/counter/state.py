@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from enum import StrEnum
+from typing import TypeAlias
 
 import msgspec
 
@@ -60,10 +61,16 @@ class Timer(StrEnum):
     """CB-31: ask again to be taken in."""
 
 
-class Mine(msgspec.Struct):
-    """A frame of mine that is under way: whom it is for, and the messages that end with it."""
+Label: TypeAlias = tuple[Level, tuple[NodeId, ...]]
+"""What messages have in common that share a frame: their level, and whom they are for."""
 
-    label: tuple[Level, tuple[NodeId, ...]]
+
+class Mine(msgspec.Struct):
+    """A frame of mine that is under way: whom it is for, and the messages that end with it, from
+    number ``first`` on."""
+
+    label: Label
+    first: int
     whole: tuple[bytes, ...]
 
 
@@ -71,7 +78,7 @@ class Sending:
     """From the application's queue to stamped frames, and who asked us to wait (CB-1, CB-29)."""
 
     def __init__(self, config: Config) -> None:
-        self.queue: Outbox[tuple[Level, tuple[NodeId, ...]]] = Outbox(
+        self.queue: Outbox[Label] = Outbox(
             config.max_queue, config.min_queue, config.max_queue_bytes, config.packing
         )
         self.last_k = 0
