@@ -17,6 +17,9 @@ install their first ring, all agree, and each goes through its transitional conf
 ``d5``  ``d5-8``      delivers number 5 (5 to 8) of its ring; ``@(4,1)``: of that ring, ``/(6,1)``:
                       says it is in that configuration, ``~``: with other contents, ``^``: with the
                       other level
+``sub{2,3}``          submits a message to these processors only
+``d5<1#2``            delivers number 5 of its ring: the 2nd message of processor 1, which was for
+                      some; ``{2}``: says it is for these, ``~``: with other contents
 ``unc3``  ``unc3-5``  tells its application that its messages 3 (3 to 5) are uncertain
 ``down``  ``up``      crashes; restarts, ``up!`` without its stable storage
 ``commit(8,1){1,2}``  notes that it forwards the Commit token
@@ -34,6 +37,7 @@ import re
 from collections.abc import Iterator
 
 from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.to_some import DeliveredTo, SubmittedTo
 from ringcast.core.trace import (
     Crashed,
     Delivered,
@@ -55,6 +59,8 @@ ORIGINATE = re.compile(
 )
 NOTE = re.compile(r"([a-z_]+)\(((?:[a-z_]+=)?-?\d+(?:,(?:[a-z_]+=)?-?\d+)*)\)")
 DELIVER = re.compile(r"d(\d+)(?:-(\d+))?(?:@" + VIEW + ")?(?:/" + VIEW + ")?([~^])?")
+DELIVER_TO = re.compile(r"d(\d+)<(\d+)#(\d+)(?:\{([\d,]+)\})?(~)?")
+SUBMIT_TO = re.compile(r"sub\{([\d,]+)\}")
 UNCERTAIN = re.compile(r"unc(\d+)(?:-(\d+))?")
 SUBMIT = re.compile(r"sub(\d+)(s)?")
 END = re.compile(r"end(?:\{([\d,]+)\})?")
@@ -96,6 +102,7 @@ class _Story:
         self.t_us = 0
         self.actors: dict[NodeId, _Actor] = {}
         self.frames: dict[tuple[ViewId, int], Originated] = {}
+        self.some: dict[tuple[NodeId, int], SubmittedTo] = {}
 
     def line(self, line: str) -> Iterator[TraceEvent]:
         if match := END.fullmatch(line):
@@ -154,6 +161,10 @@ class _Story:
             yield Noted(*self.at(node), "story", match[1], data=data)
         elif match := SUBMIT.fullmatch(word):
             yield self.submit(node, actor, int(match[1]), Level.SAFE if match[2] else Level.AGREED)
+        elif match := SUBMIT_TO.fullmatch(word):
+            yield self.submit_to(node, actor, _ids(match[1]))
+        elif match := DELIVER_TO.fullmatch(word):
+            yield self.deliver_to(node, actor, match)
         elif match := UNCERTAIN.fullmatch(word):
             yield ReportedUncertain(*self.at(node), int(match[1]), len(_range(match)))
         elif word == "down":
@@ -227,6 +238,25 @@ class _Story:
             level = Level(1 - level)
         sender, first = frame.owner, frame.first
         return Delivered(*self.at(node), view, ring, seq, sender, level, first, digests)
+
+    def submit_to(self, node: NodeId, actor: _Actor, to: tuple[NodeId, ...]) -> TraceEvent:
+        actor.submitted += 1
+        first = actor.submitted
+        told = actor.contents(node, first, 1)
+        some = SubmittedTo(to, actor.incarnation, first, Level.AGREED, told)
+        self.some[node, first] = some
+        return some.noted(*self.at(node))
+
+    def deliver_to(self, node: NodeId, actor: _Actor, match: re.Match[str]) -> TraceEvent:
+        seq, sender, first = (int(match[at]) for at in (1, 2, 3))
+        some = self.some.get((sender, first))
+        if some is None or actor.regular is None or actor.current is None:
+            raise ValueError(f"processor {node} cannot deliver that")
+        to = _ids(match[4]) if match[4] else some.to
+        digests = tuple(d + 1 for d in some.digests) if match[5] else some.digests
+        places = (actor.current, actor.regular, seq)
+        told = DeliveredTo(to, *places, sender, first, some.level, digests)
+        return told.noted(*self.at(node))
 
 
 def _range(match: re.Match[str]) -> range:

@@ -17,3 +17,5 @@ class Check(msgspec.Struct, frozen=True):
     """Runs in which evidence is missing."""
     beyond: tuple[str, ...] = ()
     """Runs in which these queries cannot tell."""
+    notes: tuple[str, ...] = ()
+    """If given, a trace without any of these notes has nothing to find, and is not asked."""

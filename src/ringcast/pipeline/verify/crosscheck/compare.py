@@ -13,7 +13,13 @@ from ringcast.checks import PROPERTIES, Verdict, Violation
 from ringcast.core.ids import NodeId
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.spark.session import first_line
-from ringcast.pipeline.verify.crosscheck import causality, delivery, membership, order
+from ringcast.pipeline.verify.crosscheck import (
+    causality,
+    delivery,
+    membership,
+    multicast,
+    order,
+)
 from ringcast.pipeline.verify.crosscheck import prefilter as screen
 from ringcast.pipeline.verify.crosscheck import suspects as doubtful
 from ringcast.pipeline.verify.crosscheck import timeline as lives
@@ -33,6 +39,7 @@ CHECKS: dict[str, Check] = {
     **delivery.CHECKS,
     **order.CHECKS,
     **causality.CHECKS,
+    **multicast.CHECKS,
 }
 
 DEFINITIONS: dict[str, str] = {
@@ -43,6 +50,7 @@ DEFINITIONS: dict[str, str] = {
     **delivery.DEFINITIONS,
     **order.DEFINITIONS,
     **causality.DEFINITIONS,
+    **multicast.DEFINITIONS,
 }
 
 ANY_CYCLE = "D12-graph"
@@ -86,7 +94,7 @@ def cross_check(
             relations["bounds"] = spark.createDataFrame(
                 _bounds(folder, wanted) if "M5" in tags else [], "run BIGINT, bound_us BIGINT"
             )
-            found = _findings(relations, known)
+            found = _findings(relations, [tag for tag in known if _occurs(relations, tag)])
             facts = {row["run"]: row for row in relations.query(FACTS).collect()}
     except Exception as error:
         raise PipelineError(f"the cross-check of {folder} failed: {first_line(error)}") from error
@@ -170,6 +178,15 @@ def _findings(relations: Relations, tags: Sequence[str]) -> dict[tuple[str, int]
             answers = found.setdefault((row["property"], row["run"]), {})
             answers.setdefault(row["kind"], []).append(row)
     return found
+
+
+def _occurs(relations: Relations, tag: str) -> bool:
+    """Whether the trace has anything that the property is about."""
+    notes = CHECKS[tag].notes
+    if not notes:
+        return True
+    named = ", ".join(f"'{what}'" for what in notes)
+    return not relations.query(f"SELECT 1 FROM {{note}} WHERE what IN ({named})").isEmpty()
 
 
 def _parts(tags: Iterable[str]) -> Iterator[str]:

@@ -32,6 +32,7 @@ KEPT = frozenset(
         *("acts", "frames", "told"),
         *("unmet", "tracks", "promises", "debts", "gaps", "identifiers", "lacking"),
         *("misnumbered", "suspects", "heard"),
+        *("told_some", "asked_some", "course"),
         *("detours", "in_ring_by_two", "numbered_by_two", "submitted_by_two"),
     }
 )
