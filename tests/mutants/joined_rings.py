@@ -6,8 +6,9 @@ from random import Random
 
 from msgspec.structs import replace
 
-from ringcast.core.rings import shaped
+from ringcast.core.rings import Rings, shaped
 from ringcast.sim.faults import Fault, Heal, NetworkPartition, NodeCrash, Restart
+from ringcast.sim.model import Exponential, LinkModel, NetworkModel
 from ringcast.sim.rings import in_domain
 from ringcast.sim.spec import RunSpec
 from ringcast.sim.workload import Poisson
@@ -84,3 +85,54 @@ def overlapping(seed: int) -> RunSpec:
         workload=(Poisson(rate=400, safe=0.5),),
         faults=tuple(faults),
     )
+
+
+def split(seed: int) -> RunSpec:
+    """A cycle of three rings, of which one parts, and the parts stay connected. Many frames are
+    lost, so that each part has messages which the other lacks."""
+    rng = Random(f"{seed}/split")
+    rings = shaped("cycle", 3, rng.choice((1, 2)), rng)
+    parted = between_gateways(rng, rings, rng.randrange(3), 60 * MS + rng.randrange(9 * MS))
+    delay = Exponential(base_us=80, tail_us=100, most_us=5_000)
+    return replace(
+        joined(seed),
+        nodes=max(node for ring in rings for node in ring),
+        rings=rings,
+        duration_us=120 * MS,
+        network=NetworkModel(link=LinkModel(delay=delay, loss=0.3, unicast_loss=0.02)),
+        config=joined(seed).config | {"acyclic": False},
+        workload=(Poisson(rate=500, safe=0.3),),
+        faults=(parted, Heal(100 * MS)),
+    )
+
+
+def turned(seed: int) -> RunSpec:
+    """A cycle of three rings: one parts, then it heals while another one parts, so that what was
+    reached one way is reached the other way round (Figure 5.15)."""
+    rng = Random(f"{seed}/turned")
+    rings = shaped("cycle", 3, rng.choice((1, 2)), rng)
+    heal_us = 90 * MS + rng.randrange(30 * MS)
+    first, second = rng.sample(range(3), 2)
+    part_us = heal_us + rng.choice((0, 1, 3, 6, 9, 12)) * MS
+    faults = (
+        between_gateways(rng, rings, first, 60 * MS),
+        Heal(heal_us),
+        between_gateways(rng, rings, second, part_us),
+    )
+    return replace(
+        split(seed),
+        nodes=max(node for ring in rings for node in ring),
+        rings=rings,
+        duration_us=part_us + 60 * MS,
+        network="lossy",
+        workload=(Poisson(rate=300, safe=0.3),),
+        faults=faults,
+    )
+
+
+def between_gateways(rng: Random, rings: Rings, domain: int, at_us: int) -> NetworkPartition:
+    """A ring parts, with one of its two gateways on each side."""
+    *members, one, other = in_domain(rings, domain, rings[domain])
+    rng.shuffle(members)
+    cut = rng.randint(0, len(members))
+    return NetworkPartition(at_us, ((*members[:cut], one), (*members[cut:], other)), domain)

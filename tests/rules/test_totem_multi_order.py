@@ -7,7 +7,16 @@ from itertools import pairwise, permutations
 from multi_driver import Core, chain, graph_of, ring
 
 from ringcast.core.ids import Level
-from ringcast.protocols.totem_multi.messages import Key, NetworkTopology, Rank, TopologyChange
+from ringcast.protocols.totem_multi.messages import (
+    Change,
+    Key,
+    Member,
+    NetworkTopology,
+    Rank,
+    TopologyChange,
+)
+from ringcast.protocols.totem_multi.network import RingNetwork
+from ringcast.protocols.totem_single.messages import RingId
 
 
 def fig_5_5() -> Core:
@@ -75,7 +84,7 @@ def test_mr_27_a_processor_without_a_gateway_is_alone() -> None:
     core.message("A5", "B6")
     core.change("At", "A", 5, 1, mine=True)
     core.change("A2", "At", 9, 1, mine=True)
-    assert core.delivered == ["A5", "{At}", "B6", "{A2}"]
+    assert core.delivered == ["A5", "{At}", "B6", "{At}", "{A2}"], "B is named until it has drained"
     assert core.topology == "A2" and not core.order.pending
 
 
@@ -179,8 +188,22 @@ def test_g_22_what_was_received_of_a_lost_ring_is_delivered() -> None:
     core.bound("B", 8)
     core.change("Bt", "B", 8, 3, 201)
     core.change("B2", "Bt", 25, 3, 201)
-    assert core.delivered == ["{A Bt}", "C10", "A12"]
+    assert core.delivered == ["{A Bt}", "C10", "{A Bt}", "A12"]
+    assert core.keys[2][:2] == (10, ring("C")), "it goes at its own place (MR-30, A5 ext)"
     assert ring("C") not in core.order.entries, "once drained, it is forgotten"
+
+
+def test_g_25_where_an_interface_went_is_its_own_word() -> None:
+    """Others installed rings that name a gateway; it has gone on from the ring before them."""
+    old, named, later = RingId(16, 1), RingId(18, 1), RingId(22, 201)
+    network = RingNetwork(3, {3: RingId(8, 3)})
+    network.gateways = {101: {101: RingId(8, 3), 201: old}}
+    listed = (Member(201, 101, True),)
+    network.move(Change(5, named, old, listed, True), mine=False)
+    assert network.gateways[101][201] == named
+    network.move(Change(5, later, old, listed, True), mine=False)
+    network.move(Change(9, RingId(20, 1), named, listed, False), mine=False)
+    assert network.gateways[101][201] == later
 
 
 def test_g_23_what_belongs_to_no_known_ring_is_not_for_us() -> None:

@@ -124,7 +124,7 @@ class RingChanges(OrderState):
         for before in [h for h in self.late.values() if h.ring == change.conf]:
             self._move(before, self.late)
         self._move(change, self.pending)
-        told: Iterable[NetworkTopology | TopologyChange] = ()
+        told: list[NetworkTopology | TopologyChange] = []
         if near:
             heard = self.heard_from.get(change.ring, {})
             told = [heard[pid] for pid in sorted(heard)]
@@ -132,7 +132,8 @@ class RingChanges(OrderState):
             told = [self.told[id]]
         old = set(self.topology)
         for word in told:
-            self._learn(word.graph, old)
+            self._learn(word.graph)
+        self._learn_survivors([each for word in told for each in word.graph.rings], old)
         self.topology = self.network.reachable()
         self.last = key
         for ring in sorted(self.topology):
@@ -165,12 +166,27 @@ class RingChanges(OrderState):
         self.done[id] = out_of.pop(id)
         self._stale()
 
-    def _learn(self, graph: NetworkGraph, old: set[RingId]) -> None:
+    def _learn_survivors(self, told: Iterable[RingEntry], old: set[RingId]) -> None:
+        """A5: who is left of rings that shrank.
+
+        A5 ext: a ring that shrank on one side of a merge, and not or otherwise on the other, has
+        the members that either side has: those can be asked again.
+        """
+        words: dict[RingId, list[frozenset[NodeId]]] = {}
+        for entry in told:
+            everybody = [member.pid for member in entry.members]
+            left = everybody if entry.survivors is None else entry.survivors
+            words.setdefault(entry.ring, []).append(frozenset(left))
+        for ring, some in words.items():
+            if ring in self.shrunk or ring not in old:
+                found = self.shrunk.get(ring, frozenset()).union(*some)
+                self.shrunk[ring] = found
+                if found >= {member.pid for member in self.network.members[ring]}:
+                    del self.shrunk[ring]
+
+    def _learn(self, graph: NetworkGraph) -> None:
         """G-19, A11: what a gateway of the ring, or beyond it, can reach."""
         self.network.merge(graph)
-        for entry in graph.rings:
-            if entry.survivors is not None and entry.ring not in old:
-                self.shrunk[entry.ring] = frozenset(entry.survivors)
         for change in graph.late:
             id = (change.ring, change.conf)
             if id not in self.late and id not in self.done and id not in self.pending:

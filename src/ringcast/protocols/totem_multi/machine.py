@@ -346,6 +346,8 @@ class TotemMulti(Machine):
                 pid, said = self._to_say.popleft()
                 self._say(env, pid, said)
             order.advance(env)
+            if order.unplaced:
+                order.refuse_passed()
             if self._to_ack or self._to_refuse:
                 self._acknowledge()
             elif not self._to_say:

@@ -47,7 +47,7 @@ class RingNetwork:
         for node, ends in self.gateways.items():
             if node != self.me:
                 for pid, ring in ends.items():
-                    if ring == change.conf and pid in pids:
+                    if pid in pids and leaves(ring, change):
                         ends[pid] = change.ring
         if mine:
             for pid, ring in self.own.items():
@@ -115,6 +115,16 @@ def path(pid: NodeId, ring: RingId, changes: Iterable[Change]) -> Path:
     """The rings that an interface was on, from the delivered one to the last heard of."""
     way = [ring]
     for change in changes:
-        if change.conf == way[-1] and change.lists(pid):
+        if leaves(way[-1], change) and change.lists(pid):
             way.append(change.ring)
     return tuple(way)
+
+
+def leaves(ring: RingId, change: Change) -> bool:
+    """Whether the change takes along an interface that it lists, and that is said to be at
+    ``ring``.
+
+    G-25: others may have installed a ring that names an interface which never came. Where that
+    went on from the ring before, to a later one, is its own word, and holds.
+    """
+    return ring == change.conf or (change.transitional and change.conf < ring < change.ring)

@@ -133,14 +133,26 @@ class NetworkOrder(RingChanges):
         """A4 ext: say that a safe message was refused: others on my ring may have joined the rings
         it comes from, and wait for my word. They wait for the words of those beyond me as well, so
         these have to hear of it."""
+        if self._say_refused(said):
+            self.out.forward(said, came)
+
+    def _say_refused(self, said: Forwarded) -> bool:
+        """Whether there was something to say, and it was not said before."""
         key, message = Key(said.timestamp, said.ring), said.message
         if isinstance(message, Bound) or message.level is not Level.SAFE or key in self._refused:
-            return
+            return False
         self._refused[key] = None
         while len(self._refused) > MOST_REFUSED:
             del self._refused[next(iter(self._refused))]
         self.out.refused_safe(key)
-        self.out.forward(said, came)
+        return True
+
+    def refuse_passed(self) -> None:
+        """A4 ext: what waits for its ring (A7) and whose place was passed has no place here any
+        more. Who waits for my word may be the one whose word I wait for."""
+        for _, said in self.unplaced:
+            if isinstance(said, Forwarded) and Key(said.timestamp, said.ring) <= self.last:
+                self._say_refused(said)
 
     def least(self) -> tuple[Key, Data | Change | str, RingId] | None:
         """Step 5: the least candidate of all entries."""
@@ -189,6 +201,9 @@ class NetworkOrder(RingChanges):
                 self.last = key
                 self.acknowledged.delivered((key.timestamp, key.ring))
                 self.out.deliver(env, key, what)
+                if ring not in self.entries:  # A5 ext: it has drained
+                    self.last = Key(key.timestamp, key.ring, Rank.CHANGE, ring)
+                    self._changed(env, self.last)
             elif isinstance(what, Change):
                 if not self._ready(what):
                     return

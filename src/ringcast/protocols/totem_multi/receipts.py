@@ -39,7 +39,9 @@ class Acknowledged:
         """The same, heard on a ring of mine, of which I tell others."""
         self.heard(pid, stream, keys, refused)
         waiting = self.unreported.setdefault(stream, {}).setdefault(pid, {})
-        waiting |= dict.fromkeys(refused, False) | dict.fromkeys(keys, True)
+        for key in refused:
+            waiting.setdefault(key, False)
+        waiting |= dict.fromkeys(keys, True)
 
     def hear_bound(self, stream: RingId, receipts: Receipts) -> None:
         """A Bound of ``stream`` tells others of these."""

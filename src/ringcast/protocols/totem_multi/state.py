@@ -172,8 +172,14 @@ class OrderState:
 
     def _report(self) -> Reported:
         """A5 ext: a ring without survivors is listed, with nobody: its messages still come, and not
-        in the topology of those that never knew it."""
-        return tuple((ring, tuple(sorted(self._pids(ring)))) for ring in sorted(self.topology))
+        in the topology of those that never knew it. So is one that was left behind and drains."""
+        draining = {
+            ring for ring, entry in self.entries.items() if entry.items and not self.knows(ring)
+        }
+        return tuple(
+            (ring, () if ring in draining else tuple(sorted(self._pids(ring))))
+            for ring in sorted(self.topology | draining)
+        )
 
     def nodes(self) -> tuple[NodeId, ...]:
         """The processors of the topology, a gateway once."""
