@@ -31,15 +31,18 @@ class Machine:
 
     def __init__(self) -> None:
         self.taken: list[tuple[Envelope, Level]] = []
+        self.to: list[tuple[int, ...]] = []
 
-    def submit(self, bodies: tuple[bytes, ...], level: Level) -> None:
+    def submit(self, bodies: tuple[bytes, ...], level: Level, to: tuple[int, ...] = ()) -> None:
         self.taken += [(envelope.decode(body), level) for body in bodies]
+        self.to += [to] * len(bodies)
 
 
 SIZES = st.sampled_from([0, 1, 31, 32, 255, 256, 5_000, 20_000, ENVELOPE_BYTES, 100_000])
 CALLS = st.tuples(
     st.sampled_from(["a", "b"]),
     st.sampled_from([Level.AGREED, Level.SAFE]),
+    st.sampled_from([(), (1, 2)]),
     st.lists(SIZES, min_size=1, max_size=12),
 )
 
@@ -49,21 +52,22 @@ def test_envelopes_hold_all_bodies_in_order(calls: list[Any], budget: int) -> No
     async def main() -> None:
         machine = Machine()
         outgoing = SubmissionQueue(machine, budget)  # type: ignore[arg-type]
-        wanted: list[tuple[str, Level, bytes]] = []
+        wanted: list[tuple[str, Level, tuple[int, ...], bytes]] = []
         waiting: list[tuple[asyncio.Future[Position], int]] = []
-        for number, (group, level, sizes) in enumerate(calls):
+        for number, (group, level, to, sizes) in enumerate(calls):
             bodies = tuple(number.to_bytes(4, "big") + bytes(size) for size in sizes)
             done = asyncio.get_running_loop().create_future()
-            outgoing.put(Item(group, level, bodies, done))
-            wanted += [(group, level, body) for body in bodies]
+            outgoing.put(Item(group, level, bodies, done, to=to))
+            wanted += [(group, level, to, body) for body in bodies]
             waiting.append((done, len(wanted)))
         outgoing.flush()
-        found: list[tuple[str, Level, bytes]] = []
+        found: list[tuple[str, Level, tuple[int, ...], bytes]] = []
         before = 0
         most = max(budget, ENVELOPE_BYTES)
-        for number, (word, level) in enumerate(machine.taken, 1):
+        taken = zip(machine.taken, machine.to, strict=True)
+        for number, ((word, level), to) in enumerate(taken, 1):
             assert type(word) is Data
-            found += [(word.group, level, body) for body in word.bodies]
+            found += [(word.group, level, to, body) for body in word.bodies]
             assert len(envelope.encode(word)) <= most or len(word.bodies) == 1
             outgoing.delivered(number, Position.at(ViewId(8, 1), number))
             for done, upto in waiting:

@@ -228,6 +228,7 @@ def variants(spec: RunSpec) -> list[RunSpec]:
         ({"config": {"group": "many"}}, "config: Expected `int`"),
         ({"faults": (NodeCrash(1, 4),)}, "faults\\[0\\]: no such processors: \\[4\\]"),
         ({"faults": (Loss(1, 0, 0), NodeCrash(60_000, 1))}, "faults\\[1\\]: .* after the end"),
+        ({"workload": (Poisson(rate=1, some=0.5),)}, "workload\\[0\\]: some: toy sends every"),
         ({"core": (1, 4)}, "core: \\[1, 4\\] are not processors of 1 .. 3"),
         ({"core": ()}, "core: \\[\\] are not processors"),
         ({"workload": (Poisson(rate=1, senders=(7,)),)}, "workload\\[0\\]: no such processors"),

@@ -10,7 +10,9 @@ import pytest
 from toy import SHEET, Config
 
 from ringcast.core.ids import Level
-from ringcast.core.trace import Submit, TraceEvent
+from ringcast.core.to_some import SubmittedTo
+from ringcast.core.trace import Noted, Submit, TraceEvent
+from ringcast.protocols.counter import SHEET as counter
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.model import Constant, LinkModel, NetworkModel
 from ringcast.sim.workload import (
@@ -106,9 +108,14 @@ def test_bodies_differ_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> N
     cluster = Cluster(SHEET, Config(), (1, 2, 3), NetworkModel())
     whole = cluster.submit
 
-    def submit(node: int, more: tuple[bytes, ...], level: Level = Level.AGREED) -> bool:
+    def submit(
+        node: int,
+        more: tuple[bytes, ...],
+        level: Level = Level.AGREED,
+        to: tuple[int, ...] = (),
+    ) -> bool:
         bodies.extend(more)
-        return whole(node, more, level)
+        return whole(node, more, level, to)
 
     monkeypatch.setattr(cluster, "submit", submit)
     cluster.start()
@@ -133,3 +140,16 @@ def test_bodies_differ_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> N
 def test_bad_workloads_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(fields, Workload)
+
+
+def test_some_of_the_messages_are_for_some() -> None:
+    """Of an open pattern, at most for all that there are; the others name nobody."""
+    events: list[TraceEvent] = []
+    config = msgspec.structs.replace(counter.default, members=(1, 2, 3))
+    cluster = Cluster(counter, config, (1, 2, 3), NetworkModel(), 5, [events.append])
+    cluster.start()
+    start((Poisson(rate=200, some=0.5),), cluster, 5)
+    cluster.run_for(200_000)
+    notes = [SubmittedTo.read(event) for event in events if isinstance(event, Noted)]
+    sizes = Counter(len(note.to) for note in notes if note is not None)
+    assert set(sizes) == {1, 2, 3} and any(isinstance(event, Submit) for event in events)

@@ -115,6 +115,8 @@ def prepare(spec: RunSpec) -> Setup:
     for i, work in enumerate(spec.workload):
         if strangers := sorted(set(work.senders) - set(spec.ids)):
             raise SpecError(f"workload[{i}]: no such processors: {strangers}")
+        if getattr(work, "some", 0) and not sheet.multicast:
+            raise SpecError(f"workload[{i}]: some: {spec.protocol} sends every message to all")
     return Setup(sheet, config, model)
 
 
