@@ -30,7 +30,7 @@ def bodies(frame: DataFrame) -> list[bytes]:
 def test_a_journal_is_a_table(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "a", 1, 1000, view=True)
     frame = spark.read.format("ringcast").option("path", str(tmp_path / "a")).load()
-    assert frame.columns == ["position", "ring", "view", "kind", "group", "sender", "level",
+    assert frame.columns == ["position", "view", "kind", "group", "sender", "level",
                              "members", "body", "time"]  # fmt: skip
     assert bodies(frame) == wanted(1, 1000)
     (view,) = frame.where("kind = 'view'").collect()

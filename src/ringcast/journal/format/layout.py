@@ -107,14 +107,13 @@ def schema() -> Any:
         return pa.field(name, kind, nullable=False)
 
     long, whole = pa.int64(), pa.int32()
-    ring = pa.struct([fixed("seq", long), fixed("rep", long)])
+    view = pa.struct([fixed("seq", long), fixed("rep", long)])
     place = [fixed(name, whole if name == "index" else long) for name in Position._fields]
     source = [pa.field("stream", pa.string()), pa.field("batch", long), pa.field("row", long)]
     return pa.schema(
         [
             fixed("position", pa.struct(place)),
-            fixed("ring", ring),
-            fixed("view", ring),
+            fixed("view", view),
             fixed("kind", pa.string()),
             fixed("group", pa.string()),
             fixed("sender", long),

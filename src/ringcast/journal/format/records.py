@@ -39,15 +39,16 @@ def records(frame: Frame) -> Any:
         rows = np.repeat(np.arange(len(values)), counts)
         return pa.array(values, kind_of(name)).take(pa.array(rows))
 
-    def pair(name: str, seqs: str, reps: str) -> Any:
+    def pair(seqs: str, reps: str) -> Any:
+        """A configuration."""
         seq, rep = table[seqs], table[reps]
         if (seq == seq[0]).all() and (rep == rep[0]).all():
-            return common(name, (int(seq[0]), int(rep[0])), total)
+            return common("view", (int(seq[0]), int(rep[0])), total)
         parts = [pa.array(numbers(seqs)), pa.array(numbers(reps))]
-        return pa.StructArray.from_arrays(parts, fields=list(kind_of(name)))
+        return pa.StructArray.from_arrays(parts, fields=list(kind_of("view")))
 
     within = np.arange(total, dtype=np.int32) - np.repeat(np.cumsum(counts) - counts, counts)
-    ring, index = pair("ring", "ring_seq", "ring_rep"), (numbers("index") + within).astype(np.int32)
+    ring, index = pair("ring_seq", "ring_rep"), (numbers("index") + within).astype(np.int32)
     on_ring = [pa.array(numbers("seq")), pa.array(index)]
     position = [mostly("timestamp"), *ring.flatten(), *on_ring, mostly("branch")]
     members, source = common("members", (), total), common("source", None, total)
@@ -63,8 +64,7 @@ def records(frame: Frame) -> Any:
     return pa.RecordBatch.from_arrays(
         [
             pa.StructArray.from_arrays(position, fields=list(kind_of("position"))),
-            ring,
-            pair("view", "view_seq", "view_rep"),
+            pair("view_seq", "view_rep"),
             words("kind", KINDS),
             words("group", frame.names.groups),
             pa.array(numbers("sender")),
@@ -139,7 +139,7 @@ def repeated(name: str, value: Any, count: int) -> Any:
     """A column of one value, anew."""
     import pyarrow as pa
 
-    if name in ("ring", "view"):
+    if name == "view":
         value = dict(zip(("seq", "rep"), value, strict=True))
     return pa.repeat(pa.scalar(value, kind_of(name)), count)
 
