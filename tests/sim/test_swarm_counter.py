@@ -47,6 +47,7 @@ FORMER = (
     2319,
     10733,
     101939,
+    5002862,
 )
 """Seeds that once found a bug, most of them with another draw of faults."""
 

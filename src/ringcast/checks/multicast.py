@@ -56,6 +56,7 @@ class Multicast(Property):
     tag = "multicast"
     title = "messages to some members"
     about_deliveries = False
+    needs_storage = True
     notes = (SubmittedTo.what, DeliveredTo.what)
 
     def __init__(self, history: History) -> None:
