@@ -102,6 +102,21 @@ def test_cb_43_a_later_message_may_have_been_delivered() -> None:
     assert len(p.sending.queue) == 1 and p.sending.queue.number == 3
 
 
+def test_cb_43_what_is_done_in_between_keeps_its_number_too() -> None:
+    """Those that it was for hold the second one; the first and the third are sent again."""
+    group = Group(3).up()
+    group.submit(1, b"one")
+    submit(group, 1, (2,), b"some")
+    group.submit(1, b"three")
+    p = group[1]
+    del p.sending.mine[2]
+    effects = group.do(1, lambda env: recovery.excluded(p, env, owed=False))
+    assert not only(effects, Uncertain)
+    p.view_life = p.life
+    again = msgs(group.do(1, lambda env: sending.send_new(p, env)))
+    assert [frame.contents for frame in again] == [Contents(1, (b"one",)), Contents(3, (b"three",))]
+
+
 def test_cb_43_who_catches_up_is_told_only_what_is_for_it() -> None:
     group = Group(3).up()
     submit(group, 1, (1, 2), b"some")

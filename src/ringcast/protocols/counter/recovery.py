@@ -91,16 +91,19 @@ def put_back(p: Processor, env: Env) -> None:
     """
     queue, under_way, own = p.sending.queue, p.sending.mine, p.sending.own
     unlisted = {k for sets in own.values() for ks in sets.values() for k in ks}
-    back: list[tuple[int, bytes, Label]] = []
+    again: dict[int, tuple[bytes, Label]] = {}
     for k, mine in under_way.items():
         unknown = mine.label[1] and k not in unlisted
         for number, body in enumerate(mine.whole, mine.first):
             if unknown:
                 env.uncertain(number, 1)
-            back.append((number, b"", NOT_AGAIN) if unknown else (number, body, mine.label))
-    while back and back[0][0] + len(back) != queue.number:
-        del back[0]  # later ones were delivered, so it is one of which we do not know
-    queue.put_back((body, label) for _, body, label in back)
+            else:
+                again[number] = (body, mine.label)
+    if again:  # what is not among them keeps its number
+        numbers = range(min(again), queue.number)
+        queue.put_back(again.get(number, (b"", NOT_AGAIN)) for number in numbers)
+    else:
+        queue.rewind()
     under_way.clear()
     own.clear()
 
