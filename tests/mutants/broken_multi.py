@@ -199,3 +199,40 @@ def multi_changes_a_level(patch: MonkeyPatch) -> None:
         whole(self, env, key, spoilt)
 
     patch.setattr(TotemMulti, "deliver", deliver)
+
+
+@mutant("MR-31 A4 A7", "progress")
+def multi_says_nothing_of_what_it_passed(patch: MonkeyPatch) -> None:
+    """What waits for its ring is refused when the ring does not come, however late that is."""
+    patch.setattr(NetworkOrder, "refuse_passed", lambda self: None)
+
+
+@mutant("MR-25 A5", "progress")
+def multi_keeps_rings_small_across_a_merge(patch: MonkeyPatch) -> None:
+    """A ring that shrank stays so, though the other side of a merge has all its members."""
+    whole = NetworkOrder._learn_survivors
+
+    def learn(self: NetworkOrder, told: Any, old: set[RingId]) -> None:
+        some = [each for each in told if each.survivors is not None and each.ring not in old]
+        whole(self, some, old)
+
+    patch.setattr(NetworkOrder, "_learn_survivors", learn)
+
+
+@mutant("MR-38 A5", "P-13", "P-11")
+def multi_drains_without_a_name(patch: MonkeyPatch) -> None:
+    """A topology's name does not tell which rings were left behind and still drain."""
+    whole = NetworkOrder._report
+
+    def report(self: NetworkOrder) -> Any:
+        return tuple(each for each in whole(self) if each[0] in self.topology)
+
+    patch.setattr(NetworkOrder, "_report", report)
+
+
+@mutant("MR-20 G-25", "progress", "P-13", "P-11")
+def multi_believes_others_of_an_interface(patch: MonkeyPatch) -> None:
+    """An interface is where others say that it went, though it says that it did not."""
+    patch.setattr(
+        "ringcast.protocols.totem_multi.network.leaves", lambda ring, change: ring == change.conf
+    )

@@ -30,7 +30,7 @@ from broken_off import broken_off
 from congested_rings import congested
 from forgotten_rbp import bare, forgotten
 from harsh import harsh
-from joined_rings import joined, overlapping
+from joined_rings import joined, overlapping, split, turned
 from late_total import late, remerged
 from lost_counter import lost, newcomer
 from mutant import MUTANTS, Mutant, run_mutated
@@ -96,6 +96,8 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "total remerged": (remerged, tuple(range(40))),
     "totem-multi joined": (joined, tuple(range(40))),
     "totem-multi overlapping": (overlapping, tuple(range(40))),
+    "totem-multi split": (split, tuple(range(30))),
+    "totem-multi turned": (turned, tuple(range(30))),
     "totem-multi congested": (congested, tuple(range(10))),
     "totem-multi drawn": (partial(draw, name="totem-multi"), tuple(range(20))),
 }
@@ -115,8 +117,9 @@ small, and the other members go on; `centralised`,
 `two-phase`, `optimistic` and `fast-message` are
 machines that are there to be compared; `totem-multi joined` aims at gateways that fail,
 `totem-multi overlapping` at rings that change again before the network got over it, `totem-multi
-congested` at short queues, and `totem-multi drawn` draws anything; the others
-are Totem's. `swarm` draws anything,
+split` at a ring that parts while its parts stay connected, `totem-multi turned` at one that heals
+while another parts, `totem-multi congested` at short queues, and `totem-multi drawn` draws
+anything; the others are Totem's. `swarm` draws anything,
 `harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
 the second stage less time than a token loss takes, `regression` is a saved run that once showed a
 bug. `progress` and `no-crash` are checks of the simulator itself, the others
