@@ -18,6 +18,7 @@ from ringcast.core.trace import (
     Faulted,
     Installed,
     Originated,
+    Restarted,
     Submit,
 )
 from ringcast.traces.text import parse
@@ -263,3 +264,27 @@ def test_whoever_is_only_named_as_a_sender_is_no_processor() -> None:
         checks.feed(event)
     assert set(checks.verdicts().values()) == {Verdict.VALID}
     assert 5 not in checks.history.nodes
+
+
+def test_a_message_is_of_the_life_of_whom_a_delivery_names() -> None:
+    """2 has started again, so that its messages are of its second life; those of 1 are not."""
+    checks = suite(("fifo", "integrity"))
+    story = "ring(8,1){1,2}\np2: down up\nring(12,1){1,2}\np1: o1 d1\np2: o2 d2\np1: d2\nend"
+    for event in parse(story):
+        if isinstance(event, Delivered) and (event.node, event.seq) == (1, 2):
+            event = replace(event, sender=1)
+        checks.feed(event)
+    texts = {breach.property: breach.explanation for breach in checks.violations}
+    assert "number 1 of processor 1 for the second time" in texts["integrity"]
+    assert "processor 1's incarnation 1" in texts["fifo"]
+
+
+def test_a_ring_knows_the_life_in_which_a_member_installed_it() -> None:
+    """Another member may have installed it before this one started."""
+    checks = suite(("validity", "integrity"))
+    story = "p1: reg(8,1){1,2}\np2: reg(8,1){1,2} o1 d1\np1: d1\nend{1,2}"
+    for event in parse(story):
+        if isinstance(event, Restarted | Submit) and event.node == 2:
+            event = replace(event, incarnation=2)
+        checks.feed(event)
+    assert set(checks.verdicts().values()) == {Verdict.VALID}

@@ -58,7 +58,7 @@ class Accounted(Property):
     def on_delivered(self, event: Delivered) -> None:
         """Everything before it must be accounted for."""
         history = self.history
-        if event.sender == event.node and history.frame.incarnation == history.node.incarnation:
+        if event.sender == event.node and history.life == history.node.incarnation:
             last = event.first + len(event.digests) - 1
             self._deliver(event.node, event.first, last, event.t_us)
 

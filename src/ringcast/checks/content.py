@@ -93,7 +93,7 @@ class Content(Property):
         """It is what the others delivered. What its sender has delivered is not numbered again."""
         self._compare(event, event.sender, "delivered")
         if event.sender == event.node:
-            sender = self._sender(event.sender, self.history.frame.incarnation)
+            sender = self._sender(event.sender, self.history.life)
             sender.deliver(event.first, event.first + len(event.digests) - 1)
 
     def on_stretch(self, stretch: Stretch) -> None:

@@ -39,18 +39,16 @@ class Fifo(Property):
         """Compare with the last message of the same sender."""
         if self.history.again:
             return  # D2 speaks of it
-        frame = self.history.frame
+        frame, life = self.history.frame, self.history.life
         senders = self._last.get(event.node)
         if senders is None:
             senders = self._last[event.node] = {}
         last = senders.get(event.sender)
-        senders[event.sender] = (frame.incarnation, event.first + len(event.digests) - 1, frame)
-        if last is not None and (
-            event.first <= last[1] if frame.incarnation == last[0] else frame.incarnation < last[0]
-        ):
+        senders[event.sender] = (life, event.first + len(event.digests) - 1, frame)
+        if last is not None and (event.first <= last[1] if life == last[0] else life < last[0]):
             self.violate(
                 f"Processor {event.node} delivered {frame}, number {event.first} of processor "
-                f"{event.sender}'s incarnation {frame.incarnation}, at {event.t_us} us, after "
+                f"{event.sender}'s incarnation {life}, at {event.t_us} us, after "
                 f"{last[2]}, up to number {last[1]} of its incarnation {last[0]}.",
                 (event.node, event.sender),
                 (last[2], frame),

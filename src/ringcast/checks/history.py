@@ -46,6 +46,7 @@ class History:
         self.again = False  # the latest origination or delivery repeats one
         self.differs = False  # it tells something else of its frame than the first that named it
         self.fresh = False  # it is a delivery, and no event named its frame before
+        self.life = 1  # of a delivery: the incarnation of its sender
         self.over: list[CheckedRing] = []  # rings that ended with the latest event
         self.trimmed: CheckedRing | None = None
         self.forgotten: ViewId | None = None  # largest ring forgotten
@@ -162,6 +163,9 @@ class History:
         if frame is None:
             frame = self._new_frame(ring, event, event.sender)
         self.frame = frame
+        # Whoever named the frame first may have named another sender.
+        same = frame.sender == event.sender
+        self.life = frame.incarnation if same else self._sender(ring, event.sender)
         index = frame.index
         self.again = index <= span.highest and span.holds(index)
         if index:
@@ -214,7 +218,7 @@ class History:
             span = ring.spans[node.id] = RingStay(ring, node, State.OPEN)
             if before is not None and before.state is State.LEFT:
                 span.follow(before)
-        span.state, span.conf = State.OPEN, event
+        span.state, span.conf, span.incarnation = State.OPEN, event, node.incarnation
         span.enter(None)
         node.waiting.pop(event.view, None)
         node.span = span

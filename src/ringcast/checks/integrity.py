@@ -45,7 +45,7 @@ class Integrity(Property):
     def on_delivered(self, event: Delivered) -> None:
         """Each message of the frame must exist and be new here."""
         frame = self.history.frame
-        incarnation = frame.incarnation
+        incarnation = self.history.life
         first, last = event.first, event.first + len(event.digests) - 1
         submitted = self._submitted.get(event.sender, {}).get(incarnation, NONE)
         for number in submitted.missing(first, last, 1):

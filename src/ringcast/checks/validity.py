@@ -39,7 +39,7 @@ class Validity(Property):
     def on_delivered(self, event: Delivered) -> None:
         """An obligation is met."""
         history = self.history
-        if event.sender == event.node and history.frame.incarnation == history.node.incarnation:
+        if event.sender == event.node and history.life == history.node.incarnation:
             own = self._own.setdefault(event.node, Own())
             own.delivered.add_range(event.first, event.first + len(event.digests) - 1)
 

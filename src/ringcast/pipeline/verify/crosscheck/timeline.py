@@ -181,8 +181,8 @@ DEFINITIONS = {
             FROM {stays} s
             JOIN lost l ON l.run = s.run AND l.moment < s.entered
             JOIN {rings} r ON r.run = s.run AND r.rid = s.rid AND r.since < s.entered
-            LEFT JOIN {named} w ON w.run = s.run AND w.ring = s.ring AND w.since = r.since
-                AND w.node = s.node AND w.waits AND w.life = s.life
+            LEFT JOIN {absent} w ON w.run = s.run AND w.ring = s.ring AND w.since = r.since
+                AND w.node = s.node AND w.state = 'came'
             LEFT JOIN {stays} o ON o.run = s.run AND o.rid = s.rid AND o.node = s.node
                 AND o.n < s.n
             WHERE r.members <> s.members OR w.node IS NULL OR o.node IS NOT NULL
