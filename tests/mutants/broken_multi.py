@@ -236,3 +236,9 @@ def multi_believes_others_of_an_interface(patch: MonkeyPatch) -> None:
     patch.setattr(
         "ringcast.protocols.totem_multi.network.leaves", lambda ring, change: ring == change.conf
     )
+
+
+@mutant("MR-31 A8", "progress")
+def multi_takes_what_waited_for_copies(patch: MonkeyPatch) -> None:
+    """What waited for a merge counts as a copy, if a later message came by another gateway."""
+    patch.setattr(NetworkOrder, "accept_released", NetworkOrder.accept)

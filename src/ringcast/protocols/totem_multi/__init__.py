@@ -17,9 +17,9 @@ Levels    Agreed: a prefix of one sequence in each topology. Safe: every member 
           delivers it, by its own word, or crashes.
 Views     A topology: the rings that are connected, with their members, which are also the view's
           sets. There are no transitional views; a change of one ring is two topologies.
-Promise   P-1 to P-16 of the dossier but P-5, on trees and on parallel gateways. On cycles of three
-          rings swarms find nothing, and runs aimed at two changes at once still break it now and
-          then (docs/simulator.md). P-17 concerns frames, which a trace does not have.
+Promise   P-1 to P-16 of the dossier but P-5, on trees, on parallel gateways and, as far as swarms
+          and runs aimed at them have shown (docs/simulator.md), on cycles of three rings. P-17
+          concerns frames, which a trace does not have.
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           A4  a member says also what it has refused, or others would wait for ever
           A5  rings without survivors, and those that drain, are part of a topology's name

@@ -302,7 +302,7 @@ class TotemMulti(Machine):
         for pid, sender, said in self._buffers.pop((change.ring, change.conf), ()):
             node = next((m.node for m in change.members if m.pid == sender), None)
             if node in self.order.network.gateways:
-                self.order.accept(env, pid, said)
+                self.order.accept_released(env, pid, said)
             else:
                 self.order.refuse(env, pid, said, "from a gateway that was not admitted")
 

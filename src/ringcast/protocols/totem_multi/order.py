@@ -65,6 +65,9 @@ class NetworkOrder(RingChanges):
             return  # MR-12, G-18: a copy
         if not again:
             self.out.forward(said, came)
+        self._take_in(ring, key, said)
+
+    def _take_in(self, ring: RingId, key: Key, said: Forwarded) -> None:
         message = said.message
         if type(message) is Bound:
             if message.speaks_for == ring or message.speaks_for == said.ring:
@@ -72,9 +75,26 @@ class NetworkOrder(RingChanges):
         elif key not in self.seen:
             assert isinstance(message, Data)
             self.seen.add(key)
-            self.entries[ring].items.append((key, message))
+            items = self.entries[ring].items
+            if items and key < items[-1][0]:
+                insort(items, (key, message), key=lambda item: item[0])
+            else:
+                items.append((key, message))
             if message.level is Level.SAFE:
                 self.out.stored_safe(key)
+
+    def accept_released(self, env: Env, came: NodeId, said: Streamed) -> None:
+        """Step 8, MR-31: what waited for the change that is applied now. A gateway that was here
+        before may have brought later messages of its stream: it is no copy for that."""
+        if isinstance(said, Forwarded):
+            ring, key = said.via or said.ring, Key(said.timestamp, said.ring)
+            entry = self.entries.get(ring)
+            if entry and self.knows(ring) and self.last < key <= entry.last:
+                if key not in self.seen:
+                    self.out.forward(said, came)
+                    self._take_in(ring, key, said)
+                return
+        self.accept(env, came, said)
 
     def _accept_change(self, env: Env, came: NodeId | None, said: Change, again: bool) -> None:
         """MR-18: a ring has changed, mine (``came`` is None) or another."""
