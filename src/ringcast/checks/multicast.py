@@ -56,15 +56,12 @@ class Multicast(Property):
     tag = "multicast"
     title = "messages to some members"
     about_deliveries = False
-    needs_storage = True
     notes = (SubmittedTo.what, DeliveredTo.what)
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._asked: dict[NodeId, dict[int, dict[int, SubmittedMessage]]] = {}
         """By sender, incarnation and number."""
-        self._frames: dict[Place, tuple[NodeId, DeliveredTo]] = {}
-        """What each place holds, and who said so first."""
         self._last: dict[NodeId, Place] = {}
         self._some_last: dict[NodeId, Place] = {}
         """The last place of a message to some that each has delivered."""
@@ -133,7 +130,9 @@ class Multicast(Property):
         incarnation = span.incarnation if span else self.history.incarnation(told.sender)
         if node not in told.to:
             self._wrong(event, told.name, f"it is for {told.to}")
-        first, known = self._frames.setdefault(place, (node, told))
+        frames: dict[int, tuple[NodeId, DeliveredTo]]
+        frames = ring.marks.setdefault(f"{self.tag} frames", {}) if ring else {}
+        first, known = frames.setdefault(told.seq, (node, told))
         if msgspec.structs.replace(known, view=told.view) != told:
             self._wrong(event, told.name, f"at processor {first} it is another message")
         current = self.history.known(node).current

@@ -116,7 +116,8 @@ DEFINITIONS = {
                number + size(digests) - 1 AS upto,
                concat('(', place.ring.seq, ',', place.ring.rep, '):', place.seq, '.0') AS name,
                struct(c.n, c.view, c.upto) AS here,
-               first(what) OVER (PARTITION BY d.run, place ORDER BY d.moment) AS first
+               IF(r.rid IS NULL, what, first(what) OVER (
+                   PARTITION BY d.run, r.rid, place ORDER BY d.moment)) AS first
         FROM (
             SELECT *, struct(to, sender, number, level, digests) AS what
             FROM (
@@ -127,7 +128,9 @@ DEFINITIONS = {
                        data[3] AS sender, data[4] AS number, data[5] AS level,
                        slice(data, 7, size(data)) AS digests
                 FROM {{note}} WHERE {DELIVERED})) d
-        {_incarnation("d")} {_here("d")}""",
+        {_incarnation("d")} {_here("d")}
+        LEFT JOIN {{rings}} r ON r.run = d.run AND r.ring = d.place.ring
+            AND d.moment >= r.since AND d.moment < r.until""",
     "asked_some": f"""
         SELECT a.*, o.after, struct(c.n, c.view, c.upto) AS here
         FROM (
