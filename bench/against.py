@@ -135,7 +135,8 @@ def main() -> None:
                 for what, value in measure(tree).items():
                     book.setdefault(name + what, []).append(value)
             print(f"{round + 1}/{asked.rounds}  {name}", flush=True)
-    ratios = {n: [a / b for a, b in zip(ours[n], theirs[n], strict=True)] for n in ours}
+    shared = [name for name in ours if name in theirs]
+    ratios = {n: [a / b for a, b in zip(ours[n], theirs[n], strict=True)] for n in shared}
     rows = [
         (
             name,
