@@ -87,15 +87,41 @@ def test_i21_entries_whose_bodies_nobody_keeps_are_gone() -> None:
 
 
 def test_i21_i22_nobody_waits_for_one_that_lacks_the_same() -> None:
-    """Heartbeats tell from where to where logs reach."""
+    """Heartbeats tell from where to where logs reach. Who goes round with the ring lacks nothing,
+    whatever one of them says."""
     group = keeping_nothing()
-    current, seen, held = group[2].current, group[2].ring.seen, group[2].log.held
-    assert current is not None
+    site, seen, held = group[2], group[2].ring.seen, group[2].log.held
+    assert site.current is not None
+    view = site.current.epoch.view
 
     def beat(src: int, floor: int, to: int) -> list[Leave]:
-        news = (0, seen, floor, to)
-        return sent(group.receive(2, Heartbeat(current.epoch.view, news), src), Leave)
+        assert site.chooser.decided is not None
+        news = (site.chooser.decided.epoch.step, seen, floor, to)
+        return sent(group.receive(2, Heartbeat(view, news), src), Leave)
 
+    assert not beat(1, held + 2, held + 5)
+    assert not beat(3, held - 1, held), "2 has begun this ring"
+    ring = replace(site.current, epoch=Epoch(view, 1), start=held + 2, base=site.current.epoch)
+    site.chooser.decided = ring
+    group.do(2, lambda env: site.chooser.following.adopt(env, ring))
+    assert site.current != ring
     assert not beat(1, held + 2, held + 5), "3 may have it"
     assert not beat(3, held - 1, held + 1), "3 has it"
     assert beat(3, held - 1, held) == [Leave(group.config.group, 0, gap=True)]
+
+
+def test_i20_an_external_member_does_not_leave_for_one_word() -> None:
+    """Only if all of the ring have let go of what it lacks."""
+    group = keeping_nothing()
+    site, held = group[2], group[2].log.held
+    assert site.current is not None
+    ring = replace(site.current, core=(1, 3))
+    site.current = site.chooser.decided = ring
+
+    def beat(src: int, floor: int) -> list[Leave]:
+        news = (ring.epoch.step, site.ring.seen, floor, held + 5)
+        return sent(group.receive(2, Heartbeat(ring.epoch.view, news), src), Leave)
+
+    assert not beat(1, held + 2)
+    assert not beat(3, held - 1), "3 keeps it"
+    assert beat(3, held + 1) == [Leave(group.config.group, 0, gap=True)]

@@ -209,7 +209,8 @@ class Following:
 
     def kept(self, env: Env, src: NodeId, floor: int, held: int) -> None:
         """I20, I21: what follows our log was let go, and nobody else in the ring has it either: we
-        cannot catch up."""
+        cannot catch up. Of one that goes round with the ring nothing is let go (K7), whatever
+        somebody says; and an external member that lacks nothing believes no single word."""
         p, decided = self.p, self.views.decided
         assert decided is not None
         self.logs[src] = (floor, held)
@@ -217,8 +218,13 @@ class Following:
         logs = [each for each in ring if each is not None]
         if len(logs) < len(ring):
             return
-        let_go = any(floor > p.log.held for floor, _ in logs)
-        if let_go and not any(floor <= p.log.held < held for floor, held in logs):
+        let_go = [floor > p.log.held for floor, _ in logs]
+        if p.me not in decided.core:
+            lost = all(let_go)
+        else:
+            comes = any(floor <= p.log.held < held for floor, held in logs)
+            lost = p.current != decided and any(let_go) and not comes
+        if lost:
             self.views.membership.gap(env, True)
 
     # --- news of epochs -------------------------------------------------------------------------
