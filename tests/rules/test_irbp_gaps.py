@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ringcast.blocks.detector import Heartbeat
 from ringcast.protocols.irbp.messages import Catch, Caught, Kind, Leave, ViewTimer
+from ringcast.protocols.rbp import install
 from ringcast.protocols.rbp.epochs import Entry, Epoch, Ids
 from ringcast.protocols.rbp.messages import Gone
 from ringcast.protocols.rbp.state import Phase, Timer
@@ -84,6 +85,19 @@ def test_i21_entries_whose_bodies_nobody_keeps_are_gone() -> None:
     gone = Gone(site.group, epoch.view, held, held + 1, tag, (1, 3))
     assert not sent(group.receive(2, gone, 1), Leave)
     assert sent(group.receive(2, gone, 3), Leave)
+
+
+def test_i11_what_was_filed_of_an_epoch_that_had_ended_is_void() -> None:
+    """An ACK of a ring that was passed over may have come before what took its number."""
+    group = Sites()
+    group.settle()
+    site, held = group[2], group[2].log.held
+    assert site.current is not None
+    view = site.current.epoch.view
+    site.log.file(Entry(held + 2, Epoch(view, 1), ()))
+    right = (Entry(held + 1, Epoch(view, 1), ()), Entry(held + 2, Epoch(view, 2), ()))
+    group.do(2, lambda env: install.keep(site, env, right))
+    assert site.log.entry(held + 2) == right[1]
 
 
 def test_i21_i22_nobody_waits_for_one_that_lacks_the_same() -> None:

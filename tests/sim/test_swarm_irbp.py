@@ -24,7 +24,7 @@ from parted_irbp import parted
 
 SEEDS = (range(8), range(8, 16))
 
-FORMER = (14, 36, 50, 55, 68, 108, 245, 794, 979)
+FORMER = (14, 36, 50, 55, 68, 108, 245, 794, 979, 3000230)
 """Seeds that once found a bug, with the usual history."""
 
 FELL = (197, 266, 278, 681, 1485, 2000018)

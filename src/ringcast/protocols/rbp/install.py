@@ -36,10 +36,11 @@ def freeze(p: Processor, env: Env) -> Extent:
 
 
 def keep(p: Processor, env: Env, entries: tuple[Entry, ...], bodies: tuple[Data, ...] = ()) -> None:
-    """I11: file what was recovered; cut our log only where a tag proves it void (G41)."""
+    """I11: file what was recovered; cut our log only where a tag proves it void (G41). What was
+    filed beyond it may be void as well: a number of an epoch that ended before it."""
     for entry in entries:
-        number = entry.number
-        if p.log.floor < number <= p.log.held and p.log.tag_at(number) != entry.tag:
+        number, known = entry.number, p.log.entry(entry.number)
+        if known is not None and known.tag != entry.tag:
             if number <= p.delivered:
                 env.stop(f"diverged: entry {number} was delivered here and is void (rbp I11)")
                 return
