@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+from joined_rings import MS, SHORT_TIMES
+
 from ringcast.core.rings import shaped
 from ringcast.sim.spec import RunSpec
 from ringcast.sim.workload import Poisson
-
-MS = 1_000
 
 
 def congested(seed: int) -> RunSpec:
@@ -22,13 +22,7 @@ def congested(seed: int) -> RunSpec:
         duration_us=150 * MS,
         network="lan",
         config={
-            "token_loss_us": 12 * MS,
-            "token_retransmit_us": 3 * MS,
-            "join_us": 3 * MS,
-            "consensus_us": 12 * MS,
-            "announce_us": 20 * MS,
-            "hold_us": 0,
-            "gv_min_us": 1 * MS,
+            **SHORT_TIMES,
             "max_queue": 3,
             "min_queue": 1,
             "each_time": 1,

@@ -7,6 +7,7 @@ who stay up, members or not: how long a sender waits for its own message, and wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import fmean
 
 import msgspec
@@ -78,12 +79,10 @@ class Ledger:
                 pass
 
 
-def service(spec: RunSpec) -> Availability:
-    """Carry ``spec`` out, then let it come to rest; StudyError if nothing was submitted."""
+def run_to_rest(spec: RunSpec, observer: Callable[[TraceEvent], None]) -> Cluster:
+    """Run ``spec``, then stop its workload, heal its network and give what is under way time."""
     setup = prepare(spec)
-    from_us = spec.measure_from_us or 0
-    ledger = Ledger(from_us, spec.duration_us)
-    cluster = Cluster(setup.sheet, setup.config, spec.ids, setup.model, spec.seed, [ledger])
+    cluster = Cluster(setup.sheet, setup.config, spec.ids, setup.model, spec.seed, [observer])
     schedule(spec.faults, cluster)
     cluster.start()
     loads = workload.start(spec.workload, cluster, spec.seed)
@@ -92,6 +91,14 @@ def service(spec: RunSpec) -> Availability:
         load.stop()
     cluster.calm()
     cluster.run_for(REST_US)
+    return cluster
+
+
+def service(spec: RunSpec) -> Availability:
+    """Measure one run; StudyError if nothing was submitted."""
+    from_us = spec.measure_from_us or 0
+    ledger = Ledger(from_us, spec.duration_us)
+    cluster = run_to_rest(spec, ledger)
     up = set(cluster.up())
     owed = [message for message in ledger.submitted_us if message[0] in up]
     if not owed:

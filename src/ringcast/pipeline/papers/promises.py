@@ -9,11 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from ringcast.checks import suite
-from ringcast.pipeline.papers.availability import REST_US
-from ringcast.sim import workload
-from ringcast.sim.cluster import Cluster
-from ringcast.sim.faults import schedule
-from ringcast.sim.spec import RunSpec, prepare
+from ringcast.core.registry import protocol
+from ringcast.pipeline.papers.availability import run_to_rest
+from ringcast.sim.spec import RunSpec
 
 
 class Promises(msgspec.Struct, frozen=True):
@@ -26,19 +24,10 @@ class Promises(msgspec.Struct, frozen=True):
 
 
 def promises(spec: RunSpec) -> Promises:
-    """Carry ``spec`` out, let it come to rest, and compare it with the default's claims."""
-    setup = prepare(spec)
-    sheet = setup.sheet
+    """Run ``spec`` and check it against what the protocol claims by default."""
+    sheet = protocol(spec.protocol)
     default = sheet.for_group(sheet.default, spec.ids)
     checks = suite(sheet.claims(default), sheet.progress_bound_us(default, spec.nodes))
-    cluster = Cluster(sheet, setup.config, spec.ids, setup.model, spec.seed, [checks.feed])
-    schedule(spec.faults, cluster)
-    cluster.start()
-    loads = workload.start(spec.workload, cluster, spec.seed)
-    cluster.run_until(spec.duration_us)
-    for load in loads:
-        load.stop()
-    cluster.calm()
-    cluster.run_for(REST_US)
+    cluster = run_to_rest(spec, checks.feed)
     broken = {violation.property for violation in checks.violations}
     return Promises(len(broken), spec.nodes - len(cluster.up()))
