@@ -13,8 +13,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
+from ringcast.cli.app import app
 from ringcast.core.registry import protocol
 from ringcast.demo import shop_stream
 from ringcast.demo.shop import Shop, ShopOrder
@@ -228,3 +230,15 @@ def test_the_end_of_the_demo_ends_every_member(tmp_path: Path, number: signal.Si
         time.sleep(0.05)
     assert processes(work) == []
     assert killed or list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("centralised", "--protocol: centralised is there to be compared in simulations"),
+        ("totm", "--protocol: no protocol called 'totm'; did you mean totem?"),
+    ],
+)
+def test_what_no_member_can_run_is_refused_at_once(name: str, why: str) -> None:
+    done = CliRunner().invoke(app, ["demo", "--protocol", name])
+    assert done.exit_code == 2 and why in done.stderr

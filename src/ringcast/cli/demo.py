@@ -16,7 +16,7 @@ from ringcast.checks import Verdict, Violation
 from ringcast.console.options import OK, VIOLATED, fail, one_line_errors
 from ringcast.console.output import STYLE, as_json, console, say
 from ringcast.core.ids import NodeId
-from ringcast.core.registry import Sheet, protocol
+from ringcast.core.registry import Sheet, live_protocol
 from ringcast.demo import simulated
 from ringcast.demo import stream as demo_stream
 from ringcast.demo.play import Play, cast, table
@@ -195,7 +195,7 @@ def command(
     if seed is not None:
         fail("--seed needs --simulated: live members have no seed")
     try:
-        sheet = protocol(protocol_name or DEFAULT)
+        sheet = live_protocol(protocol_name or DEFAULT)
     except LookupError as error:
         fail(f"--protocol: {error}")
     live(sheet, out or Path("ringcast-demo"), json)

@@ -194,6 +194,18 @@ def protocol(name: str) -> Sheet:
         raise LookupError(f"no protocol called {name!r}; {known(name, sorted(_sheets))}") from None
 
 
+def live_protocol(name: str) -> Sheet:
+    """The same, if a node may run it; the error lists those that nodes run."""
+    try:
+        sheet = protocol(name)
+    except LookupError:
+        able = [each.name for each in protocols() if each.live]
+        raise LookupError(f"no protocol called {name!r}; {known(name, able)}") from None
+    if not sheet.live:
+        raise LookupError(f"{name} is there to be compared in simulations; no node runs it")
+    return sheet
+
+
 def protocols() -> tuple[Sheet, ...]:
     """Every protocol registered so far, by name."""
     return tuple(_sheets[name] for name in sorted(_sheets))

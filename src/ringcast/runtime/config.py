@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import msgspec
 
 from ringcast.core.errors import ConfigError
-from ringcast.core.explain import explained, known
+from ringcast.core.explain import explained
 from ringcast.core.ids import NodeId
-from ringcast.core.registry import Sheet, protocol, protocols
+from ringcast.core.registry import Sheet, live_protocol, protocols
 from ringcast.core.settings import GroupSettings
 from ringcast.journal.writer import LIMITS, Limits
 from ringcast.protocols import DEFAULT
@@ -64,16 +64,9 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def sheet(self) -> Sheet:
         """The protocol."""
         try:
-            sheet = protocol(self.protocol)
-        except LookupError:
-            able = [each.name for each in protocols() if each.live]
-            raise ConfigError(
-                f"protocol: no protocol called {self.protocol!r}; {known(self.protocol, able)}"
-            ) from None
-        if not sheet.live:
-            raise ConfigError(
-                f"protocol: {self.protocol} is there to be compared in simulations; no node runs it"
-            )
+            sheet = live_protocol(self.protocol)
+        except LookupError as error:
+            raise ConfigError(f"protocol: {error}") from None
         if self.journal and not sheet.journaled:
             raise ConfigError(
                 f"journal: a node that runs {self.protocol} keeps none yet; leave it out, or take "
