@@ -1,6 +1,6 @@
 """The record of swarm runs: do the protocols keep what they claim, under any faults?
 
-``swarm.py totem|total|token-fd|counter|rbp|irbp`` writes ``bench/results/swarm-PROTOCOL.json``,
+``swarm.py PROTOCOL`` writes ``bench/results/swarm-PROTOCOL.json``,
 from which ``make docs`` writes tables. A record consists of calls of ``ringcast sim``; what each
 prints is kept in a folder named after the commit, and a call whose output is there is not made
 again.
@@ -28,7 +28,7 @@ from record import commit, write
 from ringcast.core.registry import protocols
 from ringcast.protocols.total import SHEET as TOTAL
 
-FIRST = 100_000
+FIRST = 3_000_000
 EACH = 1000
 """Seeds of one call."""
 SUMS = ("runs", "events", "deliveries", "views", "frames", "simulated_s", "wall_s")
@@ -44,7 +44,7 @@ def seeds(count: int, first: int = FIRST, each: int = EACH) -> Iterator[str]:
 
 
 PLANS: dict[str, dict[str, list[str]]] = {
-    "totem": {"totem": list(seeds(10_000))},
+    "totem": {"totem": list(seeds(30_000))},
     "total": {
         mode: [
             f"--profile {mode} --nodes {nodes} {some}"
@@ -53,10 +53,11 @@ PLANS: dict[str, dict[str, list[str]]] = {
         ]
         for mode in TOTAL.profiles
     },
-    "token-fd": {"token-fd": list(seeds(20_000))},
-    "counter": {"counter": list(seeds(20_000))},
-    "rbp": {"rbp": list(seeds(20_000, 2_000_000))},
-    "irbp": {"irbp": list(seeds(20_000, 2_000_000))},
+    "token-fd": {"token-fd": list(seeds(30_000))},
+    "counter": {"counter": list(seeds(30_000))},
+    "rbp": {"rbp": list(seeds(30_000))},
+    "irbp": {"irbp": list(seeds(30_000))},
+    "totem-multi": {"totem-multi": list(seeds(8000, each=200))},
     OUTSIDER: {
         sheet.name: [f"--outsider 0.15 {some}" for some in seeds(5000, each=100)]
         for sheet in protocols()
