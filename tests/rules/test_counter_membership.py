@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cb import Group, Timer, said, tokens
+from cb import Group, Timer, msgs, said, tokens
 from driver import only, sent
 
 from ringcast.core.effects import InstallView, Stop
 from ringcast.core.inputs import Leaving
-from ringcast.protocols.counter.messages import Join, Leave, Prep
-from ringcast.protocols.counter.state import Phase
+from ringcast.protocols.counter.messages import Join, Leave, PassingList, Prep, Seat
+from ringcast.protocols.counter.state import LIVES, Phase
 
 
 def test_cb_31_a_newcomer_is_appended_and_counts_from_the_next_cycle_on() -> None:
@@ -40,6 +40,24 @@ def test_cb_31_a_newcomer_is_appended_and_counts_from_the_next_cycle_on() -> Non
     group.submit(4, b"after")
     group.pass_on(12)
     assert group.told(1) == [b"before", b"after"] and group.told(4) == [b"after"]
+
+
+def test_cb_31_nobody_sends_into_a_view_before_it_is_in_it() -> None:
+    """It may crash before: then a member that came back would seem to have sent it."""
+    group = Group().up()
+    now = group.list()
+    new = PassingList(2, 2, (*now.seats[:2], Seat(3, 2, LIVES + 1)))
+    group.receive(2, group.token(1, 2, 1, 1, lists=(now, new)), 1)
+    group.fire(2, Timer.OWNER)
+    assert msgs(group.submit(2, b"in cycle 1"))
+    group.receive(2, group.token(1, 2, 2, 4, lists=(now, new)), 1)
+    assert group[2].P == 2 and group[2].committed == 0
+    assert not msgs(group.submit(2, b"in cycle 2"))
+    entry = group.entry(2, 1, (1, 1), 1)
+    effects = group.fire(2, Timer.OWNER)
+    effects = group.receive(2, group.token(3, 1, 2, 6, entry, lists=(now, new)), 3)
+    assert [view.members for view in only(effects, InstallView)][-1] == (1, 2, 3)
+    assert [msg.p for msg in msgs(effects)] == [2]
 
 
 def test_cb_32_a_changed_list_is_taken_over() -> None:

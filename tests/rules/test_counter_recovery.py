@@ -7,6 +7,8 @@ from cb import Group, Timer, msgs, settle, tokens
 from driver import only, sent
 
 from ringcast.core.effects import InstallView
+from ringcast.protocols.counter.commit import STEP
+from ringcast.protocols.counter.membership import LISTS
 from ringcast.protocols.counter.messages import Fetch, Join, PassingList, Seat, Stranger, Told
 from ringcast.protocols.counter.state import LIVES, Phase
 
@@ -59,6 +61,47 @@ def test_cb_42_ext_a_majority_that_remembers_nothing_begins_anew() -> None:
     group.submit(2, b"b")
     group.pass_on(9)
     assert all(group.told(node)[-1] == b"b" for node in group.ids)
+
+
+def test_cb_42_one_that_remembers_more_than_the_group_comes_with_a_later_epoch() -> None:
+    """All others lost their storage, and begin with numbers that it knows of its last view."""
+    group = Group(3)
+    group.stable[3] |= {"counter_epoch": 1, "counter_view": 5 * LISTS + 3}
+    group.up()
+    group.pass_on(2)
+    (join,) = sent(group.fire(3, Timer.JOIN), Join)
+    assert (join.epoch, join.no) == (5, 5 * LISTS + 3)
+    settle(group)
+    assert [group[node].epoch for node in group.ids] == [6, 6, 6]
+    group.submit(3, b"c")
+    group.pass_on(12)
+    views = [e.view for e in only(group.log[3], InstallView)]
+    assert [view.seq // STEP for view in views] == [6 * LISTS + 1]
+    assert group.told(1) == group.told(3) == [b"c"]
+
+
+def test_cb_42_no_list_makes_a_member_that_is_not_above_its_last_view() -> None:
+    """The same within one epoch, where only the numbers of the lists tell."""
+    group = Group(3)
+    group.stable[3] |= {"counter_epoch": 1, "counter_view": 4}
+    group.up()
+    low = PassingList(2, 2, (Seat(1, 0, 0), Seat(2, 0, 0), Seat(3, 2, group[3].life)))
+    group.receive(3, group.token(2, 3, 1, 2, lists=(low,)), 2)
+    assert group[3].phase is Phase.OUT
+    group.fire(3, Timer.JOIN)
+    settle(group)
+    assert [group[node].epoch for node in group.ids] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("listed", ["sent", "counted"])
+def test_cb_42_a_token_that_tells_of_forgotten_deeds_ends_a_membership(listed: str) -> None:
+    """All lost their storage, and a token of before was still under way."""
+    group = Group(3).up()
+    entry = group.entry(2, 0, (1, 4)) if listed == "sent" else group.entry(1, 0, (1, 4), 2)
+    group.receive(2, group.msg(1, 0, 1), 1)
+    group.submit(2, b"b")  # has the number that the lost message had
+    group.receive(2, group.token(1, 2, 1, 1, entry), 1)
+    assert group[2].phase is Phase.OUT and group[2].held is None
 
 
 def test_cb_42_an_excluded_member_is_told_what_was_delivered_in_its_view() -> None:

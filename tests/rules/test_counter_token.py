@@ -31,6 +31,8 @@ def test_cb_4_every_own_entry_that_all_hold_is_removed_of_whatever_cycle() -> No
     """A4."""
     group = Group().up()
     group[2].P = 4
+    for mine in (group.msg(2, 1, 1), group.msg(2, 3, 2)):
+        group[2].holding.data[mine.key] = mine
     old = group.entry(2, 1, (1, 1), 1, 3)
     new = group.entry(2, 3, (2, 2), 1)
     group.receive(2, group.token(1, 2, 5, 13, old, new), 1)

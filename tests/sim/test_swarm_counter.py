@@ -45,10 +45,13 @@ FORMER = (
     1336,
     1577,
     2319,
+    3257,
+    3397,
     8327,
     10733,
     101939,
     5002862,
+    5013699,
 )
 """Seeds that once found a bug, most of them with another draw of faults."""
 

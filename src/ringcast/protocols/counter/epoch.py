@@ -23,8 +23,7 @@ def install(p: Processor, env: Env, value: Value, issuer: bool = False) -> None:
     """CB-40: begin the epoch that was decided; CB-41: or end here, if it is without us."""
     base, first = value.base, value.first
     if p.phase is Phase.OUT:
-        fits = p.parted is None and p.seated(first.list)
-        if fits and first.epoch >= max(reformation.frozen_epoch(p), p.epoch):
+        if p.parted is None and recovery.welcome(p, first):
             recovery.taken_in(p, env, value, issuer)
     elif first.epoch <= p.epoch:
         env.drop("counter CB-38", "a decision that is known")

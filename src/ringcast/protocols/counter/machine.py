@@ -69,7 +69,8 @@ class CounterBased(Processor):
         if EPOCH in stable:
             self.phase = Phase.OUT
             self.ring_no = stable.get(commit.VIEW_NO, 1)
-            self.reform.stored = stable.get(reformation.PROMISED, 0)
+            last = self.ring_no // membership.LISTS
+            self.reform.stored = max(last, stable.get(reformation.PROMISED, 0))
             self.reform.spent = stable.get(reformation.VOTED, 0)
             env.note("counter CB-42", "phase", "Out (restarted)")
             recovery.go_out(self, env)

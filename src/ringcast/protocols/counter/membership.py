@@ -20,24 +20,29 @@ LEFT = "left"
 
 def on_join(p: Processor, env: Env, event: Received) -> None:
     """CB-31: remember who asks, for our next ownership. One that is listed has lost its memory:
-    it is excluded first."""
+    it is excluded first. CB-42 ext: one that remembers more than this group, which has lost all it
+    knew, or that may not act in this epoch, comes with a later one."""
     join = event.message
     assert isinstance(join, Join)
     seat = p.list.seat(event.src)
+    if join.epoch > p.epoch or join.no > p.list.no:
+        p.reform.seen = max(p.reform.seen, join.epoch)
+        call_for_another(p, env, p.list.seats[0].node, f"{event.src} is ahead")
+        return
     if seat is not None and seat.life == join.life:
         return  # it will hear of it
     p.joiners[event.src] = join.life
     if seat is None:
         tokens.go_on(p, env)
     else:
-        replace_it(p, env, event.src, "has lost its memory")
+        call_for_another(p, env, p.list.after(event.src), f"{event.src} has lost its memory")
 
 
-def replace_it(p: Processor, env: Env, node: NodeId, why: str) -> None:
-    """CB-37: the list cannot stay as it is: the member after ``node`` calls for another, and the
-    silence of the token will tell the rest."""
-    if p.phase is Phase.MEMBER and p.left_hop < 0 and p.list.after(node) == p.me:
-        reformation.initiate(p, env, f"{node} {why}")
+def call_for_another(p: Processor, env: Env, caller: NodeId, why: str) -> None:
+    """CB-37: the list cannot stay as it is: one member calls for another, and the silence of the
+    token will tell the rest."""
+    if p.phase is Phase.MEMBER and p.left_hop < 0 and caller == p.me:
+        reformation.initiate(p, env, why)
 
 
 def on_leave(p: Processor, env: Env, event: Received) -> None:
@@ -46,7 +51,7 @@ def on_leave(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(leave, Leave)
     if p.list.lives.get(event.src) == leave.life:
         p.farewells[event.src] = Departure(event.src, Reason.LEFT, "its Leave")
-        replace_it(p, env, event.src, "has left")
+        call_for_another(p, env, p.list.after(event.src), f"{event.src} has left")
 
 
 def next_lists(p: Processor, env: Env, held: Token, leaves: bool) -> tuple[PassingList, ...]:

@@ -150,12 +150,13 @@ class Req(msgspec.Struct, frozen=True, array_like=True, tag=72, gc=False):
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True, tag=73, gc=False):
-    """CB-31: a processor that is no member asks to become one, in its life ``life``. ``epoch`` is
-    the highest it ever heard of."""
+    """CB-31: a processor that is no member asks to become one, in its life ``life``. It acts in no
+    epoch below ``epoch``, and ``no`` is the last list that was a view of its own."""
 
     group: Group
     life: Seq
     epoch: Seq
+    no: Seq
 
 
 class Leave(msgspec.Struct, frozen=True, array_like=True, tag=82, gc=False):

@@ -52,7 +52,7 @@ def epoch_of(frame: msgspec.Struct) -> int:
 def out_of_reach(p: Processor, frame: msgspec.Struct) -> bool:
     """CB-6, CB-37: whether numbers are so far ahead that they would soon be used up."""
     epoch = epoch_of(frame)
-    if epoch > min(LAST_EPOCH, max(p.epoch, frozen_epoch(p)) + REACH):
+    if epoch > min(LAST_EPOCH, frozen_epoch(p) + REACH):
         return True
     newest = p.newest
     if type(frame) is not Token or newest is None or epoch != newest.epoch:

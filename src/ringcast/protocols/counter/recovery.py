@@ -162,9 +162,8 @@ def on_join_timer(p: Processor, env: Env, event: TimerFired) -> None:
             fetch(p, env)
             return
         part(p, env)
-    highest = max(p.epoch, reformation.frozen_epoch(p))
-    env.broadcast(Join(p.group, p.life, highest))
-    begin_anew(p, env, highest)
+    env.broadcast(Join(p.group, p.life, reformation.frozen_epoch(p), p.ring_no))
+    begin_anew(p, env)
 
 
 def fetch(p: Processor, env: Env, node: NodeId = 0) -> None:
@@ -183,12 +182,19 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
     p.heard_us = env.now_us
     p.blank.clear()
     seat = token.list.seat(p.me)
-    if p.parted is not None or seat is None or seat.life != p.life:
+    if p.parted is not None or seat is None or not welcome(p, token):
         return
     if seat.since == 0:
         env.send(event.src, Ask(p.group, token.epoch))  # it is a new beginning
-    elif token.epoch >= reformation.frozen_epoch(p):
+    else:
         taken_in(p, env, Value(token, token))
+
+
+def welcome(p: Processor, token: Token) -> bool:
+    """CB-31, CB-37: whether a token lists this life of ours, in an epoch that we may act in; its
+    list becomes a view, so its number is above that of our last one."""
+    fits = token.epoch >= reformation.frozen_epoch(p) and token.list.no > p.ring_no
+    return fits and p.seated(token.list)
 
 
 def taken_in(p: Processor, env: Env, value: Value, issuer: bool = False) -> None:
@@ -295,13 +301,13 @@ def on_join(p: Processor, env: Env, event: Received) -> None:
     p.blank[event.src] = (join.life, join.epoch, env.now_us)
 
 
-def begin_anew(p: Processor, env: Env, highest: int) -> None:
+def begin_anew(p: Processor, env: Env) -> None:
     """CB-42 ext: if a majority is there and nobody is a member, the first of them calls for a new
     beginning."""
     old_us = env.now_us - FRESH * p.config.join_us
     there = {node: known for node, known in p.blank.items() if known[2] > old_us}
     if len(there) + 1 < p.config.majority or p.heard_us > old_us or p.me > min(there, default=p.me):
         return
-    p.reform.seen = max([highest, *(known[1] for known in there.values())])
+    p.reform.seen = max((known[1] for known in there.values()), default=0)
     if p.reform.ballot is None:
         reformation.initiate(p, env, "nobody is a member")

@@ -48,9 +48,9 @@ then those that remember less stop being members."""
 
 
 def frozen_epoch(p: Processor) -> int:
-    """CB-37: we have promised not to act in an epoch below this one."""
+    """CB-37: we do not act in an epoch below this one: we have promised that, or been in it."""
     reform = p.reform
-    return max(reform.stored, reform.promised.epoch if reform.promised else 0)
+    return max(p.epoch, reform.stored, reform.promised.epoch if reform.promised else 0)
 
 
 # --- the initiator ------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def frozen_epoch(p: Processor) -> int:
 def initiate(p: Processor, env: Env, why: str) -> None:
     """CB-27, CB-37: call for a new epoch; nobody is removed by one member alone."""
     reform = p.reform
-    ballot = Ballot(max(p.epoch, frozen_epoch(p), reform.seen) + 1, p.me)
+    ballot = Ballot(max(frozen_epoch(p), reform.seen) + 1, p.me)
     env.note("counter CB-37", "prepare", f"epoch={ballot.epoch}: {why}")
     promise(p, env, ballot)
     reform.ballot = ballot

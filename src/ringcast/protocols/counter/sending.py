@@ -38,17 +38,25 @@ def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
 
 
 def may_send(p: Processor, to: tuple[NodeId, ...]) -> bool:
-    """CB-29, CB-31, CB-33: unless a receiver or the network is overloaded, we leave, or are so new
-    that this life of ours has no view yet: its messages would be delivered in one we never saw.
+    """CB-29, CB-31, CB-33: unless a receiver or the network is overloaded, we leave, or are not in
+    the view of this cycle yet: our messages would be delivered in one we never saw.
 
     CB-43: or this cycle has as many sets of destinations as a token has room for.
     """
     sending = p.sending
-    if p.leaving or p.view_life != p.life or sending.overloaded is not None:
+    if p.leaving or sending.overloaded is not None or not in_its_view(p):
         return False
     if to and len(own := sending.own.get(p.P, {})) >= MOST_SETS and to not in own:
         return False
     return not any(not to or node in to for node in sending.local if node != p.me)
+
+
+def in_its_view(p: Processor) -> bool:
+    """CB-31: whether every list that is in force for our cycle has become a view of this life of
+    ours. Else we may crash before that, and others deliver in a view what no member of it sent."""
+    lists = p.newest.lists if p.newest is not None else ()
+    waiting = any(each.no > p.ring_no and each.first <= p.P for each in lists)
+    return p.view_life == p.life and not waiting
 
 
 def send_new(p: Processor, env: Env) -> None:

@@ -1,7 +1,7 @@
 """What a swarm draws for the counter-based protocol.
 
 Reissues, suspicions and requests come out of the blue in half of the runs; otherwise the network,
-the crashes and the pauses do as they like. Nobody loses its stable storage.
+the crashes and the pauses do as they like.
 """
 
 from __future__ import annotations

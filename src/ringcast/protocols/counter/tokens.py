@@ -118,6 +118,9 @@ def accept(p: Processor, env: Env, token: Token) -> None:
     """CB-3, CB-4: own the token, and begin a new cycle; CB-40: unless a reformation found us owning
     it, and we own it again."""
     head = token.list.seats[0].node == p.me
+    if not p.life and forgot(p, token):
+        astray(p, env, "the token tells of what we did before (counter CB-42)")
+        return
     if p.fresh:
         p.fresh = False
         p.P = token.t
@@ -148,6 +151,20 @@ def astray(p: Processor, env: Env, what: str) -> None:
         env.stop(f"broken invariant: {what}")
     else:
         recovery.excluded(p, env, f"stable storage was lost: {what}", owed=False)
+
+
+def forgot(p: Processor, token: Token) -> bool:
+    """CB-42: whether a token lists messages that we do not remember to have sent, or to have
+    counted: it is of a group that we were in before we lost our storage."""
+    me, holding = p.me, p.holding
+    for entry in token.S:
+        if entry.sender == me:
+            ends = (entry.ids[0], entry.ids[-1])  # our numbers of a cycle have no gaps
+            if any((me, entry.cycle, k) not in holding.data for k in ends):
+                return True
+        elif me in entry.acks and entry.cycle > p.committed and entry.key not in holding.counted:
+            return True
+    return False
 
 
 def kept(p: Processor, token: Token) -> tuple[Entry, ...]:
