@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from driver import sent
+from driver import sent, stops
 from irbp import Sites
 from msgspec.structs import replace
 
 from ringcast.blocks.detector import Heartbeat
+from ringcast.core.ids import ViewId
 from ringcast.protocols.irbp.messages import Catch, Caught, Kind, Leave, ViewTimer
 from ringcast.protocols.rbp import install
 from ringcast.protocols.rbp.epochs import Entry, Epoch, Ids
-from ringcast.protocols.rbp.messages import Gone
+from ringcast.protocols.rbp.messages import Gone, News
 from ringcast.protocols.rbp.state import Phase, Timer
 
 
@@ -82,8 +83,8 @@ def test_i21_entries_whose_bodies_nobody_keeps_are_gone() -> None:
     assert site.log.held == held and site.chooser.following.checked == held + 1
     (again,) = sent(group.fire(2, ViewTimer.CATCH), Catch)
     assert again == Catch(site.group, epoch, held)
-    gone = Gone(site.group, epoch.view, held, held + 1, tag, (1, 3))
-    assert not sent(group.receive(2, gone, 1), Leave)
+    gone = Gone(site.group, epoch.view, held, held + 1, tag, (1,))
+    assert not sent(group.receive(2, gone, 1), Leave), "the ring is what was decided"
     assert sent(group.receive(2, gone, 3), Leave)
 
 
@@ -139,3 +140,28 @@ def test_i20_an_external_member_does_not_leave_for_one_word() -> None:
     assert not beat(1, held + 2)
     assert not beat(3, held - 1), "3 keeps it"
     assert beat(3, held + 1) == [Leave(group.config.group, 0, gap=True)]
+
+
+def test_i21_of_a_later_view_no_member_alone_can_say_that_what_we_lack_is_gone() -> None:
+    """All are asked first, and whoever any of them counts to the ring has to say so."""
+    group = Sites()
+    group.settle()
+    site, held = group[2], group[2].log.held
+    assert site.current is not None
+    view = site.current.epoch.view
+    later = Epoch(ViewId(view.seq + 2, 1))
+    news = replace(site.current, epoch=later, core=(1, 3), start=held + 9, decided=held + 9)
+    group.receive(2, News(site.group, news), 1)
+    after = site.chooser.following.checked
+
+    def gone(src: int, *core: int) -> list[str]:
+        frame = Gone(site.group, view, after, held + 5, later, core)
+        return stops(group.receive(2, frame, src))
+
+    def again() -> list[str]:
+        return stops(group.fire(2, ViewTimer.CATCH))
+
+    assert not gone(1, 1) and not again(), "a ring of one, it says; 3 is asked as well"
+    assert not gone(3, 1, 3)
+    (leave,) = sent(group.fire(2, ViewTimer.CATCH), Leave)
+    assert leave.gap

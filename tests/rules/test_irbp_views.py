@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from driver import drops, sent
+from driver import drops, sent, stops
 from irbp import Sites
 from msgspec.structs import replace
 
@@ -198,3 +198,40 @@ def test_v1_one_ring_for_all_and_v8_rising_and_v10_of_the_views_members() -> Non
     assert "that of 1" in told((1, 1, (1, 2, 3), 7), (2, 1, (1, 2, 3), 8))
     assert "before" in told((1, 2, (1, 2, 3), 7), (1, 1, (1, 2, 3), 7))
     assert "not members" in told((1, 1, (1, 2, 9), 7))
+
+
+def test_i17_whoever_is_left_of_a_view_that_the_others_forgot_stops() -> None:
+    """Of five, three came back as somebody new: no change can ever be agreed on. If all others are
+    in no view, the two that are left stop, so that all can begin anew."""
+    group = Sites(5)
+    site, settings = group[4], group.config
+
+    def ask(*nodes: int) -> list[str]:
+        return [
+            reason
+            for node in nodes
+            for reason in stops(group.receive(4, Join(site.group, 9 + node, 1), node))
+        ]
+
+    assert not ask(1, 2), "three of five remember"
+    assert site.chooser.membership.stranded_us is None
+    group.now_us += settings.join_us
+    assert not ask(3, 1, 2)
+    began_us = group.now_us
+    assert site.chooser.membership.stranded_us == began_us
+    while group.now_us < began_us + settings.exclude_us - settings.join_us:
+        group.now_us += settings.join_us
+        assert not ask(1, 2, 3), "one that knows of a later view has the time to say so"
+    group.now_us += 2 * settings.join_us
+    assert ask(1)[0].startswith("gap: too few")
+
+
+def test_i17_nobody_stops_while_a_site_may_be_in_a_later_view() -> None:
+    group = Sites(5)
+    site, settings = group[4], group.config
+    site.chooser.decided = replace(site.chooser.decided, seats=tuple(Seat(n, 0) for n in (1, 2, 4)))
+    for _ in range(3 * settings.exclude_us // settings.join_us):
+        group.now_us += settings.join_us
+        for node in (1, 2, 3):
+            assert not stops(group.receive(4, Join(site.group, 9 + node, 1), node))
+    assert site.chooser.membership.stranded_us is None, "5 is silent"

@@ -365,6 +365,8 @@ def test_f15_gone_means_stop_and_says_what_to_do() -> None:
     group = excluded()
     held, view = group[1].log.held, FIRST.view
     gone = Gone(group.config.group, view, held, held + 1, FIRST, (2, 3))
+    alone = replace(gone, core=(2,))
+    assert drops(group.receive(1, alone, 2)) == ["a list that no majority is in"]
     effects = group.receive(1, gone, 2)
     assert not stops(effects) and sent(effects, Fetch)
     effects = group.receive(1, gone, 2)

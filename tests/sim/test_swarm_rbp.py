@@ -14,7 +14,7 @@ from ringcast.core.trace import Crashed, Ended, TraceEvent
 from ringcast.protocols.rbp import ALWAYS, SHEET, UNIFORM
 from ringcast.protocols.rbp.config import LAN
 from ringcast.protocols.rbp.machine import Rbp
-from ringcast.sim.faults import NodeCrash, Restart
+from ringcast.sim.faults import Leave, NodeCrash, Restart, StorageFail, Torn
 from ringcast.sim.run import RunResult, run
 from ringcast.sim.settle import fell_behind
 from ringcast.sim.spec import RunSpec
@@ -24,7 +24,7 @@ from ringcast.sim.workload import Poisson
 SEEDS = range(30)
 CHUNKS = tuple(SEEDS[i : i + 10] for i in range(0, len(SEEDS), 10))
 
-OTHERS = (31, 48, 83, 86, 94, *range(30, 110))
+OTHERS = (31, 48, 83, 86, 94, 168, 189, *range(30, 110))
 """Where to look on when a change of the protocol has made those take another course."""
 
 CELLS = {f"{phase}/{name(key)}": cell for (phase, key), cell in Rbp.table.cells.items()}
@@ -42,7 +42,18 @@ FELL = (532, 1150, 1717)
 """Somebody was away for longer than the others keep what it missed."""
 
 FORMER = (0, 96, 206, 441, 676, 751, 1259, 2078)
-"""Seeds that once found a bug."""
+"""Seeds that once found a bug, when anybody could crash in every run."""
+
+HELD = (6010375,)
+"""Seeds of which the simulator once asked more than was promised, or less."""
+
+
+@pytest.fixture
+def anybody_crashes() -> Iterator[None]:
+    """Runs as they were drawn when these seeds found something."""
+    register(replace(SHEET, swarm=replace(SHEET.swarm, minority=0.0)))
+    yield
+    register(SHEET)
 
 
 def once(seed: int, seen: dict[int, RunResult] = {}) -> RunResult:  # noqa: B006
@@ -52,13 +63,21 @@ def once(seed: int, seen: dict[int, RunResult] = {}) -> RunResult:  # noqa: B006
     return seen[seed]
 
 
-@pytest.mark.parametrize("seeds", (*CHUNKS, FORMER), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+@pytest.mark.parametrize("seeds", (*CHUNKS, HELD), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
 def test_seeds_break_nothing(seeds: tuple[int, ...]) -> None:
     for seed in seeds:
         result = once(seed)
         assert not result.violations, f"{result.violations[0]}"
 
 
+@pytest.mark.usefixtures("anybody_crashes")
+@pytest.mark.parametrize("seed", FORMER)
+def test_former_seeds_break_nothing(seed: int) -> None:
+    result = run(draw(seed, "rbp"))
+    assert not result.violations, f"{result.violations[0]}"
+
+
+@pytest.mark.usefixtures("anybody_crashes")
 @pytest.mark.parametrize("seed", FELL)
 def test_who_falls_behind_stops_and_the_others_go_on(seed: int) -> None:
     for config, falls in (({}, True), ({"history_bytes": LAN.history_bytes}, False)):
@@ -69,11 +88,28 @@ def test_who_falls_behind_stops_and_the_others_go_on(seed: int) -> None:
         assert any(map(fell_behind, reasons)) is falls
 
 
-def test_a_fair_share_of_runs_is_held_to_progress() -> None:
-    """Where too many crashed with what they knew, nothing is promised; that must stay the smaller
-    part."""
+def test_every_run_is_held_to_progress() -> None:
+    """All of its core must come together and deliver; where the core is everybody, no message is
+    left of which nothing can be said."""
+    for seed in SEEDS:
+        result = once(seed)
+        assert result.settled
+        if len(result.settled) == result.nodes and result.deliveries:
+            assert result.verdicts["validity"] == "valid"
     judged = sum(once(seed).verdicts["validity"] == "valid" for seed in SEEDS)
-    assert judged >= len(SEEDS) // 3
+    assert judged >= 0.75 * len(SEEDS)
+
+
+def test_a_minority_crashes_in_most_runs() -> None:
+    """In the others anybody may, and all of them."""
+    few = 0
+    for seed in range(300):
+        spec = draw(seed, "rbp")
+        down = {
+            f.node for f in spec.faults if isinstance(f, NodeCrash | Torn | Leave | StorageFail)
+        }
+        few += len(down) <= (spec.nodes - 1) // 2
+    assert 220 < few < 300
 
 
 def test_every_cell_is_reached() -> None:
@@ -116,15 +152,21 @@ def test_a_seed_gives_the_same_run_again() -> None:
 
 
 def test_nothing_is_promised_where_too_many_forgot() -> None:
-    """Logs are in memory: with two of three restarted at once no progress is demanded, though the
-    group begins anew; with one of them it is."""
+    """Logs are in memory: with two of three restarted no progress is demanded of a core that the
+    specification names; with one of them it is, and with all that have come together again."""
     spec = RunSpec(protocol="rbp", nodes=3, duration_us=3_000_000, workload=(Poisson(rate=50),))
-    for crashed, promised in (((2,), True), ((2, 3), False)):
+    late_us = 2_999_000
+    for crashed, at_us, promised in (
+        ((2,), 900_000, True),
+        ((2, 3), 900_000, True),
+        ((2,), late_us, True),
+        ((2, 3), late_us, False),
+    ):
         seen: list[TraceEvent] = []
         faults = tuple(
             fault
             for node in crashed
-            for fault in (NodeCrash(900_000, node), Restart(950_000, node))
+            for fault in (NodeCrash(at_us, node), Restart(at_us + 500, node))
         )
         assert not run(replace(spec, faults=faults, core=(1, 2, 3)), [seen.append]).violations
         assert isinstance(seen[-1], Ended)

@@ -61,5 +61,8 @@ class SwarmDraw(msgspec.Struct, frozen=True):
     """Kinds of faults that the protocol does not claim to bear, by the simulator's names."""
     crashes: Callable[[int], int] = lambda n: 0
     """Of n fixed members, how many may crash for good."""
+    minority: float = 0.0
+    """Share of the runs in which only a minority, drawn once, ever crashes or leaves: for a
+    protocol that goes on only while a majority remembers."""
     rings: Callable[[Stream, int | None], Rings] = lambda stream, n: ()
     """The processors of each broadcast domain, n in all if n is given; empty: there is one."""

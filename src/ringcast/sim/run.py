@@ -23,7 +23,7 @@ from ringcast.sim.meter import Measures, Meter, Turns
 from ringcast.sim.record import Observer
 from ringcast.sim.rings import attached
 from ringcast.sim.scenario.log import tapped
-from ringcast.sim.settle import Watch, draw_core, draw_fixed_core, remembers, settle
+from ringcast.sim.settle import Watch, draw_fixed_core, draw_whole_core, settle
 from ringcast.sim.spec import RunSpec, claims_of, prepare, repeat_command
 from ringcast.sim.storm import StormWatch
 
@@ -120,8 +120,10 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
     if spec.settle and not cluster.scheduler.halted:
         for each in loads:
             each.stop()
-        settled = draw_fixed_core(spec, setup, cluster) if sheet.fixed else draw_core(spec)
-        settled = settled if remembers(settled, setup, cluster, watch) else ()
+        if sheet.fixed:
+            settled = draw_fixed_core(spec, setup, cluster)
+        else:
+            settled = draw_whole_core(spec, setup, cluster, watch)
         if settled:
             found.extend(settle(cluster, setup, watch, settled, spec))
     if not cluster.scheduler.halted and not found:

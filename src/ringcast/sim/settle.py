@@ -7,7 +7,8 @@ next, until fresh messages of every core member, agreed and safe, are delivered 
 core. (Submitting has ended by then, and queues are bounded, so that is a bound on the whole.)
 
 One that fell behind what the others keep finds out now, and stops, as it must. It is started again,
-once; of fixed members nobody is, so the rest of the core goes on if the group bears it.
+once; of fixed members nobody is, so the rest of the core goes on if the group bears it. Where too few
+remember for anybody to go on, everybody is started again.
 """
 
 from __future__ import annotations
@@ -42,8 +43,13 @@ class Watch:
         """When a processor of the core last delivered."""
         self.reached: dict[NodeId, int] = {}
         """The highest number each processor has delivered, the crashed ones included."""
+        self.before: dict[ViewId, set[ViewId]] = {}
+        """For each configuration those that somebody came into it from, in one life."""
         self.behind: set[NodeId] = set()
         """Who is down because nobody keeps what it missed."""
+        self.forgot: dict[NodeId, ViewId] = {}
+        """Who came back without its storage, and the latest configuration of then: it is a member
+        of later ones only, whatever it takes itself for."""
 
     def __call__(self, event: TraceEvent) -> None:
         """Take note of one event."""
@@ -63,7 +69,12 @@ class Watch:
                 if event.transitional:
                     self.views.pop(event.node, None)
                 else:
+                    if event.node in self.views:
+                        last, _ = self.views[event.node]
+                        self.before.setdefault(event.view, set()).add(last)
                     self.views[event.node] = (event.view, event.members)
+                    if event.view > self.forgot.get(event.node, event.view):
+                        del self.forgot[event.node]
                     if event.view > self._newest:
                         self._newest, self.newest = event.view, event.members
             case Submit(node=node) if node in self.core:
@@ -74,6 +85,8 @@ class Watch:
                 self.behind.discard(node)
                 if isinstance(event, Crashed) and fell_behind(event.reason):
                     self.behind.add(node)
+                if isinstance(event, Restarted) and not event.storage_kept:
+                    self.forgot[node] = self._newest
 
     def common_view(self) -> ViewId | None:
         """The configuration that all of the core are in, if there is one.
@@ -85,6 +98,24 @@ class Watch:
         if first is None or found.count(first) < len(found):
             return None
         return first[0] if first[1] == self.core or self._fixed else None
+
+    def member(self, node: NodeId) -> bool:
+        """Whether a processor is in a configuration as the others know it."""
+        return node in self.views and node not in self.forgot
+
+    def in_newest(self, node: NodeId) -> bool:
+        """Whether it is in the latest configuration that anybody has been in."""
+        return self.member(node) and self.views[node][0] == self._newest
+
+    def history(self) -> set[ViewId]:
+        """The configurations that led to the latest one, itself included. A group that has begun
+        anew has no others, whoever may still be in them."""
+        found: set[ViewId] = set()
+        look = {self._newest}
+        while look:
+            found |= look
+            look = set().union(*(self.before.get(view, ()) for view in look)) - found
+        return found
 
     def even(self) -> bool:
         """Whether all of the core have delivered what anybody has, as they must in a fixed group.
@@ -123,24 +154,48 @@ def draw_core(spec: RunSpec) -> tuple[NodeId, ...]:
     return core if not spec.rings or connected(spec.rings, core) else spec.ids
 
 
+def draw_whole_core(
+    spec: RunSpec, setup: Setup, cluster: Cluster, watch: Watch
+) -> tuple[NodeId, ...]:
+    """The core, with enough in it that remember. If too few are in the one drawn, all are healed;
+    if too few are left of all, everybody is started again, as an operator would. Nothing is
+    promised of a core that the specification names and that remembers too little."""
+    core = draw_core(spec)
+    if remembers(core, setup, cluster, watch):
+        return core
+    if spec.core != "drawn":
+        return ()
+    if not remembers(spec.ids, setup, cluster, watch):
+        for node in spec.ids:
+            cluster.crash(node)
+        watch.newest = ()
+    return spec.ids
+
+
 def remembers(core: tuple[NodeId, ...], setup: Setup, cluster: Cluster, watch: Watch) -> bool:
-    """Whether enough of the core never crashed since they took part, for a protocol that relies on
-    what they know; and enough of the latest view are left."""
-    nodes = cluster.nodes
+    """Whether enough of the core never crashed since they took part, or have come back into the
+    latest view, for a protocol that relies on what they know; and enough of that view are left."""
+    history = watch.history()
     whole = [
-        n for n in core if nodes[n].incarnation == 1 and n in watch.views and not nodes[n].leaving
+        n
+        for n in core
+        if watch.member(n)
+        and watch.views[n][0] in history
+        and (cluster.nodes[n].incarnation == 1 or watch.in_newest(n))
+        and not cluster.nodes[n].leaving
     ]
     least = setup.config.steadfast if setup.sheet.listed else 0
     return len(whole) >= least and goes_on(core, setup, cluster, watch)
 
 
 def goes_on(core: tuple[NodeId, ...], setup: Setup, cluster: Cluster, watch: Watch) -> bool:
-    """Whether enough of the latest view are left in the core for another one to follow."""
+    """Whether enough of the latest view, if there is one, are left in the core for another one to
+    follow."""
     left = [
-        n for n in core if n in watch.newest and n in watch.views and not cluster.nodes[n].leaving
+        n for n in core if n in watch.newest and watch.member(n) and not cluster.nodes[n].leaving
     ]
     least = setup.config.survivors(len(watch.newest)) if setup.sheet.listed else 0
-    return len(left) >= least
+    return not watch.newest or len(left) >= least
 
 
 def draw_fixed_core(spec: RunSpec, setup: Setup, cluster: Cluster) -> tuple[NodeId, ...]:

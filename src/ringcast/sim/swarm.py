@@ -39,6 +39,7 @@ from ringcast.sim.swarm_faults import (
     any_node,
     draw_crashes,
     draw_faults,
+    draw_frail,
     draw_leaves,
     in_order,
 )
@@ -115,11 +116,12 @@ def draw_plan(
         raise ValueError(f"{sheet.name}: no kind of fault {strange}; known: {', '.join(KINDS)}")
     fixed = sheet.fixed
     kinds = [kind for kind in (PASSING if fixed else KINDS) if kind not in own.without]
-    episodes = draw_faults(stream("faults"), n, model, duration_us, unit_us, kinds, rings)
+    frail = draw_frail(stream("minority"), n, own.minority)
+    episodes = draw_faults(stream("faults"), n, model, duration_us, unit_us, kinds, rings, frail)
     if fixed:
         gone = draw_crashes(stream("crashes"), n, own.crashes(n), duration_us)
     else:
-        gone = draw_leaves(stream("leaves"), n, duration_us, unit_us)
+        gone = draw_leaves(stream("leaves"), n, duration_us, unit_us, frail)
     mistakes = [
         Expire(mistake.at_us, mistake.timer, 0, mistake.every_us)
         for mistake in own.mistakes(stream, duration_us, unit_us)

@@ -41,8 +41,10 @@ def draw_faults(
     unit_us: int,
     kinds: Iterable[str],
     rings: Rings = (),
+    frail: tuple[NodeId, ...] | None = None,
 ) -> tuple[Fault, ...]:
-    """Episodes of the kinds this seed has, out of ``kinds``."""
+    """Episodes of the kinds this seed has, out of ``kinds``; with ``frail``, no other processors
+    crash."""
     enabled = [kind for kind in kinds if rng.random() < 0.35]
     plan: list[Fault] = []
     if rng.random() < 0.3:
@@ -55,6 +57,8 @@ def draw_faults(
         end_us = begin_us + lasts_us
         if rings and kind in IN_A_DOMAIN:
             episode = in_a_domain(rng, rings, kind, model, begin_us, end_us)
+        elif frail is not None and kind in ENDING:
+            episode = among(rng, frail, kind, model, begin_us, end_us)
         else:
             episode = EPISODES[kind](rng, n, model, begin_us, end_us)
         plan += [fault for fault in episode if fault.at_us < duration_us]
@@ -72,6 +76,27 @@ def in_a_domain(
     return [_placed(fault, domain, (0, *pids)) for fault in episode]
 
 
+def among(
+    rng: Random, frail: tuple[NodeId, ...], kind: str, model: NetworkModel, begin: int, end: int
+) -> list[Fault]:
+    """An episode that befalls some processors only: drawn for 1, 2, ..., which stand for them."""
+    if not frail:
+        return []
+    episode = EPISODES[kind](rng, len(frail), model, begin, end)
+    return [
+        replace(fault, node=frail[fault.node - 1])
+        for fault in episode
+        if isinstance(fault, NodeCrash | Torn | StorageFail | Restart)
+    ]
+
+
+def draw_frail(rng: Random, n: int, share: float) -> tuple[NodeId, ...] | None:
+    """In a ``share`` of the seeds, the minority that may crash; None: anybody may."""
+    if rng.random() >= share:
+        return None
+    return tuple(sorted(rng.sample(range(1, n + 1), rng.randint(0, (n - 1) // 2))))
+
+
 def _placed(fault: Fault, domain: int, pids: tuple[int, ...]) -> Fault:
     match fault:
         case NetworkPartition(groups=groups):
@@ -83,11 +108,16 @@ def _placed(fault: Fault, domain: int, pids: tuple[int, ...]) -> Fault:
             return fault
 
 
-def draw_leaves(rng: Random, n: int, duration_us: int, unit_us: int) -> list[Fault]:
-    """In one seed of five a processor leaves on purpose and comes back, now or later."""
-    if rng.random() > 0.2:
+def draw_leaves(
+    rng: Random, n: int, duration_us: int, unit_us: int, frail: tuple[NodeId, ...] | None = None
+) -> list[Fault]:
+    """In one seed of five a processor leaves on purpose and comes back, now or later; with
+    ``frail``, one of these."""
+    if rng.random() > 0.2 or frail == ():
         return []
     node, at_us = any_node(rng, n), rng.randrange(duration_us)
+    if frail:
+        node = frail[node % len(frail)]
     back_us = at_us + rng.choice((1, 50, unit_us, 4 * unit_us))
     plan: list[Fault] = [Leave(at_us, node), Restart(back_us, node)]
     return [fault for fault in plan if fault.at_us < duration_us]

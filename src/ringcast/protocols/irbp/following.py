@@ -33,6 +33,8 @@ class Following:
         self.tries = 0
         self.gone: set[NodeId] = set()
         """I21: members that do not keep what we lack."""
+        self.ring: set[NodeId] = set()
+        """I21: of a later view, all that anybody who says so counts among its ring."""
         self.logs: dict[NodeId, tuple[int, int]] = {}
         """I21: from where to where the logs of members reach, as they last said in this epoch."""
 
@@ -81,6 +83,7 @@ class Following:
         self.checked = number
         self.tries = 0
         self.gone.clear()
+        self.ring.clear()
 
     def go_on(self, env: Env) -> None:
         """I11, I13: begin what the log reaches; ask for the rest."""
@@ -134,10 +137,16 @@ class Following:
 
     def on_catch_timer(self, env: Env, event: TimerFired) -> None:
         """I11: again, with entries that were told and whose bodies have not come: perhaps they are
-        not kept any more (I21)."""
-        if self.p.current is not None and (self.pending or self.newest):
-            self.checked = min(self.checked, self.p.log.held)
-            self.ask(env)
+        not kept any more (I21). Of a later view, when all have been asked and nobody has it, that
+        is the end: no member's word alone is."""
+        target = self.pending[0] if self.pending else self.newest
+        if self.p.current is None or target is None:
+            return
+        if self.tries > 1 and self.ring and self.gone >= self.ring:
+            self._gap(env, target)
+            return
+        self.checked = min(self.checked, self.p.log.held)
+        self.ask(env)
 
     def on_catch(self, env: Env, event: Received) -> None:
         """I11: one that is aligned in the same epoch answers; one that is further says so."""
@@ -191,7 +200,8 @@ class Following:
     def on_gone(self, env: Env, event: Received) -> None:
         """I11: a member does not keep all that we asked for. If our log has the last entry that it
         let go, that much is right (2.0), and we need only what follows. I21, I22: otherwise, when
-        every other member of the ring says so, we cannot go on in this life."""
+        every other member of the ring that we are to be in says so, we cannot go on in this life.
+        Who is in the ring of a later view, each can say of itself only (``on_catch_timer``)."""
         p, gone = self.p, event.message
         assert isinstance(gone, Gone)
         target = self.pending[0] if self.pending else self.newest
@@ -204,8 +214,14 @@ class Following:
             self.ask(env)
             return
         self.gone.add(event.src)
-        if self.gone >= set(gone.core) - {p.me}:
-            self.views.membership.gap(env, target.lives.get(p.me) == p.life)
+        if target.epoch.view != gone.view:
+            self.ring |= {event.src, *gone.core} - {p.me}
+        elif self.gone >= set(target.core) - {p.me}:
+            self._gap(env, target)
+
+    def _gap(self, env: Env, target: EpochConfig) -> None:
+        """I22: what we missed is not kept by anybody."""
+        self.views.membership.gap(env, target.lives.get(self.p.me) == self.p.life)
 
     def kept(self, env: Env, src: NodeId, floor: int, held: int) -> None:
         """I20, I21: what follows our log was let go, and nobody else in the ring has it either: we

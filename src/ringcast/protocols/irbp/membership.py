@@ -28,6 +28,8 @@ LEFT = "left"
 
 GAP = "gap: what this member missed is not kept any more; start it again (irbp I22)"
 
+FORGOTTEN = "gap: too few are left that remember the last view; start it again (irbp I17)"
+
 RECENT = 4
 """Times ``join_us``: sites that asked so long ago are here."""
 
@@ -50,6 +52,8 @@ class ViewMembership:
         self.gapped = False
         self.dwell_us = views.settings.dwell_us
         self.entered_us = 0
+        self.stranded_us: int | None = None
+        """I17 ext: since when too few are left of our view, and all others are in none."""
 
     # --- joining --------------------------------------------------------------------------------
 
@@ -141,10 +145,29 @@ class ViewMembership:
         self.asking[event.src] = (join.life, join.highest, env.now_us)
         if decided is None:
             return
-        if event.src in decided.lives:
+        if self._stranded(env, decided):
+            env.stop(FORGOTTEN)
+        elif event.src in decided.lives:
             self.views.suspicions(env)
         elif p.holds_token:
             self.turn(env)
+
+    def _stranded(self, env: Env, decided: EpochConfig) -> bool:
+        """I17 ext: so many of our view have come back as somebody new that no change of it can ever
+        be agreed on (I7), and all other sites are in no view. Whoever is left forgets it as well,
+        so that they can begin anew; though not before one that knows of a later view had the time
+        to say so."""
+        p, settings = self.p, self.views.settings
+        self._forget(env)
+        left = set(decided.members) - self.reborn
+        stuck = len(left) < settings.contributions(len(decided.members))
+        if not stuck or not set(p.members) - left <= self.asking.keys():
+            self.stranded_us = None
+        elif self.stranded_us is None:
+            self.stranded_us = env.now_us
+        else:
+            return env.now_us - self.stranded_us >= settings.exclude_us
+        return False
 
     def on_stranger(self, env: Env, event: Received) -> None:
         """A3, G47: we have taken part before and lost the memory of it."""

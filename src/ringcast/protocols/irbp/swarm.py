@@ -43,4 +43,4 @@ def mistakes(stream: Stream, run_us: int, unit_us: int) -> tuple[Mistake, ...]:
     return (Mistake(rng.randrange(run_us), timer.value, every_us),)
 
 
-SWARM = SwarmDraw(nodes=ring.NODES, settings=settings, mistakes=mistakes)
+SWARM = SwarmDraw(nodes=ring.NODES, settings=settings, mistakes=mistakes, minority=0.7)

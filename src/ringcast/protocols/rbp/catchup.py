@@ -137,6 +137,9 @@ class CatchUp:
         if p.current is None or gone.view != p.current.epoch.view or gone.after != p.log.held:
             env.drop("rbp F15", "an answer to nothing")
             return
+        if len(gone.core) < p.config.majority:
+            env.drop("rbp F7", "a list that no majority is in")
+            return
         first = not self.gone
         self.gone.add(event.src)
         if self.gone >= set(gone.core) - {p.me}:
