@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from ringcast.core.ids import LIMIT
 
@@ -12,55 +13,61 @@ MOST_ITEMS = 300
 """To which a sequence grows."""
 
 
-def altered(rng: Random, value: Any, known: list[int]) -> Any:
+Draw: TypeAlias = Callable[[], float]
+"""``Random.random``: its one method that costs little. A frame takes several draws."""
+
+
+def one_of(random: Draw, values: Sequence[Any]) -> Any:
+    """Any of them."""
+    return values[int(random() * len(values))]
+
+
+def altered(random: Draw, value: Any, known: list[int]) -> Any:
     """A message as plain values, with one part of it replaced. ``known`` are numbers of others."""
     kind = type(value)
-    if kind in (list, tuple):
-        if value and rng.random() < 0.8:
-            at = rng.randrange(len(value))
-            if at == 0 and rng.random() < 0.9:  # most often the tag: another kind altogether
-                at = rng.randrange(len(value))
-            return [*value[:at], altered(rng, value[at], known), *value[at + 1 :]]
-        return sequence(rng, list(value), known)
+    if kind is list or kind is tuple:
+        if value and random() < 0.8:
+            at = int(random() * len(value))
+            if at == 0 and random() < 0.9:  # most often the tag: another kind altogether
+                at = int(random() * len(value))
+            found = list(value)
+            found[at] = altered(random, value[at], known)
+            return found
+        return sequence(random, list(value), known)
     if kind is bool:
         return not value
     if kind is int:
-        return integer(rng, value, known)
+        draw = random()
+        if draw < 0.3:
+            return value + one_of(random, (-2, -1, 1, 2, 3, 16))
+        return one_of(random, known if draw < 0.65 else INTEGERS)
     if kind is bytes:
-        return rng.choice((b"", value[:-1], value + b"\0", value * 2, bytes(3000)))
+        return one_of(random, (b"", value[:-1], value + b"\0", value * 2, bytes(3000)))
     if kind is str:
-        return rng.choice(("", value + "x", value * 40, "\0"))
+        return one_of(random, ("", value + "x", value * 40, "\0"))
     if kind is dict:
-        if not value or rng.random() < 0.3:
+        if not value or random() < 0.3:
             return {}
-        name = rng.choice(list(value))
-        if rng.random() < 0.3:
-            return value | {rng.choice(("", "nope", name * 40)): value[name]}
-        return value | {name: altered(rng, value[name], known)}
-    return rng.choice((None, 0, [], [0, 0], b"", rng.choice(known)))
+        name = one_of(random, list(value))
+        if random() < 0.3:
+            return value | {one_of(random, ("", "nope", name * 40)): value[name]}
+        return value | {name: altered(random, value[name], known)}
+    return one_of(random, (None, 0, [], [0, 0], b"", one_of(random, known)))
 
 
-def integer(rng: Random, value: int, known: list[int]) -> int:
-    """Another number."""
-    draw = rng.random()
-    if draw < 0.3:
-        return value + rng.choice((-2, -1, 1, 2, 3, 16))
-    return rng.choice(known if draw < 0.65 else INTEGERS)
-
-
-def sequence(rng: Random, value: list[Any], known: list[int]) -> Any:
+def sequence(random: Draw, value: list[Any], known: list[int]) -> Any:
     """Other items, or another order."""
-    match rng.randrange(6):
+    match int(random() * 6):
         case 0:
             return []
         case 1:
-            return value[: rng.randrange(len(value) + 1)]
+            return value[: int(random() * (len(value) + 1))]
         case 2:
             return value[::-1]
         case 3:
             return (value * 40)[:MOST_ITEMS]
         case 4:
-            return [*value, rng.choice(value) if value else rng.choice(known)]
+            return [*value, one_of(random, value or known)]
         case _:
             return None
 

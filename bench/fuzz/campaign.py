@@ -1,9 +1,10 @@
 """Hostile frames and bytes by the million: no exception, no growth, no long step.
 
 ``campaign.py totem`` gives structured frames to a machine in a group, ``sockets`` to live nodes,
-``bytes`` gives spoilt records, manifests and journals to what reads them. A run goes on from where
-the last one of the same kind ended (``bench/results/fuzz.json``), until ``--upto`` are done in all
-or ``--minutes`` have passed. ``--seed`` repeats one round and stops at what it finds.
+``bytes`` gives spoilt records, manifests and journals to what reads them; ``all`` is each of them
+in turn. A run goes on from where the last one of the same kind ended (``bench/results/fuzz.json``),
+until ``--upto`` are done in all or ``--minutes`` have passed. What a seed finds is noted in the
+record, and ``--seed`` repeats it.
 """
 
 from __future__ import annotations
@@ -27,11 +28,22 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from record import RESULTS, commit, write
 
 ROUND = 3000
-"""Frames, or spoilt files, of one seed."""
-STEP_NS = 5_000_000
+"""Frames of one seed; over sockets, and of bytes, ten times as many."""
+AIMED, REST = 120, 24
+"""Frames of one kind in a row, and what the group may do before the next."""
+WEIGHED = 1500
+"""Frames between two looks at how much a machine holds."""
+STEP_US = 5000
+SLICE_S = 15.0
+"""For which a kind is run, before it is the next one's turn."""
 MOST_OBJECTS, MOST_BYTES = 400_000, 64 * 2**20
 """What hangs together with a machine of the default settings, at most."""
 LIVE = [each.name for each in protocols() if each.live]
+UPTO = {**dict.fromkeys(LIVE, 3e7), "sockets": 1e7, "bytes": 1e7}
+"""Of each kind, how many are asked."""
+NOTES: dict[str, Any] = {"seeds": 0, "slow": [], "failed": []}
+"""What a record holds besides counts: the next seed, seeds with long steps, and what failed."""
+MOST_FAILED = 20
 MAY_STOP = (
     "another processor uses the id",
     "broken invariant",
@@ -47,13 +59,13 @@ def frames(name: str, seed: int) -> dict[str, Any]:
     gc.freeze()
     world.live(150)
     heaviest = (0, 0)
-    for number in range(ROUND):
-        world.attack()
-        if number % 3 == 0:
-            world.live(world.pace)
-        if number % 100 == 0:
+    while world.sent < ROUND:
+        if world.sent % AIMED == 0:
             world.aim()
-        if number % 1000 == 999:
+            world.live(REST)
+        world.attack()
+        world.live(world.pace)
+        if world.sent % WEIGHED == 0:
             heaviest = max(heaviest, weight(world.victim.machine))
     gc.unfreeze()
     objects, size = heaviest
@@ -64,8 +76,8 @@ def frames(name: str, seed: int) -> dict[str, Any]:
         "done": world.sent,
         "refused": world.refused,
         "stops": sum(world.stops.values()),
-        "longest_us": world.longest_ns // 1000,
-        "slowest": world.slowest,
+        "longest_us": world.steps.longest_ns // 1000,
+        "slowest": world.steps.slowest,
         "objects": objects,
         "bytes": size,
     }
@@ -84,46 +96,60 @@ def together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def one_round(kind: str, seed: int) -> dict[str, Any]:
     """A round of any kind."""
     if kind == "bytes":
-        return spoilt_files.round_of(seed, ROUND)
+        return spoilt_files.round_of(seed, 10 * ROUND)
     if kind == "sockets":
         return over_sockets.round_of(LIVE, seed, 10 * ROUND)
     return frames(kind, seed)
 
 
+def go_on(kind: str, so_far: dict[str, Any], upto: float, until: float) -> dict[str, Any]:
+    """Rounds of a kind from where it ended, until so many pieces are done, or that time."""
+    found = dict(so_far)
+    seed, slow, failed = (found.pop(name, none) for name, none in NOTES.items())
+    found.pop("commit", None)
+    while found.get("done", 0) < upto and time.monotonic() < until:
+        try:
+            result = one_round(kind, seed)
+            if result["longest_us"] > STEP_US:  # the computer's doing, unless it is again
+                again = one_round(kind, seed)["longest_us"]
+                result["longest_us"] = min(result["longest_us"], again)
+        except Exception as error:
+            failed = [*failed, f"--seed {seed}: {error!r}"[:300]][-MOST_FAILED:]
+            print(kind, failed[-1], flush=True)
+        else:
+            if result["longest_us"] > STEP_US:
+                slow = [*slow, seed][-MOST_FAILED:]
+            found = together(found, result)
+        seed += 1
+    return found | {"seeds": seed, "slow": slow, "failed": failed, "commit": commit()}
+
+
 def main() -> None:
     """Run, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=[*LIVE, "sockets", "bytes"])
-    parser.add_argument("--upto", type=float, default=3e7)
+    parser.add_argument("kinds", nargs="+", choices=[*UPTO, "all"])
+    parser.add_argument("--upto", type=float)
     parser.add_argument("--minutes", type=float, default=10**6)
     parser.add_argument("--seed", type=int)
     asked = parser.parse_args()
+    kinds = list(UPTO) if "all" in asked.kinds else asked.kinds
     if asked.seed is not None:
-        print(json.dumps(one_round(asked.kind, asked.seed), indent=2))
+        print(json.dumps({kind: one_round(kind, asked.seed) for kind in kinds}, indent=2))
         return
+    upto = {kind: asked.upto or UPTO[kind] for kind in kinds}
     deadline = time.monotonic() + 60 * asked.minutes
     file = RESULTS / "fuzz.json"
     record = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    found = dict(record.get(asked.kind, {}))
-    seed, slow = found.pop("seeds", 0), found.pop("slow", [])
-    found.pop("commit", None)
-    while found.get("done", 0) < asked.upto and time.monotonic() < deadline:
-        try:
-            result = one_round(asked.kind, seed)
-        except Exception as error:
-            error.add_note(f"repeats with: {asked.kind} --seed {seed}")
-            raise
-        if result["longest_us"] * 1000 > STEP_NS:  # the machine's doing, unless it is again
-            result["longest_us"] = min(
-                result["longest_us"], one_round(asked.kind, seed)["longest_us"]
-            )
-        if result["longest_us"] * 1000 > STEP_NS:
-            slow = [*slow, seed][-20:]
-        found = together(found, result)
-        seed += 1
-    found |= {"seeds": seed, "slow": slow, "commit": commit()}
     record = {name: each for name, each in record.items() if name not in ("commit", "machine")}
-    print(write("fuzz", record | {asked.kind: found}), json.dumps(found, indent=2))
+    missing = list(kinds)
+    while missing and time.monotonic() < deadline:
+        for kind in missing:
+            until = min(deadline, time.monotonic() + SLICE_S)
+            record[kind] = go_on(kind, record.get(kind, {}), upto[kind], until)
+            write("fuzz", record)
+        missing = [kind for kind in missing if record[kind].get("done", 0) < upto[kind]]
+    print(json.dumps({kind: record[kind] for kind in kinds}, indent=2))
+    sys.exit(any(record[kind]["failed"] for kind in kinds))
 
 
 if __name__ == "__main__":

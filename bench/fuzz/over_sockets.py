@@ -97,7 +97,7 @@ class Attack:
         rng = self.rng
         plain = rng.choice(self.kept)
         for _ in range(rng.choice((0, 1, 1, 2, 3))):
-            plain = altered(rng, plain, self.known)
+            plain = altered(rng.random, plain, self.known)
         with suppress(OverflowError, OSError):
             data = self._encode(plain, rng.choice((0, VICTIM, VICTIM, 3)))
             self._out.sendto(data, self._to)

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 from altered import altered, numbers, spoilt
+from steps import Steps
 
 from ringcast.core.effects import Broadcast, CancelTimer, Persist, Send, SetTimer, Stop
 from ringcast.core.env import Env
@@ -29,8 +30,12 @@ from ringcast.sim.rings import attached
 RING, RINGS, VICTIM = ((1, 2, 3),), ((1, 2, 3), (2, 4, 5)), 2
 """One broadcast domain, or two that the victim joins."""
 MOST_UNDER_WAY = 400
-KEPT = 300
-"""Honest frames to alter."""
+KEPT, KEPT_OF_ALL = 300, 0.1
+"""Honest frames to alter, and which share of those that are sent replace older ones."""
+BLOCK = 12
+"""Hostile frames that follow each other."""
+ALTERATIONS = (0, 1, 1, 1, 2, 3)
+"""How many parts of a frame are replaced."""
 ELSEWHERE = (type, ModuleType, FunctionType, Random)
 
 encode = msgspec.msgpack.Encoder().encode
@@ -96,16 +101,27 @@ class World:
         self.kept: list[tuple[int, int, Any]] = []
         """Domain, sender and frame."""
         self.known = [0]
-        self.sent = self.refused = self.longest_ns = 0
-        self.slowest = ""
-        self.focus, self.pace = -1, self.rng.choice((1, 4, 12))
-        """A kind of message that is altered more than others, and how much else goes on."""
+        self.aimed = self.kept
+        """Those of a kind that is altered more than others."""
+        self.sent = self.refused = 0
+        self.steps = Steps()
+        self.pace = self.rng.choice((1, 4, 12))
+        """How much else goes on."""
         self.at = {
             (domain, pid): (me, port)
             for me, ports in self.places.items()
             for port, (domain, pid) in enumerate(ports)
         }
         """By domain and id there: whose port it is."""
+        self.beside = {
+            (domain, pid): [
+                (other, *whose)
+                for (there, other), whose in self.at.items()
+                if there == domain and other != pid
+            ]
+            for domain, pid in self.at
+        }
+        """By domain and id there: ids of the others, whose they are and at which port."""
         self.processors: dict[int, Processor] = {}
         for me in self.places:
             self.processors[me] = Processor(self, me)
@@ -130,10 +146,10 @@ class World:
         self.decode(encode(message))
         domain, src = sender.ports[port]
         if len(self.under_way) < MOST_UNDER_WAY:
-            for (there, pid), (me, its) in self.at.items():
-                if there == domain and (pid == to if to else pid != src):
+            for pid, me, its in self.beside[domain, src]:
+                if not to or pid == to:
                     self.under_way.append((me, Received(src, sender.boot, message, its)))
-        if self.rng.random() < 0.2 or len(self.kept) < 20:
+        if len(self.kept) < 20 or self.rng.random() < KEPT_OF_ALL:
             plain = msgspec.to_builtins(message, builtin_types=(bytes,))
             entry = (domain, src, plain)
             if len(self.kept) < KEPT:
@@ -172,46 +188,48 @@ class World:
             self.processors[me].handle(TimerFired(timer))
 
     def aim(self) -> None:
-        """Choose another kind of message."""
-        self.focus = self.rng.choice([-1, *(plain[0] for *_, plain in self.kept)])
+        """Choose another kind of message, or all of them."""
+        kind = self.rng.choice([-1, *(plain[0] for *_, plain in self.kept)])
+        self.aimed = [each for each in self.kept if each[2][0] == kind] or self.kept
 
     def attack(self) -> None:
-        """One hostile frame."""
-        rng = self.rng
-        domain, src, plain = rng.choice(self.kept)
-        for _ in range(6):
-            if self.focus < 0 or plain[0] == self.focus:
-                break
-            domain, src, plain = rng.choice(self.kept)
-        for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
-            plain = altered(rng, plain, self.known)
-        self.sent += 1
-        try:
-            data = encode(plain)
-            if rng.random() < 0.05:
-                data = spoilt(rng, data)
-            message = self.decode(data)
-        except (*UNREADABLE, OverflowError):
-            self.refused += 1
-            return
-        draw = rng.random()
+        """A block of hostile frames."""
+        random, kept, victim = self.rng.random, self.aimed, self.victim
+        self.steps.begin_block()
+        self.sent += BLOCK
+        for _ in range(BLOCK):
+            domain, src, plain = kept[int(random() * len(kept))]
+            for _ in range(ALTERATIONS[int(random() * len(ALTERATIONS))]):
+                plain = altered(random, plain, self.known)
+            try:
+                data = encode(plain)
+                if random() < 0.05:
+                    data = spoilt(self.rng, data)
+                message = self.decode(data)
+            except (*UNREADABLE, OverflowError):
+                self.refused += 1
+                continue
+            heard = self.said_to_victim(random(), domain, src, message)
+            begun = time.perf_counter_ns()
+            victim.handle(heard)
+            self.steps.note(begun, message)
+
+    def said_to_victim(self, draw: float, domain: int, src: int, message: Any) -> Received:
+        """A hostile frame as it comes in: most often at the right place, in a member's name."""
+        ports = self.victim.ports
         if draw < 0.02:
-            domain = rng.randrange(len(self.victim.ports))
-        port, own = next((i, pid) for i, (at, pid) in enumerate(self.victim.ports) if at == domain)
+            domain = self.rng.randrange(len(ports))
+        port, own = next((i, pid) for i, (at, pid) in enumerate(ports) if at == domain)
         if src == own or draw < 0.2:
-            others = [pid for at, pid in self.at if at == domain and pid != own]
-            src = rng.choice((*others, *others, *others, 9))
+            others = self.beside[domain, own]
+            at = int(self.rng.random() * (3 * len(others) + 1))
+            src = others[at // 3][0] if at < 3 * len(others) else 9
         if draw > 0.9995:
             src = own
         whose = self.at.get((domain, src))
-        boot = rng.randrange(400) if whose is None else self.processors[whose[0]].boot
-        begun = time.thread_time_ns()
-        self.victim.handle(
-            Received(src, boot if draw < 0.999 else rng.randrange(400), message, port)
-        )
-        took = time.thread_time_ns() - begun
-        if took > self.longest_ns:
-            self.longest_ns, self.slowest = took, repr(message)[:300]
+        known = whose is not None and draw < 0.999
+        boot = self.processors[whose[0]].boot if known else self.rng.randrange(400)  # type: ignore[index]
+        return Received(src, boot, message, port)
 
 
 def union(sheet: Sheet) -> Any:

@@ -362,12 +362,14 @@ DEEDS: dict[str, Deed] = {
         says(field(lambda g, v: v + g.rng.choice((-1, 1)), int), 0.3)
     ),
     "says lists that are empty, cut or turned round besides": Deed(
-        says(field(lambda g, v: sequence(g.rng, list(v), [1]), list), 0.3)
+        says(field(lambda g, v: sequence(g.rng.random, list(v), [1]), list), 0.3)
     ),
     "says what is false as true besides": Deed(says(field(lambda g, v: not v, bool), 0.5)),
-    "says anything besides": Deed(says(lambda g, plain: altered(g.rng, plain, [1, 2, 3]), 0.5)),
+    "says anything besides": Deed(
+        says(lambda g, plain: altered(g.rng.random, plain, [1, 2, 3]), 0.5)
+    ),
     "says anything instead": Deed(
-        says(lambda g, plain: altered(g.rng, plain, [1, 2, 3]), 0.5, besides=False)
+        says(lambda g, plain: altered(g.rng.random, plain, [1, 2, 3]), 0.5, besides=False)
     ),
 }
 
