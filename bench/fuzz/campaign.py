@@ -47,6 +47,7 @@ MOST_FAILED = 20
 MAY_STOP = (
     "another processor uses the id",
     "broken invariant",
+    "diverged",
     "left",
     "excluded too often",
     "fell behind",

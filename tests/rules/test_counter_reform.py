@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cb import Group, Timer, settle, tokens
-from driver import only, sent
+from driver import drops, only, sent
 from msgspec.structs import replace
 
 from ringcast.core.effects import InstallView, Persist
@@ -185,6 +185,27 @@ def test_cb_40_the_token_goes_on_where_it_was_and_its_holder_owns_it_again() -> 
     assert group.told(1) == group.told(2) == [b"a"]
     views = [e.members for e in only(group.log[1], InstallView)]
     assert views[0] == (1, 2, 3) and views[-1] == (1, 2)
+
+
+def test_cb_40_changes_without_a_rotation_between_them_leave_one_list() -> None:
+    """Each added a list to the token, which holds 64: the next one could not be sent."""
+    group = Group(3).up()
+    group.pass_on(3)
+    for _ in range(70):
+        reform(group, 2)
+    newest = group[2].newest
+    assert newest is not None and newest.epoch >= 70 and len(newest.lists) == 2
+    group.submit(1, b"a")
+    group.pass_on(9)
+    assert group.told(1) == group.told(2) == group.told(3) == [b"a"]
+
+
+def test_cb_40_a_list_of_a_far_cycle_is_malformed() -> None:
+    """Every later list would be in force as late, and no view would be installed till then."""
+    group = Group(3).up()
+    far = (group.list(), group.list(no=2, first=10**9))
+    effects = group.receive(3, group.token(2, 3, 1, 2, lists=far), 2)
+    assert drops(effects) and group[3].list.no == 1
 
 
 def test_cb_36_with_bare_counters_all_count_anew() -> None:

@@ -191,6 +191,14 @@ def test_f5_a_yes_freezes_for_good_and_tells_how_far_the_log_reaches() -> None:
     assert group[3].ring.seen == number
 
 
+def test_f12_an_abort_of_the_list_in_force_is_too_late() -> None:
+    """F11 ends the wait for good: the site would have stopped at the end of another one."""
+    group = Group().up()
+    version = group.list(2).epoch.view
+    group.receive(2, Abort(group.config.group, version), version.rep)
+    assert ReformTimer.WAIT not in group.timers[2] and group[2].phase is Phase.MEMBER
+
+
 def test_f6_sites_that_are_suspected_are_not_waited_for() -> None:
     """F6, G30: a detector shortens waits, and lowers no count."""
     group = Group(retries=1).up().token_at(2)

@@ -8,7 +8,15 @@ from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Leaving, Received, TimerFired
 from ringcast.protocols.counter import reformation, tokens
 from ringcast.protocols.counter.entries import uncount
-from ringcast.protocols.counter.messages import Entry, Join, Leave, PassingList, Seat, Token
+from ringcast.protocols.counter.messages import (
+    Entry,
+    Join,
+    Leave,
+    PassingList,
+    Seat,
+    Token,
+    followed,
+)
 from ringcast.protocols.counter.state import Phase, Processor, Timer
 
 LISTS = 1 << 16
@@ -69,13 +77,13 @@ def next_lists(p: Processor, env: Env, held: Token, leaves: bool) -> tuple[Passi
         seats = tuple(seat for seat in now.seats if seat.node != p.me)
         p.left_hop = held.hop + 1
         env.note("counter CB-33", "leave", f"cycle={p.P}")
-        return (*lists, PassingList(now.no + 1, first, seats))
+        return followed(lists, PassingList(now.no + 1, first, seats))
     joiners = [node for node in sorted(p.joiners) if now.seat(node) is None]
     if joiners and (now.no + 1) % LISTS:
         node = joiners[0]
         seat = Seat(node, first, p.joiners.pop(node))
         env.note("counter CB-31", "join", f"{node} since={first}")
-        return (*lists, PassingList(now.no + 1, first, (*now.seats, seat)))
+        return followed(lists, PassingList(now.no + 1, first, (*now.seats, seat)))
     return lists
 
 

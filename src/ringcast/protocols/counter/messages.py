@@ -19,6 +19,8 @@ Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_MEMBERS)]
 MOST_RANGES = 2 * MOST_WINDOW
 MOST_ENTRIES = 64 * MAX_MEMBERS
 MOST_LISTS = 64
+AHEAD = 2
+"""CB-40: a list is in force from so many cycles after the rotation of its token on, at most."""
 
 Ids = Annotated[tuple[Seq, ...], msgspec.Meta(max_length=MOST_RANGES)]
 """Message numbers as first, last, first, last, … in ascending order."""
@@ -395,7 +397,7 @@ def _bad_token(token: Token, members: tuple[NodeId, ...]) -> bool:
         or token.c not in known
         or len(token.local) != len(token.local_c)
         or any(a >= b for a, b in pairwise(nos))
-        or any(_bad_list(each, known) for each in token.lists)
+        or any(each.first > token.t + AHEAD or _bad_list(each, known) for each in token.lists)
         or any(_bad_entry(entry, known, token.lists) for entry in token.S)
         or len({entry.key for entry in token.S}) < len(token.S)
     )
@@ -435,3 +437,9 @@ def in_force(lists: tuple[PassingList, ...], cycle: int) -> PassingList:
         if each.first <= cycle:
             found = each
     return found
+
+
+def followed(lists: tuple[PassingList, ...], new: PassingList) -> tuple[PassingList, ...]:
+    """``lists``, and then ``new``. A list that ``new`` replaces before it was ever in force goes,
+    or a group that changes again and again within a cycle has more of them than a token holds."""
+    return (lists[0], *(each for each in lists[1:] if each.first < new.first), new)

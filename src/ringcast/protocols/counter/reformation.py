@@ -17,6 +17,7 @@ from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.counter import epoch, membership, recovery
 from ringcast.protocols.counter.entries import orphan, recounted
 from ringcast.protocols.counter.messages import (
+    AHEAD,
     Ackd,
     Acpt,
     Ask,
@@ -31,6 +32,7 @@ from ringcast.protocols.counter.messages import (
     Seat,
     Token,
     Value,
+    followed,
     numbers,
     ranges,
 )
@@ -162,7 +164,7 @@ def continued(p: Processor, ballot: Ballot, base: Token) -> Value:
     """
     proms, now = p.reform.proms, base.list
     kept = remembering(base, proms)
-    cycle = max(base.t + 2, now.first)
+    cycle = max(base.t + AHEAD, now.first)
     known = {seat.node for seat in kept}
     came = [
         Seat(node, cycle, prom.life)
@@ -170,7 +172,7 @@ def continued(p: Processor, ballot: Ballot, base: Token) -> Value:
         if node not in known and prom.token is None
     ]
     no = ballot.epoch * membership.LISTS + 1
-    lists = (*base.lists, PassingList(no, cycle, (*kept, *came)))
+    lists = followed(base.lists, PassingList(no, cycle, (*kept, *came)))
     following = base.n
     while following not in known:
         following = now.after(following)

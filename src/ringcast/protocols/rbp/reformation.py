@@ -289,10 +289,13 @@ class Reformation(Chooser):
             env.send(version.rep, Commit(self.p.group, version))
 
     def on_abort(self, env: Env, event: Received) -> None:
-        """F12, F13: nothing comes of that version; somebody tries again."""
+        """F12, F13: nothing comes of that version; somebody tries again. F11: of one in force,
+        something came."""
         abort = event.message
         assert isinstance(abort, Abort)
-        if abort.version == self.joined and abort.version.rep == event.src:
+        if self.p.phase is Phase.MEMBER:
+            env.drop("rbp F11", "an end of a list that is in force, or of one before it")
+        elif abort.version == self.joined and abort.version.rep == event.src:
             self.announced = None
             self.tries += 1
             self.wait(env, self.p.config.vote_us + self.pause_us(env))
