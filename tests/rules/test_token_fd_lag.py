@@ -177,6 +177,31 @@ def test_tf_38_whoever_knows_the_order_and_asks_for_its_bodies_too_late_stops_as
     assert reason.startswith("fell behind: the others no longer keep what comes after position 1,")
 
 
+def test_tf_38_one_that_waits_for_the_only_members_that_may_help_says_so() -> None:
+    """One refused, and the other does not answer: it may be cut off and still keep the body."""
+    group = Group(3, each_time=1, lag_limit=3, history_bytes=1460 * 12).up(3)
+    group.receive(3, group.body(0, 1), src=1)
+    group.receive(3, group.token(1, adeliv=(0, 18)), src=2)
+    refusal = LogRep(group.config.group, (6, 0, 0), (), (18, 0, 0) * 3)
+    assert group[3].blocked == ""
+    group.receive(3, refusal, src=2)
+    assert group[3].blocked == (
+        "2 no longer keep what comes after position 1; waiting for 1 (token-fd TF-38)"
+    )
+    group.receive(3, group.body(0, 2), src=1)
+    assert group[3].blocked == ""
+
+
+def test_tf_38_refusals_of_different_bodies_do_not_add_up() -> None:
+    """What the first one did not keep came from the second, which lacks something else later."""
+    group = Group(3, each_time=1, lag_limit=3, history_bytes=1460 * 12).up(3)
+    group.receive(3, group.token(1, adeliv=(0, 18)), src=2)
+    refusal = LogRep(group.config.group, (6, 0, 0), (), (18, 0, 0) * 3)
+    assert not stops(group.receive(3, refusal, src=2))
+    group.receive(3, group.body(0, 1), src=1)
+    assert not stops(group.receive(3, refusal, src=1)), "member 2 was not asked for this one"
+
+
 def test_tf_38_a_refusal_that_comes_when_the_bodies_have_come_changes_nothing() -> None:
     group = Group(3).up(3)
     decided(group, 3, (0, 3))

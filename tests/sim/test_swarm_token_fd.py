@@ -114,3 +114,8 @@ def test_who_is_settled_never_crashed_and_is_enough() -> None:
         assert isinstance(end, Ended)
         assert len(end.settled) >= spec.nodes - prepare(spec).config.faults
         assert result.deliveries >= len(end.settled), "there was progress"
+
+
+@pytest.mark.parametrize("seed", [3007869, 3007950, 3007992])
+def test_one_that_waits_for_members_outside_the_core_goes_on_when_they_are_back(seed: int) -> None:
+    assert not run(draw(seed, "token-fd")).violations

@@ -7,8 +7,9 @@ next, until fresh messages of every core member, agreed and safe, are delivered 
 core. (Submitting has ended by then, and queues are bounded, so that is a bound on the whole.)
 
 One that fell behind what the others keep finds out now, and stops, as it must. It is started again,
-once; of fixed members nobody is, so the rest of the core goes on if the group bears it. Where too few
-remember for anybody to go on, everybody is started again.
+once; of fixed members nobody is, so the rest of the core goes on if the group bears it. A fixed
+member that only those outside the core may still help says that it waits, and they are healed too.
+Where too few remember for anybody to go on, everybody is started again.
 """
 
 from __future__ import annotations
@@ -251,7 +252,11 @@ def settle(
             if cluster.now_us >= watch.last_us + bound_us:
                 refused = [f"p{node} {level.name.lower()}" for node, level in wanted]
                 text = f"refused {refused}, {watch.undelivered()}"
-                return _no_progress(cluster, setup, watch, text)
+                if not those_it_waits_for(cluster, setup, watch):
+                    return _no_progress(cluster, setup, watch, text)
+                if not watch.core:
+                    return []
+                view = None
         cluster.run_for(pulse_us)
     return []
 
@@ -264,6 +269,26 @@ def go_on_without(gone: set[NodeId], cluster: Cluster, setup: Setup, watch: Watc
         return
     rest = tuple(node for node in watch.core if node not in gone)
     watch.core = rest if len(cluster.ids) - len(rest) <= setup.config.faults else ()
+
+
+def those_it_waits_for(cluster: Cluster, setup: Setup, watch: Watch) -> bool:
+    """Of fixed members, one may wait for others that alone keep what it missed: heal those that
+    never crashed as well, and see. Nothing is promised if more than the group bears are lost, the
+    one that waits in vain included. False: it has no such excuse."""
+    nodes = cluster.nodes
+    machines = {node: nodes[node].machine for node in watch.core}
+    stuck = {node for node, machine in machines.items() if machine and machine.blocked}
+    if not stuck or not setup.sheet.fixed:
+        return False
+    whole = tuple(n for n in cluster.ids if nodes[n].incarnation == 1 and nodes[n].machine)
+    if len(whole) > len(watch.core):
+        heal_core(cluster, whole, False)
+        watch.core = whole
+        return True
+    if len(cluster.ids) - len(whole) + len(stuck) <= setup.config.faults:
+        return False
+    watch.core = ()
+    return True
 
 
 def heal_core(cluster: Cluster, core: tuple[NodeId, ...], deaf: bool, rings: Rings = ()) -> None:

@@ -179,7 +179,7 @@ def on_fetch(p: Processor, env: Env, event: Received) -> None:
 def collect(p: Processor) -> None:
     """TF-24, TF-32: in order, and no further than the first body that is missing."""
     order = p.order
-    pending = order.pending
+    pending, before = order.pending, order.delivered
     while pending:
         place, count = pending[0]
         frames = p.frames[place]
@@ -194,6 +194,8 @@ def collect(p: Processor) -> None:
             pending[0] = (place, last - number)
             break
         pending.popleft()
+    if order.delivered > before:
+        p.gone.clear()  # TF-38: what they did not keep was found elsewhere
     p.known[p.place] = order.delivered
 
 

@@ -55,6 +55,18 @@ def too_late(p: Processor, reply: LogRep) -> bool:
     return not reply.adeliv and any(map(lt, p.have, reply.base))
 
 
+def waiting(p: Processor) -> str:
+    """TF-38: why nothing is delivered here, where those that answer no longer keep what we lack and
+    too few of them do answer. The others may keep it: we wait for them."""
+    if not p.gone:
+        return ""
+    others = [str(node) for node in p.ring.ids if node != p.me and node not in p.gone]
+    return (
+        f"{', '.join(map(str, sorted(p.gone)))} no longer keep what comes after position "
+        f"{p.order.delivered}; waiting for {', '.join(others)} (token-fd TF-38)"
+    )
+
+
 def lost(p: Processor, env: Env, src: NodeId) -> None:
     """TF-38: ``src`` no longer keeps what we lack.
 

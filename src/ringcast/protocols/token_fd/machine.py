@@ -67,6 +67,11 @@ class TokenFd(Processor):
                 self.unheard = set(ring.ids[1 : ring.me + ring.f + 2 - ring.n])
                 tokens.on_resend(self, env, TimerFired(Timer.RESEND))
 
+    @property
+    def blocked(self) -> str:
+        """TF-38: whether it waits for members that may still keep what it missed."""
+        return catchup.waiting(self)
+
     def admit(self, env: Env, event: Received) -> bool:
         """Frames of the other members of this group, in the life in which they take part."""
         message, src = event.message, event.src

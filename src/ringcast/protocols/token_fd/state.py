@@ -92,7 +92,7 @@ class Processor(Machine):
         self.asked_after = -1
         """TF-38: the length of the order for which its continuation has been asked for."""
         self.gone: set[NodeId] = set()
-        """TF-38: members that do not keep what we lack."""
+        """TF-38: members that do not keep what we lack now."""
         self.queue: Outbox[Level] = Outbox(
             config.max_queue, config.min_queue, config.max_queue_bytes, config.packing
         )
