@@ -45,7 +45,12 @@ class Contents(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def exceeds(self, most: int) -> bool:
         """Whether no frame of ``most`` bytes has room for it."""
-        return sum(map(len, self.bodies)) + len(self.bodies) > most
+        return self.size + len(self.bodies) > most
+
+    @property
+    def size(self) -> int:
+        """Bytes of the messages alone. To copy them takes less time than to ask each."""
+        return len(b"".join(self.bodies))
 
 
 def item_bytes(body: bytes) -> int:

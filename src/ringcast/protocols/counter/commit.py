@@ -16,6 +16,9 @@ from ringcast.protocols.counter.state import LIVES, Processor
 VIEW_NO = "counter_view"
 """Stable storage: the number of the last list that became a view here."""
 
+FRAME_BYTES = 42
+"""CB-42: what a frame takes of the history besides its messages, and each of these two more."""
+
 VIEWS_KEPT = 64
 """CB-42: views that members may ask about when they come back."""
 
@@ -82,11 +85,13 @@ def hand_up(p: Processor, env: Env, msg: Msg, seq: int) -> None:
 
 def remember(p: Processor, past: Past) -> None:
     """CB-42: keep what was delivered, as much as the history may hold."""
-    p.history.append(past)
-    p.history_bytes += past.msg.wire_bytes()
+    contents = past.msg.contents
+    size = FRAME_BYTES + contents.size + 2 * len(contents.bodies)
+    p.history.append((past, size))
+    p.history_bytes += size
     while p.history_bytes > p.config.history_bytes:
-        gone = p.history.popleft()
-        p.history_bytes -= gone.msg.wire_bytes()
+        gone, size = p.history.popleft()
+        p.history_bytes -= size
         p.history_from = gone.place
 
 

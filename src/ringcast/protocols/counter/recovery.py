@@ -233,11 +233,11 @@ def on_fetch(p: Processor, env: Env, event: Received) -> None:
     items: list[Past] = []
     room = p.config.max_packet
     following = p.views_over.get(no) if known else None
-    for past in p.history if known else ():
+    for past, size in p.history if known else ():
         if past.msg.to and event.src not in past.msg.to:
             continue  # CB-43
         if past.no == no and past.place > after:
-            room -= past.msg.wire_bytes()
+            room -= size
             if items and room < 0:
                 following = None
                 break

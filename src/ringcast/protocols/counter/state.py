@@ -233,8 +233,8 @@ class Processor(Machine):
         """Members that said that they leave, or that the token's list leaves out."""
         self.leaving = False
         self.left_hop = -1
-        self.history: deque[Past] = deque()
-        """CB-42: what was committed lately."""
+        self.history: deque[tuple[Past, int]] = deque()
+        """CB-42: what was committed lately, and the bytes that each takes."""
         self.history_bytes = 0
         self.history_from = 0
         """Every message delivered here beyond this place is in the history."""
