@@ -206,3 +206,31 @@ def test_d7_whatever_happens_it_sends_nothing_but_heartbeats() -> None:
             sends += sent(wire.receive(1, node, Heartbeat(VIEW)), object)
         sends += sent(wire.fire(1, Timer.BEAT), object)
     assert set(map(type, sends)) == {Heartbeat} and len(sends) == 40
+
+
+def test_d2_a_limit_may_be_noticed_when_it_is_reached() -> None:
+    """Between two beats, without a heartbeat of our own; so that all who heard a member last at the
+    same time suspect it together."""
+    settings = Settings(
+        beat_us=320, suspect_us=1_000, suspect_max_us=1_000, exclude_us=9_000,
+        exclude_max_us=9_000, at_once=True,
+    )  # fmt: skip
+    wire = Wire(2, lambda node: Detector(node, settings))
+    wire.start(1)
+    wire.call(1, wire[1].watch, VIEW, {2: wire.boot(2)})
+    beats = 0
+    while not wire.said[1]:
+        wire.now_us = wire.timers[1][Timer.BEAT]
+        beats += len(sent(wire.fire(1, Timer.BEAT), Heartbeat))
+    assert (wire.now_us, beats) == (1_001, 3)
+    assert wire.said[1] == [Suspects((2,))]
+    assert wire.timers[1][Timer.BEAT] == 4 * 320, "and the next beat is not put off"
+
+
+def test_d1_a_clock_that_is_a_little_fast_does_not_make_a_beat_two() -> None:
+    settings = Settings(beat_us=320, at_once=True)
+    wire = Wire(2, lambda node: Detector(node, settings))
+    wire.start(1)
+    for _ in range(3):
+        wire.now_us = wire.timers[1][Timer.BEAT] - 9
+        assert len(sent(wire.fire(1, Timer.BEAT), Heartbeat)) == 1

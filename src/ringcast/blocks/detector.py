@@ -33,6 +33,9 @@ MARGIN = 4
 FADING = 16
 """With each beat the memory of a silence loses one part in so many."""
 
+SHARE = 32
+"""A part of a beat that counts as nothing: timers run by clocks that may be a little fast."""
+
 MOST_REMEMBERED = 256
 """Peers whose silences are remembered."""
 
@@ -92,6 +95,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The shortest silence by the conservative limit; 0 if the detector has none …"""
     exclude_max_us: int = 0
     """… and the longest."""
+    at_once: bool = False
+    """Whether a silence is noticed when it reaches a limit, and not with the next beat: for owners
+    whose members must find out together, since what they do then waits for the last of them."""
 
     def __post_init__(self) -> None:
         """D2: a conservative suspicion implies an aggressive one."""
@@ -135,6 +141,8 @@ class Detector(Machine):
         """``heard`` as it was at the last beat after which the peer was heard again."""
         self._silence: dict[NodeId, int] = {}
         """The longest silence of late, by peer, watched now or earlier."""
+        self._due_us = 0
+        """When the next heartbeat is due."""
 
     def start(self, env: Env, event: Started) -> None:
         """Begin to beat."""
@@ -174,21 +182,28 @@ class Detector(Machine):
 
     def on_beat(self, env: Env, event: TimerFired) -> None:
         """D1: say that I live, and look who does not."""
-        env.broadcast(Heartbeat(self.view, self.news))
-        env.set_timer(Timer.BEAT, self.settings.beat_us)
+        least_us = self.settings.beat_us // SHARE + 1
+        if not self.settings.at_once or env.now_us + least_us >= self._due_us:
+            env.broadcast(Heartbeat(self.view, self.news))
+            self._due_us = env.now_us + self.settings.beat_us
+        env.set_timer(Timer.BEAT, self._due_us - env.now_us)
         for node in sorted(self._boots):
             self._measure(env, node)
+        soon_us = self._due_us
         for limit, _, _ in self.settings.limits:
             blamed = self.suspected if limit is Limit.AGGRESSIVE else self.excludable
-            found = [
-                node
+            ends_us = {
+                node: self.heard[node] + self.patience_us(node, limit)
                 for node in sorted(self._boots)
                 if node not in blamed
-                and env.now_us - self.heard[node] > self.patience_us(node, limit)
-            ]
+            }
+            found = tuple(node for node, end_us in ends_us.items() if env.now_us > end_us)
             blamed.update(found)
             if found:
-                env.up(Suspects(tuple(found), limit))
+                env.up(Suspects(found, limit))
+            soon_us = min([soon_us, *(us + 1 for us in ends_us.values() if us >= env.now_us)])
+        if self.settings.at_once and soon_us < self._due_us:
+            env.set_timer(Timer.BEAT, max(soon_us - env.now_us, least_us))
 
     def _measure(self, env: Env, node: NodeId) -> None:
         """Measure the silence of one peer; D3: a sign of life ends a suspicion."""

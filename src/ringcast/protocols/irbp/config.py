@@ -61,6 +61,7 @@ class Config(RbpConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
             suspect_max_us=self.suspect_max_us,
             exclude_us=self.exclude_us,
             exclude_max_us=self.exclude_max_us,
+            at_once=True,
         )
 
     @property
