@@ -4,7 +4,7 @@
 ``bytes`` gives spoilt records, manifests and journals to what reads them; ``all`` is each of them
 in turn. A run goes on from where the last one of the same kind ended (``bench/results/fuzz.json``),
 until ``--upto`` are done in all or ``--minutes`` have passed. What a seed finds is noted in the
-record, and ``--seed`` repeats it.
+record, ``--seed`` repeats it, and the next run drops it if it finds nothing any more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_OBJECTS, MOST_BYTES = 400_000, 64 * 2**20
 LIVE = [each.name for each in protocols() if each.live]
 UPTO = {**dict.fromkeys(LIVE, 3e7), "sockets": 1e7, "bytes": 1e7}
 """Of each kind, how many are asked."""
-NOTES: dict[str, Any] = {"seeds": 0, "slow": [], "failed": []}
+NOTES: dict[str, Any] = {"seeds": 0, "slow": [], "failed": {}}
 """What a record holds besides counts: the next seed, seeds with long steps, and what failed."""
 MOST_FAILED = 20
 MAY_STOP = (
@@ -115,14 +115,26 @@ def go_on(kind: str, so_far: dict[str, Any], upto: float, until: float) -> dict[
                 again = one_round(kind, seed)["longest_us"]
                 result["longest_us"] = min(result["longest_us"], again)
         except Exception as error:
-            failed = [*failed, f"--seed {seed}: {error!r}"[:300]][-MOST_FAILED:]
-            print(kind, failed[-1], flush=True)
+            if len(failed) < MOST_FAILED:
+                failed = failed | {str(seed): repr(error)[:300]}
+            print(f"{kind} --seed {seed}: {error!r}"[:300], flush=True)
         else:
             if result["longest_us"] > STEP_US:
                 slow = [*slow, seed][-MOST_FAILED:]
             found = together(found, result)
         seed += 1
     return found | {"seeds": seed, "slow": slow, "failed": failed, "commit": commit()}
+
+
+def still_failing(kind: str, failed: dict[str, str]) -> dict[str, str]:
+    """What seeds that failed find now."""
+    found: dict[str, str] = {}
+    for seed in failed:
+        try:
+            one_round(kind, int(seed))
+        except Exception as error:
+            found[seed] = repr(error)[:300]
+    return found
 
 
 def main() -> None:
@@ -142,6 +154,9 @@ def main() -> None:
     file = RESULTS / "fuzz.json"
     record = json.loads(file.read_text("utf-8")) if file.exists() else {}
     record = {name: each for name, each in record.items() if name not in ("commit", "machine")}
+    for kind in kinds:
+        if kind in record:
+            record[kind]["failed"] = still_failing(kind, record[kind]["failed"])
     missing = list(kinds)
     while missing and time.monotonic() < deadline:
         for kind in missing:

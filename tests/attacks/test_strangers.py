@@ -15,6 +15,7 @@ from published import PUBLISHED
 from ringcast.api.node import Node
 from ringcast.core.ids import Level
 from ringcast.core.inputs import Received
+from ringcast.wire.codec import EVERYBODY, HEADER
 
 
 async def opened(stack: AsyncExitStack, settings: list[dict[str, Any]]) -> list[Node]:
@@ -152,12 +153,11 @@ def test_a_flood_with_a_known_header_leaves_members_alone(tmp_path: Path) -> Non
             nodes = await opened(stack, settings)
             groups = await joined(nodes)
             _, _, frame = adversary.seen[-1]
+            *realm, src, _, _, counter = HEADER.unpack_from(frame)
             for number in range(3000):
-                forged = bytearray(frame[:60])
-                forged[10:14] = bytes(4)  # to everybody
-                forged[14:22] = (2**55 + number).to_bytes(8, "big")  # the boot number
+                forged = HEADER.pack(*realm, src, 2**55 + number, EVERYBODY, counter)
                 for to in (1, 2, 3):
-                    adversary.send(to, bytes(forged))
+                    adversary.send(to, forged + frame[HEADER.size : 60])
                 if number % 50 == 0:
                     await asyncio.sleep(0)
             strangers = "too many strangers at once"

@@ -263,7 +263,7 @@ def test_a_node_that_was_removed_for_good_is_forgotten(monkeypatch: pytest.Monke
 def test_who_is_listed_and_was_never_heard() -> None:
     meetings, _, mine, _ = acquainted()
     assert meetings.unheard() == ["node 3 (127.0.0.1:3)"]
-    mine.decode(HEADER.pack(MAGIC, 7 << 4, 1, 0, 3, EVERYBODY, 5, 5))
+    mine.decode(HEADER.pack(MAGIC, 7 << 4, 1, 0, 3, 5, EVERYBODY, 5))
     assert list(mine.unproven.said()) == [3] and meetings.unheard(), "anybody could say so"
     mine.misfit(3, "max_message is 7 at node 3 and 100 at this node")
     assert meetings.unheard() == [], "of that it is said why"

@@ -78,7 +78,7 @@ def meet(receiver: Codec, sender: Codec, src: int = 1) -> Codec:
 
 
 def head(key: int = 0, src: int = 1, to: int = 0, boot: int = 5, counter: int = 2**63) -> bytes:
-    return HEADER.pack(MAGIC, VERSION << 4, key, MARK, src, to, boot, counter)
+    return HEADER.pack(MAGIC, VERSION << 4, key, MARK, src, boot, to, counter)
 
 
 @pytest.fixture(params=["plain", "sealed"])
@@ -113,15 +113,15 @@ def test_refusals_are_counted_by_reason() -> None:
     other = REALM._replace(protocol="total").mark(b"")
     bad = {
         "too short": [b"", good[: HEADER.size - 1]],
-        "not a ringcast frame": [HEADER.pack(MAGIC + 1, VERSION << 4, 0, MARK, 1, 0, 5, 1)],
-        "of version 1, and this node's is 2: run one release": [
-            HEADER.pack(MAGIC, 0x11, 0, MARK, 1, 0, 5, 1)
+        "not a ringcast frame": [HEADER.pack(MAGIC + 1, VERSION << 4, 0, MARK, 1, 5, 0, 1)],
+        "of version 1, and this node's is 3: run one release": [
+            HEADER.pack(MAGIC, 0x11, 0, MARK, 1, 5, 0, 1)
         ],
         "of protocol total, and this node's is totem": [
-            HEADER.pack(MAGIC, VERSION << 4, 0, other, 1, 0, 5, 1)
+            HEADER.pack(MAGIC, VERSION << 4, 0, other, 1, 5, 0, 1)
         ],
         "of another group: its key or its network is not this node's": [
-            HEADER.pack(MAGIC, VERSION << 4, 0, MARK ^ 1, 1, 0, 5, 1)
+            HEADER.pack(MAGIC, VERSION << 4, 0, MARK ^ 1, 1, 5, 0, 1)
         ],
         "no such sender": [head(src=0), head(src=3, boot=2**63)],
         "sent to another node": [head(to=3)],
@@ -249,7 +249,7 @@ def test_who_has_another_key_is_named_with_both_ids(tmp_path: Path) -> None:
 
 def of_version_7(src: int) -> bytes:
     """Whoever has no key can send it."""
-    return HEADER.pack(MAGIC, 7 << 4, 1, MARK, src, EVERYBODY, 5, 5) + b"x"
+    return HEADER.pack(MAGIC, 7 << 4, 1, MARK, src, 5, EVERYBODY, 5) + b"x"
 
 
 def test_a_stranger_says_nothing_of_members_that_were_met(file: KeyFile | None) -> None:
@@ -296,9 +296,9 @@ def test_a_frame_to_one_processor_is_none_for_another(tmp_path: Path) -> None:
     third = meet(codec(3, 1, file), sender)
     frame = sender.encode(REGULAR, 2)
     assert third.decode(frame) is None
-    _, _, key, mark, src, _, boot, counter = HEADER.unpack_from(frame)
+    _, _, key, mark, src, boot, _, counter = HEADER.unpack_from(frame)
     for to in (3, EVERYBODY):
-        header = HEADER.pack(MAGIC, VERSION << 4, key, mark, src, to, boot, counter)
+        header = HEADER.pack(MAGIC, VERSION << 4, key, mark, src, boot, to, counter)
         assert third.decode(header + frame[HEADER.size :]) is None
     assert third.refused == {"sent to another node": 1, "not sealed by this group": 2}
 
@@ -315,9 +315,9 @@ def test_channels_and_networks_are_apart(tmp_path: Path, realm: Realm) -> None:
     foreign = Codec(MESSAGES, 1, 5, file, realm)
     frame = foreign.encode(hello(1, receiver.challenge), EVERYBODY)
     assert receiver.decode(frame) is None
-    _, kind, key, _, src, to, boot, counter = HEADER.unpack_from(frame)
+    _, kind, key, _, src, boot, to, counter = HEADER.unpack_from(frame)
     mark = REALM.mark(file.keys[key])
-    copied = HEADER.pack(MAGIC, kind, key, mark, src, to, boot, counter) + frame[HEADER.size :]
+    copied = HEADER.pack(MAGIC, kind, key, mark, src, boot, to, counter) + frame[HEADER.size :]
     assert receiver.decode(copied) is None
     assert list(receiver.refused) == [
         "of another group: its key or its network is not this node's",
@@ -342,7 +342,7 @@ def test_a_flood_of_strangers_costs_a_bounded_number_of_keys(
     monkeypatch.setattr(wire_codec, "session", deriving)
     _, kind, key, mark, *_ = HEADER.unpack_from(sender.encode(REGULAR, EVERYBODY))
     for boot in range(10 * MOST_STRANGERS):
-        receiver.decode(HEADER.pack(MAGIC, kind, key, mark, 9, 0, boot, 1) + bytes(40))
+        receiver.decode(HEADER.pack(MAGIC, kind, key, mark, 9, boot, 0, 1) + bytes(40))
     assert len(derived) == MOST_STRANGERS
     assert receiver.refused["too many strangers at once"] == 9 * MOST_STRANGERS
     assert receiver.decode(sender.encode(REGULAR, EVERYBODY)) is not None, "who was met goes on"

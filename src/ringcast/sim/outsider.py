@@ -134,9 +134,9 @@ class Outsider:
             case 0:
                 fields[4] = rng.choice(sorted(self.gates))
             case 1:
-                fields[5] = rng.choice([EVERYBODY, *sorted(self.gates)])
+                fields[6] = rng.choice([EVERYBODY, *sorted(self.gates)])
             case 2:
-                fields[6] += rng.choice((-1, 1, 1 << BOOT_BITS))
+                fields[5] += rng.choice((-1, 1, 1 << BOOT_BITS))
             case 3:
                 fields[7] += rng.randint(1, 5000)
             case 4:

@@ -1,9 +1,10 @@
 """From messages to datagrams and back. Every check on bytes from outside lives here.
 
 A datagram is a header, then the message as MessagePack, sealed where the group has keys. The
-header is authenticated too: who sends, in which incarnation, and to whom, so that a frame sent
-to one processor is no frame for another. msgspec decodes into the union of the protocol's message
-types, so a malformed payload is one caught exception: counted, dropped, never more.
+header is authenticated too: version, realm, sender and incarnation are in the key, receiver and
+counter are the nonce, so a frame sent to one processor is no frame for another. msgspec decodes
+into the union of the protocol's message types, so a malformed payload is one caught exception:
+counted, dropped, never more.
 
 Nothing is known of a sender before it has been met (``wire.meeting``), and nothing that is known
 changes before a frame has been opened and decoded.
@@ -29,12 +30,18 @@ from ringcast.wire.misfits import Unproven
 from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Bytes, Peer, Realm, opened, session
 
 if CAN_SEAL:
+    from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MAGIC = 0x5263  # "Rc"
-HEADER = struct.Struct("!HBBHIIQQ")
-"""Magic, version, key id (0: none), the realm's mark, who sends, to whom, the sender's boot
-number, its frame counter."""
+SENDER = struct.Struct("!HBBHIQ")
+"""Magic, version, key id (0: none), the realm's mark, who sends, its boot number: the same in all
+its frames."""
+NONCE = struct.Struct("!IQ")
+"""To whom, and the sender's frame counter: never the same twice in one incarnation."""
+HEADER = struct.Struct(SENDER.format + NONCE.format.removeprefix("!"))
+TO, BODY = SENDER.size, HEADER.size
+"""Where the nonce begins, and where the payload does."""
 
 OVERHEAD = HEADER.size + TAG_BYTES
 
@@ -119,6 +126,8 @@ class Codec:
         self._foreign = {each.mark(key): each for key in keys.values() for each in others}
         self._key_id = self._keys.sealing if self._keys else 0
         self._mark = self._marks[self._key_id]
+        sender = MAGIC, VERSION << 4, self._key_id, self._mark, self._src, self._boot
+        self._sender = SENDER.pack(*sender)
         if self._keys:
             key = self._keys.keys[self._key_id]
             self._seal = session(key, realm, self._src, self._boot).encrypt
@@ -146,19 +155,17 @@ class Codec:
         """The datagram for a message to one processor, or to everybody."""
         self._counter = counter = self._counter + 1
         payload = self._encode(message)
-        header = HEADER.pack(
-            MAGIC, VERSION << 4, self._key_id, self._mark, self._src, to, self._boot, counter
-        )
+        nonce = NONCE.pack(to, counter)
         if self._key_id:
-            payload = self._seal(counter.to_bytes(12, "big"), payload, header)
-        return header + payload
+            payload = self._seal(nonce, payload, None)
+        return self._sender + nonce + payload
 
     # --- receiving -------------------------------------------------------------------------
 
     def decode(self, datagram: Bytes) -> Decoded | None:
         """What came and from whom; None: it goes no further."""
         try:
-            magic, kind, key_id, mark, src, to, boot, counter = HEADER.unpack_from(datagram)
+            magic, kind, key_id, mark, src, boot, to, counter = HEADER.unpack_from(datagram)
         except struct.error:
             return self.refuse("too short")
         if magic != MAGIC or kind != VERSION << 4 or self._marks.get(key_id) != mark:
@@ -173,18 +180,19 @@ class Codec:
             return self._from_stranger(datagram, peer)
         if peer.has(counter):
             return self.refuse("replayed frame")
-        payload: Bytes | None = datagram[HEADER.size :]
+        payload: Bytes = datagram[BODY:]
         if key_id:
             cipher = peer.ciphers.get(key_id)
             if cipher is None:
                 assert self._keys is not None
                 cipher = session(self._keys.keys[key_id], self._realm, src, boot)
                 peer.ciphers[key_id] = cipher
-            payload = opened(cipher, counter, payload, datagram[: HEADER.size])  # type: ignore[arg-type]
-            if payload is None:
+            try:
+                payload = cipher.decrypt(datagram[TO:BODY], payload, None)
+            except InvalidTag:
                 return self.refuse("not sealed by this group")
         try:
-            message = self._decode(payload)  # type: ignore[arg-type]
+            message = self._decode(payload)
         except UNREADABLE:
             return self.refuse(f"malformed, from node {src}")
         peer.note(counter)
@@ -192,7 +200,7 @@ class Codec:
 
     def _from_stranger(self, datagram: Bytes, known: Peer | None) -> Decoded | None:
         """A frame of an incarnation that was not met yet: only a Hello is of interest."""
-        _, _, key_id, _, src, to, boot, counter = HEADER.unpack_from(datagram)
+        _, _, key_id, _, src, boot, to, counter = HEADER.unpack_from(datagram)
         if src == 0 or boot > LIMIT:
             return self.refuse("no such sender")
         if src == self._src and boot == self._boot:
@@ -202,7 +210,7 @@ class Codec:
             if not self._outlived:
                 return self.refuse("frame of an earlier incarnation")
             self._outlived -= 1
-        payload: Bytes | None = datagram[HEADER.size :]
+        payload: Bytes | None = datagram[BODY:]
         if self._keys:
             cipher = self._unmet.get((src, boot, key_id))
             if cipher is None:
@@ -210,7 +218,7 @@ class Codec:
                     return self.refuse("too many strangers at once")
                 self._strangers -= 1
                 cipher = session(self._keys.keys[key_id], self._realm, src, boot)
-            payload = opened(cipher, counter, payload, datagram[: HEADER.size])  # type: ignore[arg-type]
+            payload = opened(cipher, datagram[TO:BODY], payload)  # type: ignore[arg-type]
             if payload is None:
                 return self.refuse("not sealed by this group")
             self._unmet[src, boot, key_id] = cipher

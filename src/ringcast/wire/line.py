@@ -232,7 +232,7 @@ class Line:
             raise RingcastError(f"the other side was silent for {PATIENCE_S:.0f} s") from None
         if self._open is None:
             return frame
-        payload = opened(self._open, self._received, frame, head)
+        payload = opened(self._open, self._received.to_bytes(12, "big"), frame, head)
         if payload is None:
             raise RingcastError("the other side's frame was not sealed with this group's key")
         self._received += 1

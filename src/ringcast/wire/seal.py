@@ -25,7 +25,7 @@ Bytes: TypeAlias = bytes | memoryview
 """What came from outside: a view into the receive buffer saves a copy."""
 
 TAG_BYTES = 16
-VERSION = 2
+VERSION = 3
 """Of everything that is sent. It is authenticated, too."""
 
 WINDOW = 4096
@@ -72,10 +72,12 @@ def session(key: bytes, realm: Realm, src: int, boot: int) -> AESGCM:
     return AESGCM(derive(key, info))
 
 
-def opened(cipher: AESGCM, counter: int, sealed: Bytes, header: Bytes) -> bytes | None:
+def opened(
+    cipher: AESGCM, nonce: Bytes, sealed: Bytes, header: Bytes | None = None
+) -> bytes | None:
     """The payload; None if somebody else sealed it, or it was altered."""
     try:
-        return cipher.decrypt(counter.to_bytes(12, "big"), sealed, header)
+        return cipher.decrypt(nonce, sealed, header)
     except InvalidTag:
         return None
 
