@@ -1,6 +1,6 @@
 """One member of each system, as a process: ``put_member.py KIND ID PORTS FOLDER``.
 
-It says ``ready`` when it may be asked. Member 0 (of PySyncObj the leader) then takes lines
+It says ``ready`` when it may be asked. Member 0 (of PySyncObj and etcd the leader) then takes lines
 ``CLIENTS SECONDS`` and answers with a line of JSON: puts a second and the median of their times.
 Clients are its tasks, each with one put of 64 B at a time; every put is on the disks of a majority
 when it returns.
@@ -14,6 +14,8 @@ import select
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -74,10 +76,11 @@ class Table(ringcast.StateMachine[None]):
             self.values[state[at : at + 4]] = state[at + 4 : at + step]
 
 
-async def ours(me: int, ports: list[int], folder: Path) -> None:
-    """A durable replica with a quorum."""
+async def ours(protocol: str, me: int, ports: list[int], folder: Path) -> None:
+    """A durable replica with a quorum. Member 0, with the smallest id, is TOTAL's sequencer."""
     settings = {
         "id": me + 1,
+        "protocol": protocol,
         "bind": f"{LOOPBACK}:{ports[me]}",
         "peers": [f"{n + 1}@{LOOPBACK}:{port}" for n, port in enumerate(ports)],
         "state_dir": str(folder / "state"),
@@ -146,15 +149,26 @@ def _ticked(node: Any, clients: int, seconds: float) -> str:
     return told(times, time.perf_counter() - begin_s)
 
 
-async def etcd_client(address: str) -> None:
-    """Of an etcd that runs: unary calls of its KV service."""
+async def etcd_client(ports: list[int]) -> None:
+    """Of an etcd that runs: unary calls of its KV service, at the leader."""
     import grpc  # type: ignore[import-untyped]
 
     def field(number: int, data: bytes) -> bytes:
         return bytes((number << 3 | 2, len(data))) + data
 
+    async def leads(address: str) -> bool:
+        """Of a status, field 4 is the leader's id, and field 2 of field 1 the member's own."""
+        async with grpc.aio.insecure_channel(address) as channel:
+            call = channel.unary_unary("/etcdserverpb.Maintenance/Status")
+            status = fields(await call(b"", wait_for_ready=True))
+        return bool(status.get(4)) and fields(status[1]).get(2) == status[4]  # type: ignore[arg-type]
+
+    addresses = [f"{LOOPBACK}:{port}" for port in ports]
+    for leader in cycle(addresses):
+        if await leads(leader):
+            break
     value = field(2, bytes(SIZE))
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with grpc.aio.insecure_channel(leader) as channel:
         call = channel.unary_unary("/etcdserverpb.KV/Put")
 
         async def put(number: int) -> None:
@@ -164,16 +178,39 @@ async def etcd_client(address: str) -> None:
         await orders(put, first=True)
 
 
+def fields(message: bytes) -> dict[int, int | bytes]:
+    """The numbers and byte strings of a message of Protocol Buffers, by field."""
+    found: dict[int, int | bytes] = {}
+    rest = iter(message)
+
+    def number() -> int:
+        value = shift = 0
+        for byte in rest:
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+        raise EOFError
+
+    with suppress(EOFError):
+        while True:
+            key = number()
+            value = number()
+            found[key >> 3] = bytes(islice(rest, value)) if key & 7 == 2 else value
+    return found
+
+
 def main() -> None:
     """As the command line says."""
-    kind, me, ports, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
+    kind, me, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[4])
+    ports: list[int] = json.loads(sys.argv[3])
     match kind:
-        case "ours":
-            asyncio.run(ours(me, json.loads(ports), folder))
         case "pysyncobj":
-            pysyncobj(me, json.loads(ports), folder)
+            pysyncobj(me, ports, folder)
         case "etcd":
             asyncio.run(etcd_client(ports))
+        case protocol:
+            asyncio.run(ours(protocol, me, ports, folder))
 
 
 if __name__ == "__main__":

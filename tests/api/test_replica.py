@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from loopback import configs, eventually, ring, run
 
-from ringcast.api import quorum
+from ringcast.api import log_writer, quorum
 from ringcast.api.events import Message, View
 from ringcast.api.group import MessageTooLarge, NotJoined
 from ringcast.api.node import Node
@@ -283,7 +283,7 @@ def test_a_request_is_served_once(tmp_path: Path) -> None:
 
 def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compaction while commands go on, and a member that was away gets the state in pieces."""
-    monkeypatch.setattr(quorum, "COMPACT_AT", 20_000)
+    monkeypatch.setattr(log_writer, "COMPACT_AT", 20_000)
     monkeypatch.setattr(quorum, "TICK_S", 0.02)
 
     async def story() -> None:
@@ -333,7 +333,7 @@ def test_commands_go_on_while_a_state_is_taken_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is restored is the state of one moment."""
-    monkeypatch.setattr(quorum, "COMPACT_AT", 10_000)
+    monkeypatch.setattr(log_writer, "COMPACT_AT", 10_000)
     monkeypatch.setattr(quorum, "TICK_S", 0.02)
 
     async def story() -> None:
@@ -432,7 +432,7 @@ def test_a_disk_that_fails_ends_the_replica(
             def fail(*_: object) -> None:
                 raise OSError(5, "Input/output error")
 
-            monkeypatch.setattr(a._copy._store._disk, "sync", fail)  # type: ignore[union-attr]
+            monkeypatch.setattr(a._copy._disk.store._disk, "sync", fail)  # type: ignore[union-attr]
             with pytest.raises(StorageError, match="Input/output error"):
                 await a.submit(b"2 ann")
             with pytest.raises(StorageError, match="Input/output error"):

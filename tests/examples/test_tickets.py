@@ -1,4 +1,4 @@
-"""The ticket shop under fire. ``python tests/examples/ticket_run.py 0 50`` runs fifty seeds."""
+"""The ticket shop under fire. ``python bench/replica/shop_runs.py`` runs fifty seeds."""
 
 from __future__ import annotations
 

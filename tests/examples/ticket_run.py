@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -75,6 +76,8 @@ class Run:
         self.shops: dict[int, subprocess.Popen[bytes]] = {}
         self.confirmed: dict[int, str] = {}
         """Seats whose buyer was told so."""
+        self.met: Counter[str] = Counter()
+        """What was done to the shop, and how often."""
         self.over = threading.Event()
         self.wrong: list[str] = []
         self._lock = threading.Lock()
@@ -143,6 +146,12 @@ class Run:
             self.buy(f"c{number}", rng.randint(1, self.seats // 2), request, rng)
             time.sleep(rng.random() * 0.05)
 
+    def last_client(self, number: int) -> None:
+        """After healing every seat can be sold: one of four buys a quarter of them."""
+        rng = Random(f"{self.seed}/last/{number}")
+        for seat in range(1 + number, self.seats + 1, 4):
+            self.buy(f"last{number}", seat, seat, rng)
+
     # --- the run ---------------------------------------------------------------------------
 
     def mistreat(self) -> None:
@@ -152,13 +161,17 @@ class Run:
         kind = rng.random()
         if kind < 0.4:
             self.part(tuple(nodes[:2]), tuple(nodes[2:]))
+            self.met["partition"] += 1
         elif kind < 0.5:
             self.part(tuple(nodes))
+            self.met["heal"] += 1
         elif kind < 0.75:
             self.kill(nodes[0])
+            self.met["kill one"] += 1
         elif kind < 0.85:
             for node in nodes:
                 self.kill(node)
+            self.met["kill all"] += 1
         time.sleep(rng.uniform(0.1, 1.5))
         for node in nodes:
             if node not in self.shops and rng.random() < 0.7:
@@ -170,6 +183,7 @@ class Run:
         self.kill(node)
         shutil.rmtree(self.place / f"tickets{node}", ignore_errors=True)
         self.start(node)
+        self.met["lose a disk"] += 1
 
     def settle(self, deadline_s: float = 90) -> dict[str, str]:
         """All run and hear each other; what each of them reads once it answers."""
@@ -211,8 +225,11 @@ class Run:
                 each.join()
             sold = len(self.confirmed)
             self.over.clear()
-            for seat in range(1, self.seats + 1):  # after healing every seat can be sold
-                self.buy("last", seat, seat, self.rng)
+            clients = [threading.Thread(target=self.last_client, args=(n,)) for n in range(4)]
+            for each in clients:
+                each.start()
+            for each in clients:
+                each.join()
             found = self.settle()
             for seat, buyer in self.confirmed.items():
                 if found.get(str(seat)) != buyer:
@@ -229,19 +246,3 @@ class Run:
                     each.join()
             for node in self.nodes:
                 self.kill(node)
-
-
-def main() -> None:
-    """``python ticket_run.py FIRST COUNT``: that many runs, by seed."""
-    import tempfile
-
-    first, count = int(sys.argv[1]), int(sys.argv[2])
-    for seed in range(first, first + count):
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory() as root:
-            sold = Run(seed, Path(root)).go()
-        print(f"seed {seed}: {sold} seats, {time.monotonic() - began:.1f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()

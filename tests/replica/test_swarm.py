@@ -13,6 +13,7 @@ from wrong_engines import (
     LongestWins,
     ReadsAtOnce,
     RefusesInAMinority,
+    SaysTooLittle,
     TooFewDisks,
 )
 
@@ -46,6 +47,7 @@ def test_nor_while_cuts_move_and_all_are_killed(protocol: str) -> None:
 
 CAUGHT = {
     AcksBeforeTheDisk: 20,
+    SaysTooLittle: 7,
     CountsBlankDisks: 22,
     AppendsAfterTheView: 477,
     TooFewDisks: 12,

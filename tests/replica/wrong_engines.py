@@ -22,6 +22,14 @@ class AcksBeforeTheDisk(Engine):
         self._acknowledge()
 
 
+class SaysTooLittle(Engine):
+    """RS-12: counts its own disk among those that have said enough."""
+
+    def _acknowledge(self) -> None:
+        if self._tally.on_disk < self._synced:
+            super()._acknowledge()
+
+
 class CountsBlankDisks(Engine):
     """RS-2: a disk that lost everything takes part in quorums."""
 

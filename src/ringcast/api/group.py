@@ -190,7 +190,16 @@ class Group:
         to: Iterable[NodeId] | None = None,
     ) -> None:
         """Broadcast ``body`` without waiting for anything; WouldBlock if there is no room."""
-        taken, served_as = all_bytes((body,)), level_of(level)
+        self.send_many_nowait((body,), level, to)
+
+    def send_many_nowait(
+        self,
+        bodies: Iterable[Bytes],
+        level: Level | str = Level.AGREED,
+        to: Iterable[NodeId] | None = None,
+    ) -> None:
+        """The same for several bodies, packed: all of them, or none."""
+        taken, served_as = all_bytes(bodies), level_of(level)
         self._check(taken)
         some = () if to is None else self._some(to)
         self._node.outgoing.check()

@@ -1,7 +1,7 @@
 """A copy by quorum: the live host of a replica's engine (docs/replication.md).
 
-The engine decides; this module gives it the group's events, says its words in the group, writes its
-records in a thread, and applies what is green.
+The engine decides; this module gives it the group's events, says its words in the group, has its
+records written, and applies what is green.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ringcast.api.applied import Applied, give, settle
 from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Bytes, Group, NotJoined, WouldBlock, all_bytes, check_size
+from ringcast.api.log_writer import LogWriter
 from ringcast.api.state_machine import NoQuorum, R, StateMachine
 from ringcast.core.errors import UNREADABLE, DeliveryUncertain, NodeStopped, RingcastError
 from ringcast.core.ids import NodeId, ViewId
@@ -37,7 +39,7 @@ from ringcast.replica.effects import (
 )
 from ringcast.replica.engine import PIECE, Engine
 from ringcast.replica.exchange import lacking
-from ringcast.replica.log import Image, Record, ReplicaLog
+from ringcast.replica.log import Image, ReplicaLog
 from ringcast.replica.sessions import WINDOW
 from ringcast.replica.store import ReplicaStore
 from ringcast.replica.words import Ticket, attempt_at
@@ -46,12 +48,12 @@ T = TypeVar("T")
 
 TICK_S = 0.5
 """How often the engine looks whether it gets on, and the log whether it is too long."""
-COMPACT_AT = 4 * 2**20
-"""Bytes of log beyond twice what was left by the last compaction."""
 AROUND = 2**10
 """Bytes around a command in a word."""
 MOST_WAITING = 64 * 2**20
 """Bytes of commands that wait to be confirmed; beyond this, submitters wait before."""
+AT_ONCE = 64
+"""Words given to the group in one step."""
 
 
 class Local(NamedTuple, Generic[T]):
@@ -77,7 +79,8 @@ class QuorumCopy(Generic[R]):
         self._applied = Applied(machine)
         self._members, self._folder = members, folder
         self._engine: Engine
-        self._store: ReplicaStore
+        self._disk: LogWriter
+        self._me = group.me
         self._view: View | None = None
         self._announced: Ticket | None = None
         self._results: dict[int, tuple[asyncio.Future[Any], int]] = {}
@@ -87,46 +90,37 @@ class QuorumCopy(Generic[R]):
         """Barriers under way, with the time at which they were sent."""
         self._fresh_at = -math.inf
         self._words: deque[bytes] = deque()
-        self._unwritten: list[Record] = []
-        self._syncs: list[int] = []
-        self._rewrite = False
-        self._compact_beyond = COMPACT_AT
+        self._scheduled = False
+        """Whether a step comes at the end of this turn of the loop."""
         self._callers: list[asyncio.Future[None]] = []
         """Who waits for a change: of the phase, of room, or the end."""
-        self._to_say, self._to_write, self._ended = (
-            asyncio.Event(),
-            asyncio.Event(),
-            asyncio.Event(),
-        )
+        self._to_say, self._ended = asyncio.Event(), asyncio.Event()
         self._error: BaseException | None = NotJoined(
             "the replica has not been opened: use it in `async with`"
         )
-        self._threads: set[asyncio.Future[Any]] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- life ------------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Read the disk and join the group."""
-        self._store = await asyncio.to_thread(
-            ReplicaStore, self._folder, self.group.me, self.group.name
-        )
+        store = await asyncio.to_thread(ReplicaStore, self._folder, self._me, self.group.name)
         try:
             piece = min(PIECE, self.group.max_message // 4)
             self._most = self.group.max_message - 2 * piece - AROUND
-            log = ReplicaLog.replay(self._store.records)
-            self._store.records = []
+            log = ReplicaLog.replay(store.records)
+            store.records = []
             boot = secrets.randbits(60) + 1
-            self._engine = Engine(self.group.me, boot, self._members, log, piece)
+            self._engine = Engine(self._me, boot, self._members, log, piece)
+            self._disk = LogWriter(store, log.records, self._synced, self._stop)
             self._error = None
-            self._compact_beyond = 2 * self._store.size + COMPACT_AT
             self._engine.start()
             self._step()
             await self.group.join()
         except BaseException:
-            self._store.close()
+            store.close()
             raise
-        for part in (self._read(), self._say(), self._write(), self._tick(), self._leave()):
+        for part in (self._read(), self._say(), self._tick(), self._leave()):
             self._tasks.append(asyncio.ensure_future(self._guarded(part)))
 
     async def close(self) -> None:
@@ -136,8 +130,7 @@ class QuorumCopy(Generic[R]):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.group.leave()
-        await asyncio.gather(*self._threads, return_exceptions=True)
-        self._store.close()
+        await self._disk.close()
 
     async def wait(self) -> None:
         """Wait until the replica ends; raises what ended it."""
@@ -196,14 +189,15 @@ class QuorumCopy(Generic[R]):
                 return known.get()  # type: ignore[no-any-return]
         check_size(len(body), self._most)
         deadline = _deadline(timeout)
-        await self._until(self._has_room, deadline, timeout)
+        if not self._has_room():
+            await self._until(self._has_room, deadline, timeout)
         ticket = self._engine.submit(encode(content))
         self._number = ticket.number
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._results[ticket.number] = (result, len(body))
         self._waiting_bytes += len(body)
+        self._step_soon()
         try:
-            self._step()
             return await self._within(result, deadline, timeout)
         finally:
             if self._results.pop(ticket.number, None):
@@ -259,7 +253,9 @@ class QuorumCopy(Generic[R]):
             await self._within(caller, deadline, timeout)
 
     async def _within(self, future: asyncio.Future[T], deadline: float, timeout: float | None) -> T:
-        left = None if timeout is None else max(0.0, deadline - asyncio.get_running_loop().time())
+        if timeout is None:
+            return await future
+        left = max(0.0, deadline - asyncio.get_running_loop().time())
         try:
             await asyncio.wait((future,), timeout=left)
             if future.done():
@@ -283,12 +279,20 @@ class QuorumCopy(Generic[R]):
 
     # --- what the engine asks for ----------------------------------------------------------
 
+    def _step_soon(self) -> None:
+        """What is submitted in one turn of the loop is said together, and synced together."""
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._step)
+
     def _step(self) -> None:
         """Carry out what the engine asks for, until it asks for nothing more."""
+        self._scheduled = False
         try:
             while self._engine.pending and self._error is None:
                 for effect in self._engine.take():
                     self._act(effect)
+            self._disk.turn()
             if self._words:
                 self._flush()
         except Exception as error:
@@ -299,16 +303,12 @@ class QuorumCopy(Generic[R]):
             case Say(word):
                 self._words.append(words.encode(word))
             case Write(record):
-                self._unwritten.append(record)
-                if isinstance(record, Image):
-                    self._rewrite = True
-                    self._to_write.set()
+                self._disk.write(record)
             case Sync(ticket):
-                self._syncs.append(ticket)
-                self._to_write.set()
+                self._disk.sync(ticket)
             case Apply(index, entry):
                 ticket = entry.ticket
-                mine = ticket.node == self.group.me and ticket.boot == self._engine.boot
+                mine = ticket.node == self._me and ticket.boot == self._engine.boot
                 waiting = self._results.get(ticket.number, (None,))[0] if mine else None
                 self._applied.apply(index, entry, waiting)
                 self._wake()
@@ -330,7 +330,7 @@ class QuorumCopy(Generic[R]):
             for passed, _ in self._reads.values():
                 give(passed, False)
             self._reads.clear()
-        elif self._view is not None and self.group.me == min(self._view.members):
+        elif self._view is not None and self._me == min(self._view.members):
             if self._announced is not None:
                 self._engine.withdraw(self._announced)
             present = Present(self._engine.epoch, self._view.members)
@@ -362,15 +362,17 @@ class QuorumCopy(Generic[R]):
         if event.writer or event.to:
             return  # whoever publishes into the group, or to some of it, is no replica
         for body in event.bodies:
-            with suppress(*UNREADABLE):  # not from a replica
+            try:
                 word = words.decode(body)
-                engine.on_word(event.sender, word)
+            except UNREADABLE:  # not from a replica
+                continue
+            engine.on_word(event.sender, word)
 
     async def _rejoin(self) -> None:
         """Words went by unheard: this copy leaves the component, and comes back as a new member
         of the group, which makes all exchange what they have."""
         self._view = None
-        self._engine.on_view(ViewId(0, self.group.me), True)
+        self._engine.on_view(ViewId(0, self._me), True)
         self._step()
         self._words.clear()
         await self.group.leave()
@@ -380,8 +382,10 @@ class QuorumCopy(Generic[R]):
     def _flush(self) -> None:
         try:
             while self._words:
-                self.group.send_nowait(self._words[0])
-                self._words.popleft()
+                some = tuple(islice(self._words, AT_ONCE))
+                self.group.send_many_nowait(some)
+                for _ in some:
+                    self._words.popleft()
         except (WouldBlock, NotJoined):
             self._to_say.set()
 
@@ -397,22 +401,13 @@ class QuorumCopy(Generic[R]):
 
     # --- the disk --------------------------------------------------------------------------
 
-    async def _write(self) -> None:
-        """One sync for all that came while the last one ran."""
-        while True:
-            await self._to_write.wait()
-            self._to_write.clear()
-            records, self._unwritten = self._unwritten, []
-            syncs, self._syncs = self._syncs, []
-            if self._rewrite:
-                self._rewrite = False
-                await self._in_thread(self._store.rewrite, self._engine.log.records())
-                self._compact_beyond = 2 * self._store.size + COMPACT_AT
-            elif records:
-                await self._in_thread(self._store.append, records)
-            for ticket in syncs:
+    def _synced(self, tickets: list[int]) -> None:
+        try:
+            for ticket in tickets:
                 self._engine.synced(ticket)
-            self._step()
+        except Exception as error:
+            self._stop(error)
+        self._step()
 
     async def _tick(self) -> None:
         while True:
@@ -422,7 +417,7 @@ class QuorumCopy(Generic[R]):
             if self.primary and not self._reads and age > 2 * TICK_S:
                 self._barrier()
             self._step()
-            if self._store.size > self._compact_beyond:
+            if self._disk.too_long:
                 await self._compact()
 
     async def _compact(self) -> None:
@@ -430,19 +425,12 @@ class QuorumCopy(Generic[R]):
         at = self._engine.applied
         if at > self._engine.log.trimmed:
             image = Image(at, await self._applied.state())
-            await self._in_thread(self._store.keep, image)
+            await self._disk.keep(image)
             self._engine.compact(image)
             self._step()
         else:
-            self._rewrite = True
-            self._to_write.set()
-
-    async def _in_thread(self, work: Callable[..., None], argument: object) -> None:
-        """Blocking work, which is waited for at the end whatever becomes of this task."""
-        thread = asyncio.get_running_loop().run_in_executor(None, work, argument)
-        self._threads.add(thread)
-        thread.add_done_callback(self._threads.discard)
-        await asyncio.shield(thread)
+            self._disk.rewrite()
+            self._disk.turn()
 
 
 def _deadline(timeout: float | None) -> float:

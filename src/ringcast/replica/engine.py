@@ -92,6 +92,8 @@ class Engine:
         """Whether this disk has the log that goes on in this epoch."""
         self._queue: list[LogEntry] = []
         self._queued_bytes = 0
+        self._fresh: list[LogEntry] = []
+        """At the end of the log, and no record of the disk's yet: one takes all of them."""
         self._synced = log.length
         self._acked = (NEVER, 0, 0)
         self._syncs: dict[int, tuple[str, Epoch, int]] = {}
@@ -100,13 +102,14 @@ class Engine:
 
     def take(self) -> list[Effect]:
         """What is to be done, in order."""
+        self._write_fresh()
         effects, self._effects = self._effects, []
         return effects
 
     @property
     def pending(self) -> bool:
         """Whether there is anything to be done."""
-        return bool(self._effects)
+        return bool(self._effects or self._fresh)
 
     # --- the application -------------------------------------------------------------------
 
@@ -145,15 +148,11 @@ class Engine:
         """
         if self.phase not in (Phase.APART, Phase.PRIMARY) or image.at <= self.log.trimmed:
             return
-        self.log.take(image)
-        self._do(Write(image))
+        self._write(image)
 
     def tick(self) -> None:
         """RS-16: an attempt that does not get on is given up."""
-        if self.phase not in (Phase.TRANSFER, Phase.READY):
-            self._still = 0
-            return
-        self._still += 1
+        self._still = self._still + 1 if self.phase in (Phase.TRANSFER, Phase.READY) else 0
         if self._still >= 3:
             self._still = 0
             self._do(Say(Again(self.epoch)))
@@ -169,9 +168,9 @@ class Engine:
         self._attempt(Epoch(view.seq, view.rep, attempt))
 
     def _leave(self, why: str) -> None:
+        self._write_fresh()  # while the epoch is still theirs
         self._active = False
-        self._queue.clear()
-        self._queued_bytes = 0
+        self._queue, self._queued_bytes = [], 0
         self._tally.drop_reads()
         if self.phase is not Phase.APART:
             self._become(Phase.APART, why)
@@ -210,26 +209,13 @@ class Engine:
         elif what == "append" and self.phase is Phase.PRIMARY:
             self._synced = max(self._synced, length)
             self._tally.acknowledge(self.me, self._synced)
-            if self.log.length > self._synced:
-                self._sync("append")
+            self._sync_appended()
             self._acknowledge()
             self._commit()
 
     def status(self) -> Status:
         """What this replica has on disk."""
-        log = self.log
-        return Status(
-            self.epoch,
-            log.founder,
-            log.voters or self.named,
-            len(log.voters) or self.count,
-            log.epoch,
-            log.length,
-            log.green,
-            log.trimmed,
-            log.runs(),
-            self.boot,
-        )
+        return self.log.status(self.epoch, self.named, self.count, self.boot)
 
     def _sync(self, what: str) -> None:
         self._ticket += 1
@@ -237,8 +223,22 @@ class Engine:
         self._do(Sync(self._ticket))
 
     def _write(self, record: Record) -> None:
+        self._write_fresh()
         self.log.take(record)
         self._do(Write(record))
+
+    def _write_fresh(self) -> None:
+        """RS-10: the entries that came together are one record, and wait for one sync."""
+        if self._fresh:
+            fresh, self._fresh = self._fresh, []
+            self._do(Write(Append(tuple(fresh), self.log.green)))
+            self._sync_appended()
+
+    def _sync_appended(self) -> None:
+        """One sync at a time: what comes meanwhile goes with the next."""
+        under_way = any(w == "append" and e == self.epoch for w, e, _ in self._syncs.values())
+        if self.log.length > self._synced and not under_way and not self._fresh:
+            self._sync("append")
 
     # --- words -----------------------------------------------------------------------------
 
@@ -351,7 +351,6 @@ class Engine:
             return
         self._active = True
         self._ordered.clear()
-        self._queue, self._queued_bytes = [], 0
         if self._durable:
             self._go_on()
 
@@ -389,14 +388,14 @@ class Engine:
 
     def _append(self, entries: tuple[LogEntry, ...]) -> None:
         """RS-10: yellow."""
-        self._write(Append(entries, self.log.green))
-        if not any(w == "append" and e == self.epoch for w, e, _ in self._syncs.values()):
-            self._sync("append")  # one at a time: what comes meanwhile goes with the next
+        self.log.entries += entries
+        self._fresh += entries
 
     def _acknowledge(self) -> None:
-        """RS-12: one word for all that was synced or seen since the last."""
+        """RS-12: one word for all that was synced or seen since the last, unless the others' words
+        are enough."""
         news = (self.epoch, self._synced, self._tally.barriers)
-        if news != self._acked:
+        if news != self._acked and self._tally.counts(self.me, *news[1:]):
             self._acked = news
             self._do(Say(Ack(*news)))
 

@@ -143,6 +143,22 @@ class ReplicaLog:
                 found.append(Run(entry.epoch, index, index))
         return tuple(found[-MOST_RUNS:])
 
+    def status(self, now: Epoch, named: Voters, count: int, boot: int) -> Status:
+        """What this disk holds, said in the attempt ``now``; as long as it is blank, the voters are
+        those that its replica was configured with."""
+        return Status(
+            now,
+            self.founder,
+            self.voters or named,
+            len(self.voters) or count,
+            self.epoch,
+            self.length,
+            self.green,
+            self.trimmed,
+            self.runs(),
+            boot,
+        )
+
     def records(self) -> list[Record]:
         """Records that say all this: what a compacted disk holds."""
         found: list[Record] = [self.image] if self.image else []

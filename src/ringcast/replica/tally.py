@@ -38,6 +38,16 @@ class Tally:
         self._acks[member] = max(length, self._acks.get(member, 0))
         self._seen[member] = max(barriers, self._seen.get(member, 0))
 
+    def counts(self, member: NodeId, length: int, barriers: int) -> bool:
+        """RS-12: whether a word of this member about its disk and the barriers it saw could make a
+        difference: it votes, and the others have not said enough without it."""
+        enough = sum(
+            self._acks.get(node, 0) >= length and self._seen.get(node, 0) >= barriers
+            for node in self.voters
+            if node != member
+        )
+        return member in self.voters and enough < self.quorum
+
     def pass_barrier(self, me: NodeId, ticket: Ticket | None, length: int) -> None:
         """RS-14: a barrier at this length of the log, with its ticket if it is ours."""
         self.barriers += 1

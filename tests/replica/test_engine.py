@@ -1,0 +1,80 @@
+"""One engine alone, step by step: what comes together is written together, and who speaks."""
+
+from __future__ import annotations
+
+from ringcast.core.ids import ViewId
+from ringcast.replica.effects import Effect, Phase, Say, Sync, Write
+from ringcast.replica.engine import Engine
+from ringcast.replica.log import Append, Promise, ReplicaLog
+from ringcast.replica.tally import Tally
+from ringcast.replica.words import Ack, Action, Ticket
+
+VIEW, NEXT = ViewId(4, 1), ViewId(8, 1)
+
+
+def carry_out(engine: Engine) -> list[Effect]:
+    """A disk that is fast and a group of one: everything the engine asked for on the way."""
+    found: list[Effect] = []
+    while engine.pending:
+        for effect in engine.take():
+            found.append(effect)
+            if isinstance(effect, Sync):
+                engine.synced(effect.ticket)
+            elif isinstance(effect, Say):
+                engine.on_word(engine.me, effect.word)
+    return found
+
+
+def primary() -> Engine:
+    """The only voter, in its first primary component."""
+    engine = Engine(1, 7, frozenset({1}), ReplicaLog())
+    engine.on_view(VIEW, transitional=False)
+    carry_out(engine)
+    assert engine.phase is Phase.PRIMARY
+    return engine
+
+
+def action(number: int) -> Action:
+    return Action(Ticket(2, 9, number), b"%d" % number)
+
+
+def test_rs_10_commands_that_come_together_are_one_record_and_wait_for_one_sync() -> None:
+    engine = primary()
+    for number in (1, 2, 3):
+        engine.on_word(2, action(number))
+    first, second = engine.take()
+    assert isinstance(first, Write) and isinstance(first.record, Append)
+    assert [entry.command for entry in first.record.entries] == [b"1", b"2", b"3"]
+    assert isinstance(second, Sync)
+    engine.on_word(2, action(4))  # while that sync is under way
+    (third,) = engine.take()
+    assert isinstance(third, Write)
+    engine.synced(second.ticket)
+    said = [each.word for each in engine.take() if isinstance(each, Say)]
+    assert [word.length for word in said if isinstance(word, Ack)] == [3]
+    assert engine.applied == 3
+
+
+def test_rs_5_what_came_together_with_the_end_of_a_view_is_synced_in_its_name() -> None:
+    """In the next epoch the log may be a shorter one, and the sync would tell of the longer."""
+    engine = primary()
+    engine.on_word(2, action(1))
+    engine.on_view(VIEW, transitional=True)
+    engine.on_view(NEXT, transitional=False)
+    records = [each.record for each in engine.take() if isinstance(each, Write)]
+    assert [type(record) for record in records] == [Append, Promise]
+    assert {epoch.seq for what, epoch, _ in engine._syncs.values() if what == "append"} == {4}
+
+
+def test_rs_12_who_could_make_no_difference_says_nothing() -> None:
+    tally = Tally((1, 2, 3))
+    assert tally.counts(3, 5, 1)
+    tally.acknowledge(1, 5, 1)
+    tally.acknowledge(3, 5, 1)  # nobody else knows that
+    assert tally.counts(3, 5, 1)
+    tally.acknowledge(2, 5, 0)
+    assert tally.counts(3, 5, 1)
+    tally.acknowledge(2, 5, 1)
+    assert not tally.counts(3, 5, 1)
+    assert tally.counts(3, 6, 1)
+    assert not Tally((1, 2, 3)).counts(4, 5, 1)  # it has no vote
