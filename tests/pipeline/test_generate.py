@@ -11,6 +11,7 @@ import pytest
 
 from ringcast.checks import Verdict, suite
 from ringcast.core.ids import Level
+from ringcast.core.registry import protocol as registered
 from ringcast.core.trace import (
     Crashed,
     Delivered,
@@ -52,6 +53,16 @@ def trace(folder: Path, shape: Shape = SMALL) -> list[TraceEvent]:
 def test_it_obeys_every_claim(tmp_path: Path, shape: Shape) -> None:
     checks = suite(CLAIMS)
     for event in trace(tmp_path, shape):
+        checks.feed(event)
+    assert not checks.violations
+    assert set(checks.verdicts().values()) == {Verdict.VALID}
+
+
+@pytest.mark.parametrize("protocol", ["rbp", "irbp"])
+def test_with_epochs_it_obeys_what_rbp_claims(tmp_path: Path, protocol: str) -> None:
+    sheet = registered(protocol)
+    checks = suite(sheet.claims(next(iter(sheet.profiles.values()))))
+    for event in trace(tmp_path, Shape(events=6000, rings=6, frame=2, burst=3, epochs=True)):
         checks.feed(event)
     assert not checks.violations
     assert set(checks.verdicts().values()) == {Verdict.VALID}

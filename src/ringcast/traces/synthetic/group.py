@@ -51,6 +51,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """Frames a visit of the token."""
     safe: float = 0.1
     """Share of the frames that are safe."""
+    epochs: bool = False
+    """As RBP tells it: numbers go on from ring to ring, and members note that an epoch begins."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -239,14 +241,15 @@ class MadeStory:
         fresh = [id for id in members if self._lives[id].view is None]
         for id in fresh:
             self._start(id, ViewId(view.seq - 4, id), t_us)
-        self._form(view, tuple(members), t_us)
+        before = self.eras[-1].silent + self.eras[-1].frames if self.eras and shape.epochs else 0
+        self._form(view, tuple(members), t_us, before)
         rotations = round(events / (ring * shape.burst * shape.frame * (2 + ring)))
         era = Era(
             shape=shape,
             view=view,
             stays=tuple(self._stay(id, turn, id in fresh) for turn, id in enumerate(members)),
             visits=ring * max(ROTATIONS, rotations),
-            silent=self._random.randrange(shape.burst),
+            silent=before + self._random.randrange(shape.burst),
             start_us=t_us + FORMING_US,
             last=last,
         )
@@ -304,15 +307,19 @@ class MadeStory:
         self._lives[id].view = None
         self.control.append(Crashed(*self._next(id, t_us), self._random.choice(("", "left"))))
 
-    def _form(self, view: ViewId, members: tuple[NodeId, ...], t_us: int) -> None:
-        """All agree; then each goes through its transitional configuration."""
+    def _form(self, view: ViewId, members: tuple[NodeId, ...], t_us: int, before: int) -> None:
+        """All agree; then each goes through its transitional configuration. The ring begins behind
+        the number ``before``, of which members make a note if it has epochs."""
         for id in members:
             note = self._next(id, t_us + FORMING_US // 3)
             self.control.append(Noted(*note, "made", "commit", "", view, members))
         old = {id: self._lives[id].view for id in members}
         for id in members:
             together = tuple(other for other in members if old[other] == old[id])
-            self._step(id, ViewId(view.seq - 2, together[0]), together, view, members, t_us)
+            t = self._step(id, ViewId(view.seq - 2, together[0]), together, view, members, t_us)
+            if self.shape.epochs:
+                epoch, data = self._next(id, t), (0, before, 0)
+                self.control.append(Noted(*epoch, "made", "epoch", "", view, members, data))
 
     def _step(
         self,
@@ -322,8 +329,8 @@ class MadeStory:
         view: ViewId,
         members: tuple[NodeId, ...],
         t_us: int,
-    ) -> None:
-        """One processor goes on to ``view`` with those it was ``together`` with before."""
+    ) -> int:
+        """One processor goes on to ``view`` with those it was ``together`` with; says when."""
         life, control = self._lives[id], self.control
         old, era, stay = life.view, life.era, life.stay
         assert old is not None
@@ -338,3 +345,4 @@ class MadeStory:
         conf = self._next(id, t_us)
         control.append(Installed(*conf, view, members, False, view, 0, middle, middle))
         life.view = view
+        return t_us
