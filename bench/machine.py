@@ -27,7 +27,7 @@ from ringcast.core.machine import Machine
 from ringcast.core.registry import protocol
 from ringcast.protocols.totem_multi import TotemMulti
 from ringcast.protocols.totem_multi.clock import TokenRide
-from ringcast.protocols.totem_multi.messages import Data, stamped, written
+from ringcast.protocols.totem_multi.messages import Sort, stamped
 from ringcast.protocols.totem_single import TotemSingle
 from ringcast.protocols.totem_single.messages import Regular, Token
 from ringcast.sim.cluster import Cluster
@@ -127,13 +127,13 @@ class JoinedBench(Bench):
         """The only one."""
         assert isinstance(machine, TotemMulti)
         (port,) = machine.ports.values()
-        self.clock, self.budget = machine.clock, machine.config.frame_budget
+        self.clock = machine.clock
         return port.part.machine
 
     def contents(self, seq: int, bodies: tuple[bytes, ...]) -> Contents:
         """With its timestamp, which is above all that came before."""
-        said = written(Data(1, Level.AGREED, seq, bodies), self.budget)
-        return Contents(seq, (stamped(said, self.clock.my_timestamp + seq - self.seq + BURST),))
+        timestamp = self.clock.my_timestamp + seq - self.seq + BURST
+        return stamped(Contents(seq, bodies), Sort.AGREED, timestamp, seq)
 
     def ride(self) -> bytes | None:
         """The clock."""

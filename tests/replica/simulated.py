@@ -4,7 +4,7 @@ what was not synced, and a judge who remembers everything that was ever confirme
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Mapping
 from enum import StrEnum
 from random import Random
 from typing import Any, ClassVar
@@ -130,7 +130,7 @@ class Replicated(Machine):
     def admit(self, env: Env, event: Received) -> bool:
         return True
 
-    ports: Container[int] = ()
+    ports: Mapping[int, Any] = {}
 
     def route(self, env: Env, event: Any) -> bool:
         self.below.handle(env, event)

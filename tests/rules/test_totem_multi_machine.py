@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ringcast.blocks.packing import MOST_AT_ONCE, Contents
-from ringcast.core.effects import InstallView, Persist, Stop
+from ringcast.core.effects import InstallView, Originate, Persist, Stop
 from ringcast.core.env import Env
 from ringcast.core.ids import Level
 from ringcast.core.inputs import Started, Submitted
@@ -17,7 +17,18 @@ from ringcast.core.trace import Delivered, Installed, TraceEvent
 from ringcast.protocols.totem_multi import SHEET, Config, TotemMulti
 from ringcast.protocols.totem_multi.clock import BAD_RIDE, ClockRider, CommitRide, LamportClock
 from ringcast.protocols.totem_multi.flow import Brakes
-from ringcast.protocols.totem_multi.messages import Ack, Data, Key, Member, Rank, read, written
+from ringcast.protocols.totem_multi.messages import (
+    LAST_TIMESTAMP,
+    STAMP,
+    Ack,
+    Key,
+    Member,
+    Rank,
+    Sort,
+    read,
+    unstamped,
+    written,
+)
 from ringcast.protocols.totem_single.messages import CommitToken, Entry, Join, RingId, Token
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.presets import preset
@@ -81,9 +92,25 @@ def test_mr_4_the_clock_follows_the_token_and_mr_5_goes_ahead_of_it() -> None:
     ride = other.token_released(env, token)
     mine.token_received(env, Token(RING, 1, 0, 0, None, (), 0, False, ride))
     assert mine.clock.my_timestamp == 190
-    body = written(Data(1, Level.AGREED, 1, (b"x",)), 1000)
-    (out,) = mine.message_transmitted(env, RING, Contents(1, (body,))).bodies
-    assert read(out) == (191, Data(1, Level.AGREED, 1, (b"x",)))
+    for number, timestamp in ((1, 191), (2, 192)):
+        level, out = mine.message_transmitted(env, (RING, 5), 0, Contents(9, (b"x",)), (b"x",))
+        assert level is Level.AGREED
+        assert unstamped(out.bodies) == (Sort.AGREED, timestamp, number, (b"x",))
+        (told,) = [e for e in env.take() if isinstance(e, Originate)]
+        assert (told.batch.timestamp, told.batch.first, told.batch.bodies) == (
+            timestamp,
+            number,
+            (b"x",),
+        )
+
+
+def test_mr_5_each_acknowledgement_of_a_frame_has_a_timestamp_of_its_own() -> None:
+    """And what a gateway passes on keeps the one it has."""
+    mine, env = rider(50)
+    two = (b"a", b"b")
+    for sort, timestamp in ((Sort.OWN, 151), (Sort.PASSED, 0), (Sort.OWN, 153)):
+        _, out = mine.message_transmitted(env, (RING, 5), sort, Contents(9, two), two)
+        assert unstamped(out.bodies) == (sort, timestamp, 0, two)
 
 
 def test_mr_6_the_clock_is_stable_before_a_stamp_of_the_next_interval_leaves() -> None:
@@ -105,18 +132,23 @@ def test_mr_7_ring_numbers_seen_elsewhere_raise_those_of_new_rings() -> None:
     assert other.ring_seq() == 400
 
 
-@pytest.mark.parametrize("size", range(40, 400, 7))
+@pytest.mark.parametrize("size", range(60, 400, 7))
 def test_mr_9_a_large_message_is_stamped_with_its_last_piece(size: int) -> None:
     """However it is cut, the last piece holds the whole stamp."""
     mine, env = rider()
     budget = 64
-    body = written(Data(1, Level.SAFE, 7, (bytes(size),)), budget)
+    body = bytes(range(256)) * 2
+    body = body[:size]
     pieces = [body[at : at + budget - 5] for at in range(0, len(body), budget - 5)]
-    sent = b""
+    sent = []
     for part, piece in enumerate(pieces):
-        contents = Contents(1, (piece,), part, part == len(pieces) - 1)
-        sent += mine.message_transmitted(env, RING, contents).bodies[0]
-    assert read(sent) == (151, Data(1, Level.SAFE, 7, (bytes(size),)))
+        last = part == len(pieces) - 1
+        contents = Contents(1, (piece,), part, last)
+        whole = (body,) if last else ()
+        _, out = mine.message_transmitted(env, (RING, part), Sort.SAFE, contents, whole)
+        sent.append(out.bodies[0])
+        assert out.wire_bytes() <= contents.wire_bytes() + mine.frame_bytes
+    assert unstamped((b"".join(sent),)) == (Sort.SAFE, 151, 1, (body,))
 
 
 def test_bad_rides_refuse_the_frame() -> None:
@@ -129,11 +161,18 @@ def test_bad_rides_refuse_the_frame() -> None:
 
 
 def test_what_cannot_be_read_is_none() -> None:
-    stamp = (5).to_bytes(8)
-    good = written(Ack(((5, RING),)), 1000)
-    assert read(good[:-8] + stamp) == (5, Ack(((5, RING),)))
-    for bad in (b"", good, good[:-8] + bytes(8), b"\x91\x63" + bytes(1) + stamp, stamp):
-        assert read(bad) is None
+    good = written(Ack(((5, RING),)))
+    assert read(good, Sort.OWN) == Ack(((5, RING),))
+    assert read(good, Sort.PASSED) is None
+    assert read(good[:-1], Sort.OWN) is None and read(b"", Sort.OWN) is None
+    stamp = STAMP.pack(Sort.OWN, 5, 0)
+    assert unstamped((good, stamp)) == (Sort.OWN, 5, 0, (good,))
+    no_time, no_sort = STAMP.pack(Sort.OWN, 0, 0), STAMP.pack(4, 5, 0)
+    timed, late = STAMP.pack(Sort.PASSED, 5, 0), STAMP.pack(Sort.SAFE, LAST_TIMESTAMP + 1, 0)
+    for bad in ((), (b"",), (stamp,), (good, stamp[1:]), (good, b"x" + stamp)):
+        assert unstamped(bad) is None
+    for wrong in (no_time, no_sort, timed, late):
+        assert unstamped((good, wrong)) is None
 
 
 def test_keys_are_ordered_as_the_dossier_says() -> None:
@@ -218,11 +257,13 @@ class Network:
                 assert self.cluster.submit(node, (b"%d.%d" % (node, at),), level)
             self.cluster.run_for(2_000)
 
-    def delivered(self, node: int) -> list[tuple[int, int, int]]:
+    def delivered(self, node: int) -> list[tuple[int, int, int, int]]:
+        """The places of all messages."""
         return [
-            (e.seq, e.ring.seq, e.ring.rep)
+            (e.seq, e.ring.seq, e.ring.rep, index)
             for e in self.events
             if isinstance(e, Delivered) and e.node == node
+            for index in range(len(e.digests))
         ]
 
     def members(self, node: int) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -12,12 +13,13 @@ from driver import Bench, Phase, Timer, drops, entry, only, only_dropped, sent
 
 from ringcast.blocks.packing import Contents
 from ringcast.checks import suite
-from ringcast.core.effects import Deliver, Originate, Persist, Send
+from ringcast.core.effects import Deliver, Originate, PackedMessages, Persist, Send
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.registry import protocol
 from ringcast.core.trace import Installed, Submit, TraceEvent
 from ringcast.protocols.totem_single import Config, TotemSingle
+from ringcast.protocols.totem_single.delivery import batch_of
 from ringcast.protocols.totem_single.messages import (
     CommitToken,
     Frame,
@@ -29,9 +31,6 @@ from ringcast.protocols.totem_single.messages import (
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.presets import preset
 
-EMPTY = b"?" * 8
-"""Room for a stamp at the beginning of a message."""
-
 BAD = "a clock that cannot be read"
 
 
@@ -42,6 +41,8 @@ class Clock:
         self.node = node
         self.now = 0
         self.level: Level | None = None
+        self.frame_bytes = 20 * 8
+        self.margins: Mapping[int, int] = {}
         self.called: Counter[str] = Counter()
         self.stamps: list[tuple[RingId, int]] = []
         self.shown: list[tuple[RingId, int, tuple[NodeId, ...]]] = []  # by the second rotation
@@ -54,20 +55,33 @@ class Clock:
         self.called["malformed"] += 1
         return BAD if frame.ride is None or len(frame.ride) % 8 else None
 
-    def service(self, level: Level) -> Level:
-        self.called["service"] += 1
-        return self.level or level
-
-    def message_transmitted(self, env: Env, ring_id: RingId, contents: Contents) -> Contents:
+    def message_transmitted(
+        self,
+        env: Env,
+        place: tuple[RingId, int],
+        sort: int,
+        contents: Contents,
+        whole: tuple[bytes, ...],
+    ) -> tuple[Level, Contents]:
+        """Stamps the last piece of each message, and the first of whole ones."""
         self.called["message"] += 1
-        if contents.part:
-            return contents
+        level = self.level or Level(sort)
+        if not whole:
+            return level, contents
         self.now += 1
-        self.stamps.append((ring_id, self.now))
+        self.stamps.append((place[0], self.now))
         env.persist("clock", self.now)
         stamp = self.now.to_bytes(8)
-        bodies = tuple(stamp + body[8:] for body in contents.bodies)
-        return msgspec.structs.replace(contents, bodies=bodies)
+        bodies = tuple(body + stamp for body in contents.bodies)
+        seen = tuple(body + stamp for body in whole)
+        env.originate(PackedMessages(*place, self.node, level, contents.first, seen))
+        return level, msgspec.structs.replace(contents, bodies=bodies)
+
+    def message_ready(
+        self, env: Env, view: RingId, message: Regular, bodies: tuple[bytes, ...]
+    ) -> None:
+        self.called["ready"] += 1
+        env.deliver(view, batch_of(message, bodies))
 
     def token_received(self, env: Env, token: Token) -> None:
         self.called["received"] += 1
@@ -115,12 +129,12 @@ def test_mr_5_a_message_is_stamped_when_it_is_transmitted() -> None:
     bench = Ridden()
     for node in bench.ids:
         bench.start(node)
-    bench.submit(2, EMPTY + b"a")  # while there is no ring yet
+    bench.submit(2, b"a")  # while there is no ring yet
     bench.until_operational()
     bench.rotate()
     ring, stamp = bench.clocks[2].stamps[-1]
     assert ring == bench[2].my_ring_id == ViewId(8, 1)
-    body = stamp.to_bytes(8) + b"a"
+    body = b"a" + stamp.to_bytes(8)
     (numbered,) = sent(bench.log[2], Regular)
     assert numbered.contents.bodies == (body,)
     log = bench.log[2]
@@ -134,7 +148,7 @@ def test_mr_5_a_message_is_stamped_when_it_is_transmitted() -> None:
 def test_g_15_a_message_travels_at_the_level_that_the_rider_says() -> None:
     bench = Ridden().to_ring()
     bench.clocks[1].level = Level.SAFE
-    bench.submit(1, EMPTY)
+    bench.submit(1, b"a")
     bench.rotate(3)
     (numbered,) = sent(bench.log[1], Regular)
     assert numbered.service is Level.SAFE
@@ -142,11 +156,11 @@ def test_g_15_a_message_travels_at_the_level_that_the_rider_says() -> None:
 
 def test_mr_5_a_large_message_is_originated_as_it_was_stamped() -> None:
     bench = Ridden(max_packet=600).to_ring()
-    bench.submit(1, EMPTY + bytes(1500))
+    bench.submit(1, bytes(1500))
     bench.rotate(3)
     (originated,) = only(bench.log[1], Originate)
     (stamp,) = [stamp for _, stamp in bench.clocks[1].stamps]
-    assert originated.batch.bodies == (stamp.to_bytes(8) + bytes(1500),)
+    assert originated.batch.bodies == (bytes(1500) + stamp.to_bytes(8),)
     for node in bench.ids:
         (delivered,) = only(bench.log[node], Deliver)
         assert delivered.batch == originated.batch
@@ -267,7 +281,7 @@ class Story:
     def load(self, *nodes: NodeId) -> None:
         for k in range(20):
             for node in nodes:
-                self.cluster.submit(node, (EMPTY + b"%d %d" % (node, k),))
+                self.cluster.submit(node, (b"%d %d" % (node, k),))
             self.cluster.run_for(2_000)
         self.cluster.run_for(100_000)
 

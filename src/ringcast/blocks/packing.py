@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import repeat
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
@@ -79,6 +79,13 @@ class QueueBounds:
         else:
             self._full = count >= self.high or size >= self.max_bytes
         return self._full
+
+    def full_any(self, queues: Iterable[Outbox[Any]]) -> bool:
+        """Whether the longest of several queues takes no more for now."""
+        count = size = 0
+        for queue in queues:
+            count, size = max(count, len(queue)), max(size, queue.size)
+        return self.full(count, size)
 
     def allow(self, bodies: tuple[bytes, ...], max_message: int) -> bool:
         """Whether a submission is small enough for an empty queue."""

@@ -8,7 +8,7 @@ of ours could lead there, with the reason). A missing cell is an error at import
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -83,11 +83,18 @@ def handler(cell: Cell) -> Handler:
             return cell
 
 
+class AtPort(Protocol):
+    """A part at a port (``core.owned.Owned``)."""
+
+    def receive(self, env: Env, event: Received) -> None:
+        """Handle a frame that arrived there."""
+
+
 class Router(Protocol):
     """Hands inputs on to the parts of a machine (``core.owned.Parts``)."""
 
     @property
-    def ports(self) -> Container[int]:
+    def ports(self) -> Mapping[int, AtPort]:
         """Ports whose frames are for a part, whatever their type."""
 
     def route(self, env: Env, event: Any) -> bool:
@@ -115,9 +122,11 @@ class Machine(ABC):
         kind = type(event)
         if kind is Received:
             key: Key = type(event.message)  # type: ignore[union-attr]
-            if self.parts is not None and event.port in self.parts.ports:  # type: ignore[union-attr]
-                self.parts.route(env, event)
-                return
+            if self.parts is not None:
+                part = self.parts.ports.get(event.port)  # type: ignore[union-attr]
+                if part is not None:
+                    part.receive(env, event)  # type: ignore[arg-type]
+                    return
             if not self.admit(env, event):  # type: ignore[arg-type]
                 return
         elif kind is TimerFired:

@@ -27,32 +27,25 @@ import msgspec
 from ringcast.core.effects import (
     Broadcast,
     CancelTimer,
-    Deliver,
     Effect,
-    InstallView,
     Note,
-    Originate,
     Persist,
     Send,
     SetTimer,
-    Stop,
-    Uncertain,
-    Up,
 )
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Input, Message, Received, Started, TimerFired
 from ringcast.core.machine import Machine
+from ringcast.core.port_env import SEPARATOR, Hear, Heard, PortEnv, ScopedTimer
+
+__all__ = ["Heard", "Owned", "Parts", "Scoped", "ScopedTimer", "unscoped"]
 
 M = TypeVar("M", bound=Machine)
 T = TypeVar("T")
 
-Heard = Up | Deliver | InstallView | Originate | Uncertain | Stop
-"""What a part has for its owner."""
-
 FOR_THE_WORLD = (Send, Broadcast, SetTimer, CancelTimer, Persist, Note)
 
-SEPARATOR = "/"
 Path = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 
 
@@ -64,22 +57,6 @@ class Scoped(msgspec.Struct, Generic[T], frozen=True, array_like=True, tag=90, g
 
     path: Path
     message: T
-
-
-class ScopedTimer(str):
-    """A timer of a part: the part's name, then the timer's own."""
-
-    __slots__ = ("inner", "part")
-
-    inner: str
-    part: str
-
-    @classmethod
-    def of(cls, part: str, inner: str) -> ScopedTimer:
-        """The timer ``inner`` of the part called ``part``."""
-        timer = cls(f"{part}{SEPARATOR}{inner}")
-        timer.part, timer.inner = part, inner
-        return timer
 
 
 def unscoped(message: Message) -> Message:
@@ -96,12 +73,22 @@ class Owned(Generic[M]):
     reliable channel, for instance, from which it routes what arrives.
     """
 
-    __slots__ = ("_env", "_hear", "_me", "_over", "_timers", "book", "machine", "port", "scope")
+    __slots__ = (
+        "_at_port",
+        "_env",
+        "_hear",
+        "_over",
+        "_timers",
+        "book",
+        "machine",
+        "port",
+        "scope",
+    )
 
     def __init__(
         self,
         machine: M,
-        hear: Callable[[Env, Heard], None],
+        hear: Hear,
         scope: str = "",
         port: int | None = None,
         me: NodeId | None = None,
@@ -115,11 +102,12 @@ class Owned(Generic[M]):
         self.machine = machine
         self.scope, self.port, self.book = scope, port, book
         self._hear = hear
-        self._me = me
         self._over = over
-        self._env = Env(0, Random(0))  # the owner's, from the first input on
         self._timers: dict[str, ScopedTimer] = {}
         """Those that are set."""
+        self._env = Env(0, Random(0))  # the owner's, from the first input on
+        if port is not None:
+            self._env = self._at_port = PortEnv(hear, scope, port, me, self._timers)
 
     def handle(self, env: Env, event: Input) -> None:
         """Give the part an input of the owner's, or one that ``Parts`` led here."""
@@ -130,12 +118,15 @@ class Owned(Generic[M]):
     def call(self, env: Env, method: Callable[..., None], *arguments: object) -> None:
         """Call a method of the part that is no input: ``method(its env, *arguments)``.
 
-        ``hear`` may call again: the part has finished what it does, so nothing re-enters it.
+        ``hear`` may call again: the part has finished what it does, so nothing re-enters it. With
+        a port it has not (``core.port_env``).
         """
         inner = self._env
+        if self.port is not None:
+            self._at_port.within(env)
+            method(inner, *arguments)
+            return
         inner.me, inner.rng, inner.now_us, inner.dropped = env.me, env.rng, env.now_us, env.dropped
-        if self._me is not None:
-            inner.me = self._me
         method(inner, *arguments)
         for effect in inner.take():
             if not isinstance(effect, FOR_THE_WORLD):
@@ -147,6 +138,11 @@ class Owned(Generic[M]):
                 if self.book and type(effect) is Note:
                     effect = self._cited(effect)
                 env.effects.append(self._named(effect) if self.scope else effect)
+
+    def receive(self, env: Env, event: Received) -> None:
+        """A frame at the port of the part."""
+        self._at_port.within(env)
+        self.machine.handle(self._at_port, event)
 
     def fire(self, env: Env, timer: ScopedTimer) -> None:
         """A timer of the part has run out."""
@@ -175,9 +171,9 @@ class Owned(Generic[M]):
         """An effect of the part, with the part's name where the world or the owner needs it."""
         match effect:
             case Send(to, message):
-                return Send(to, self._wrapped(message), self.port or 0)
+                return Send(to, self._wrapped(message))
             case Broadcast(message):
-                return Broadcast(self._wrapped(message), self.port or 0)
+                return Broadcast(self._wrapped(message))
             case SetTimer(timer, delay_us):
                 named = self._timers.get(timer)
                 if named is None:
@@ -193,8 +189,6 @@ class Owned(Generic[M]):
         return effect
 
     def _wrapped(self, message: Message) -> Message:
-        if self.port is not None:
-            return message
         if type(message) is Scoped:  # a part of the part: one frame, a longer path
             return Scoped(f"{self.scope}{SEPARATOR}{message.path}", message.message)
         return Scoped(self.scope, message)
@@ -262,15 +256,12 @@ class Parts:
         if type(event) is not Received:
             return False
         message = event.message
-        if type(message) is Scoped and event.port not in self.ports:
-            name, _, rest = message.path.partition(SEPARATOR)
-            part = self._parts.get(name)
-            if part is None or part.port is not None:
-                return False
-            message = Scoped(rest, message.message) if rest else message.message
-        else:
-            part = self.ports.get(event.port)
-            if part is None:
-                return False
+        if type(message) is not Scoped:
+            return False
+        name, _, rest = message.path.partition(SEPARATOR)
+        part = self._parts.get(name)
+        if part is None or part.port is not None:
+            return False
+        message = Scoped(rest, message.message) if rest else message.message
         part.handle(env, Received(event.src, event.boot, message))
         return True

@@ -8,30 +8,40 @@ in its second rotation when the new ring begins and who on it is a gateway.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from ringcast.blocks.packing import Contents
+from ringcast.core.effects import Deliver, Originate, PackedMessages
 from ringcast.core.env import Env
-from ringcast.core.ids import Level
+from ringcast.core.ids import Level, ViewId
 from ringcast.protocols.totem_multi.flow import Blocks, Brakes
-from ringcast.protocols.totem_multi.messages import Member, stamped, wants_stamp
+from ringcast.protocols.totem_multi.messages import (
+    FORWARDED_BYTES,
+    FRAME_BYTES,
+    LAST_TIMESTAMP,
+    LEVELS,
+    STAMP,
+    STAMP_BYTES,
+    Member,
+    Sort,
+    stamped,
+)
+from ringcast.protocols.totem_single.delivery import batch_of
 from ringcast.protocols.totem_single.messages import (
     LAST,
     MAX_MEMBERS,
     CommitToken,
     Join,
+    Regular,
     RingId,
     Token,
 )
 
 CLOCK = "clock"
 """Stable storage: no stamp reaches this value plus the interval (MR-6)."""
-
-LAST_TIMESTAMP = 2**40
-"""Largest timestamp accepted from others: views have room for it, and for a ring's number."""
 
 BAD_RIDE = "a ride that is none of multiple-ring's"
 
@@ -61,11 +71,13 @@ class LamportClock:
         if ring.seq > self.my_future_ring_seq:
             self.my_future_ring_seq = ring.seq
 
-    def tick(self, env: Env) -> int:
-        """MR-5, G-1: increment, then stamp."""
-        self.my_timestamp += 1
-        self.keep(env)
-        return self.my_timestamp
+    def tick(self, env: Env, times: int = 1) -> int:
+        """MR-5, G-1: increment, then stamp; the first of so many timestamps."""
+        first = self.my_timestamp + 1
+        self.my_timestamp += times
+        if self.my_timestamp >= self.my_stable_timestamp + self.interval:
+            self.keep(env)
+        return first
 
     def keep(self, env: Env) -> None:
         """MR-6: every timestamp that leaves is below the stable one plus the interval."""
@@ -104,6 +116,12 @@ _join = msgspec.msgpack.Decoder(JoinRide).decode
 RIDES: dict[type, Any] = {Token: _token, CommitToken: _commit, Join: _join}
 
 
+OWN, PASSED = Sort.OWN, Sort.PASSED
+unpack = STAMP.unpack
+SERVICES = (Level.AGREED, Level.SAFE, Level.AGREED, Level.AGREED)
+"""By sort, on a ring without gateways."""
+
+
 class Beginning(msgspec.Struct, frozen=True):
     """What the Commit token told of a ring: its first timestamp, and its members."""
 
@@ -117,8 +135,26 @@ class ClockRider:
     def __init__(self, clock: LamportClock, mine: Member, brakes: Brakes) -> None:
         self.clock, self.mine, self.brakes = clock, mine, brakes
         self.begins: dict[RingId, Beginning] = {}
-        self.held_back = False
-        """G-15: what is originated here goes up when all members of the ring have it."""
+        self.frame_bytes = FRAME_BYTES
+        self.margins: Mapping[int, int] = {}
+        self.services: tuple[Level, ...] = SERVICES
+        """G-15, A2: the level at which messages of each sort travel on this ring."""
+        self.at_once: RingId | None = None
+        """The ring, if it is the only one and nothing waits: what it hands up is delivered."""
+        self.view = ViewId(0, mine.node)  # in this topology
+        self.heard = 0  # the last timestamp of what was
+        self._numbered = 0  # my application's messages that were transmitted
+        self._read: tuple[object, TokenRide] | None = None
+
+    def install(self, gateways: int, acyclic: bool) -> None:
+        """A ring with so many gateways is installed. Without any, nobody but its members gets what
+        it orders, and it delivers safe messages by itself. G-15: with several, what is originated
+        there goes up when all members have it."""
+        self.margins = dict.fromkeys((Sort.AGREED, Sort.SAFE), FORWARDED_BYTES) if gateways else {}
+        held_back = gateways > 1 and not acyclic
+        self.services = SERVICES
+        if gateways:
+            self.services = (Level.SAFE if held_back else Level.AGREED,) * len(Sort)
 
     def malformed(self, frame: Token | CommitToken | Join) -> str | None:
         """Rides are decoded with all their bounds, before anything else is done with a frame."""
@@ -126,31 +162,58 @@ class ClockRider:
             ride = RIDES[type(frame)](frame.ride or b"")
         except msgspec.MsgspecError:
             return BAD_RIDE
+        if isinstance(ride, TokenRide):
+            self._read = (frame, ride)
         if isinstance(ride, CommitRide) and isinstance(frame, CommitToken):
             signed = tuple(member.pid for member in ride.members)
             return BAD_RIDE if signed != frame.memb[: frame.memb_index] else None
         return None
 
-    def service(self, level: Level) -> Level:
-        """G-15, A2: the level at which a message travels on this ring."""
-        return Level.SAFE if self.held_back else level
+    def message_transmitted(
+        self,
+        env: Env,
+        place: tuple[RingId, int],
+        sort: int,
+        contents: Contents,
+        whole: tuple[bytes, ...],
+    ) -> tuple[Level, Contents]:
+        """MR-5, MR-9: the messages of a frame get their timestamp; one that was cut up gets it with
+        its last piece."""
+        service = self.services[sort]
+        if not whole or sort == PASSED:
+            return service, stamped(contents, sort, 0, 0) if whole else contents
+        if sort == OWN:
+            return service, stamped(contents, sort, self.clock.tick(env, len(whole)), 0)
+        at, first = self.clock.tick(env), self._numbered + 1
+        self._numbered += len(whole)
+        batch = PackedMessages(place[0], at, self.mine.node, LEVELS[sort], first, whole, at)
+        env.effects.append(Originate(batch))
+        return service, stamped(contents, sort, at, first)
 
-    def message_transmitted(self, env: Env, ring_id: RingId, contents: Contents) -> Contents:
-        """MR-5, MR-9: each message of the frame gets a timestamp of its own; one that was cut up
-        gets it with its last piece."""
-        if not contents.last:
-            return contents
-        tick = self.clock.tick
-        bodies = tuple(
-            stamped(body, tick(env)) if wants_stamp(body) else body for body in contents.bodies
-        )
-        return replace(contents, bodies=bodies)
+    def message_ready(
+        self, env: Env, view: RingId, message: Regular, bodies: tuple[bytes, ...]
+    ) -> None:
+        """MR-14: on the only ring, what comes next is next. Everything else is the core's."""
+        stamp = bodies[-1]
+        if view is self.at_once and len(bodies) > 1 and len(stamp) == STAMP_BYTES:
+            sort, at, first = unpack(stamp)
+            if sort <= message.service and self.heard < at <= LAST_TIMESTAMP:
+                self.heard = at
+                if at > self.clock.my_timestamp:
+                    self.clock.my_timestamp = at
+                sender, bodies = message.sender_id, bodies[:-1]
+                batch = PackedMessages(view, at, sender, LEVELS[sort], first, bodies, at)
+                env.effects.append(Deliver(self.view, batch))
+                return
+        env.deliver(view, batch_of(message, bodies))
 
     def token_received(self, env: Env, token: Token) -> None:
         """MR-4."""
-        ride = _token(token.ride or b"")
+        read, self._read = self._read, None
+        ride = read[1] if read and read[0] is token else _token(token.ride or b"")
         self.clock.see(ride.timestamp)
-        self.brakes.hear(ride.blocks)
+        if ride.blocks:
+            self.brakes.hear(ride.blocks)
 
     def token_released(self, env: Env, token: Token) -> bytes | None:
         """MR-5."""

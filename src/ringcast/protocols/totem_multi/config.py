@@ -7,19 +7,15 @@ from collections.abc import Iterator
 import msgspec
 
 from ringcast.core.settings import Relation
+from ringcast.protocols.totem_multi.messages import FORWARDED_BYTES, FRAME_BYTES
 from ringcast.protocols.totem_single.config import MS
 from ringcast.protocols.totem_single.config import Config as RingConfig
 from ringcast.protocols.totem_single.config import progress_bound_us as ring_bound_us
 
 MIB = 2**20
 
-DATA_BYTES = 40
-"""What a stamp and the fields of Data take in a frame, at most."""
-
 OUR_BYTES = 4096
 """What this layer adds to the largest message, generously."""
-
-UNBOUNDED = 2**62
 
 
 class Config(RingConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,15 +38,14 @@ class Config(RingConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def frame_budget(self) -> int:
         """Room for an application's messages in one frame of a ring."""
-        return super().frame_budget - DATA_BYTES
+        return super().frame_budget - FRAME_BYTES - FORWARDED_BYTES
 
     def for_ring(self, gateway: bool) -> RingConfig:
-        """The settings of one ring. Its queue takes all: what is bounded is what goes in (MR-41),
-        for a gateway may refuse nothing that it has to forward (G-40). MR-45: a gateway, which
-        sends for others, may send twice as much in a visit."""
+        """The settings of one ring; what goes into its queue is bounded above it (MR-41). MR-45: a
+        gateway, which sends for others, may send twice as much in a visit."""
         own = {name: getattr(self, name) for name in RingConfig.__struct_fields__}
-        own |= {"max_queue": UNBOUNDED, "max_queue_bytes": UNBOUNDED}
         own["max_message"] = max(self.max_message + OUR_BYTES, MIB)
+        own["max_queue_bytes"] = max(self.max_queue_bytes, own["max_message"])
         own["each_time"] *= 2 if gateway else 1
         return msgspec.convert(own, RingConfig)
 

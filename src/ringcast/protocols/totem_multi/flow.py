@@ -51,7 +51,7 @@ class Brakes:
 
     def told(self) -> Blocks:
         """MR-44: what the token leaves with."""
-        return tuple(sorted(self._versions.items()))
+        return tuple(sorted(self._versions.items())) if self._versions else ()
 
     def keep(self, nodes: Collection[NodeId]) -> None:
         """G-39: at a topology change, forget those that are gone; they would never end it."""

@@ -12,10 +12,10 @@ from enum import StrEnum
 from functools import partial
 from typing import ClassVar
 
-from ringcast.blocks.packing import QueueBounds, item_bytes
-from ringcast.core.effects import Deliver, InstallView, Originate, PackedMessages, Stop
+from ringcast.blocks.packing import QueueBounds
+from ringcast.core.effects import Deliver, InstallView, PackedMessages, Stop
 from ringcast.core.env import Env
-from ringcast.core.ids import Level, NodeId, Position, ViewId
+from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Machine, Table
 from ringcast.core.owned import Heard, Owned, Parts
@@ -24,6 +24,7 @@ from ringcast.protocols.totem_multi.config import Config
 from ringcast.protocols.totem_multi.departures import Departures
 from ringcast.protocols.totem_multi.flow import Brakes
 from ringcast.protocols.totem_multi.messages import (
+    LEVELS,
     Ack,
     Bound,
     Change,
@@ -35,19 +36,20 @@ from ringcast.protocols.totem_multi.messages import (
     Rank,
     SafeKey,
     Said,
-    TopologyChange,
+    Sort,
     read,
+    sort_of,
+    unstamped,
     view_of,
     written,
 )
 from ringcast.protocols.totem_multi.order import NetworkOrder
+from ringcast.protocols.totem_multi.places import batch_of, key_of, position
+from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
 from ringcast.protocols.totem_multi.state import ChangeId, Reported, Streamed
 from ringcast.protocols.totem_single.machine import TotemSingle
-from ringcast.protocols.totem_single.messages import RingId
-
-MOST_KEYS = 1024
-"""Safe messages that one acknowledgement or one bound speaks of."""
+from ringcast.protocols.totem_single.messages import Regular, RingId
 
 
 class Phase(StrEnum):
@@ -72,21 +74,20 @@ class TotemMulti(Machine):
         self.me, self.config = me, config
         self.phase: Phase = Phase.UP
         self.parts: Parts = Parts()
+        self._rings = self.parts.ports
         self.clock = LamportClock(config.timestamp_interval)
         self.brakes = Brakes(me)
+        self._bounds = QueueBounds(config.max_queue, config.min_queue, config.max_queue_bytes)
         self.ports: dict[NodeId, RingPort] = {}
         self.order: NetworkOrder
         self.view = ViewId(0, me)
         self.nodes: tuple[NodeId, ...] = ()
         self.departures = Departures()
-        self._numbered = 0  # my messages that were submitted
-        self._budget = config.for_ring(False).frame_budget
         self._to_say: deque[tuple[NodeId, Said]] = deque()
         self._to_ack: list[SafeKey] = []
         self._to_refuse: list[SafeKey] = []
         self._buffers: dict[ChangeId, list[tuple[NodeId, NodeId, Streamed]]] = {}
-        self._bounds = QueueBounds(config.max_queue, config.min_queue, config.max_queue_bytes)
-        self._full = False
+        self._stirred = False  # something came up that the core has to look at
         self._timed = False
         self._leaving: list[str] | None = None
 
@@ -118,9 +119,19 @@ class TotemMulti(Machine):
 
     def handle(self, env: Env, event: Input) -> None:
         """One input; then whatever has become possible."""
-        super().handle(env, event)
-        if self.ports:
+        if type(event) is Received and event.port in self._rings:
+            self._rings[event.port].receive(env, event)
+            if type(event.message) is Regular:  # nothing is sent for that, and no queue is shorter
+                if self._stirred:
+                    self._settle(env)
+                return
+        else:
+            super().handle(env, event)
+        if self._stirred:
             self._settle(env)
+        if self.ports:
+            queues = [each.part.machine.new_message_queue for each in self.ports.values()]
+            self.brakes.congested(self._bounds.full_any(queues))
 
     def admit(self, env: Env, event: Received) -> bool:
         """The rings look at frames themselves."""
@@ -129,29 +140,15 @@ class TotemMulti(Machine):
     @property
     def ready(self) -> bool:
         """MR-41."""
-        return not self._full and not self.brakes.blocked
+        return not self.brakes.blocked
 
     def on_submitted(self, env: Env, event: Submitted) -> None:
-        """G-4: an application's messages originate at the first port, packed or cut up."""
+        """G-4: an application's messages originate at the first port."""
         if not self.ready or not self._bounds.allow(event.bodies, self.config.max_message):
             env.drop("multi MR-41", "a submission over the bounds")
             return
-        some: list[bytes] = []
-        room = self.config.frame_budget
-        for body in event.bodies:
-            size = item_bytes(body)
-            if some and (size > room or not self.config.packing):
-                self._originate(env, event.level, some)
-                some, room = [], self.config.frame_budget
-            some.append(body)
-            room -= size
-        if some:
-            self._originate(env, event.level, some)
-
-    def _originate(self, env: Env, level: Level, bodies: list[bytes]) -> None:
-        """Messages that take one place in the order together."""
-        self._say(env, self.me, Data(self.me, level, self._numbered + 1, tuple(bodies)))
-        self._numbered += len(bodies)
+        ring = self.ports[self.me].part
+        ring.call(env, ring.machine.carry, event.bodies, Sort(event.level))
 
     def on_leaving(self, env: Env, event: Leaving) -> None:
         """Every ring is left; then there is nothing more to do."""
@@ -164,62 +161,73 @@ class TotemMulti(Machine):
 
     def _say(self, env: Env, pid: NodeId, said: Said) -> None:
         """MR-10: into the one queue of an interface."""
-        self.ports[pid].part.handle(env, Submitted((written(said, self._budget),)))
+        ring = self.ports[pid].part
+        ring.call(env, ring.machine.carry, (written(said),), sort_of(said))
 
     # --- what the rings hand up --------------------------------------------------------------
 
     def hear(self, pid: NodeId, env: Env, heard: Heard) -> None:
-        """A word of the ring at one interface."""
+        """A word of the ring at one interface. It calls no ring: this one has not finished."""
+        self._stirred = True
+        self._take_up()
         match heard:
             case Deliver(view, batch):
-                for body in batch.bodies:
-                    self._hand_up(env, self.ports[pid], view, batch, body)
+                self._hand_up(env, self.ports[pid], view, batch)
             case InstallView():
                 self._ring_changed(env, self.ports[pid], heard)
-            case Originate(batch):
-                self._originated(env, batch)
             case Stop(reason):
                 if self._leaving is not None:
                     self._leaving.append(reason)
                 else:
                     env.stop(f"interface {pid}: {reason}")
 
-    def _originated(self, env: Env, batch: PackedMessages) -> None:
-        """MR-9: messages of mine have got their place."""
-        for body in batch.bodies:
-            found = read(body)
-            if found is not None and isinstance(said := found[1], Data):
-                env.originate(batch_of(Key(found[0], batch.ring), said))
-
-    def _hand_up(
-        self, env: Env, at: RingPort, view: RingId, batch: PackedMessages, body: bytes
-    ) -> None:
-        """Step 1: originated on this ring, or forwarded to it."""
-        found = read(body)
-        if found is None:
-            env.drop("multi MR-12", "a message that cannot be read")
+    def _hand_up(self, env: Env, at: RingPort, view: RingId, batch: PackedMessages) -> None:
+        """Step 1: a frame of this ring, of messages originated on it, or forwarded to it."""
+        if (frame := unstamped(batch.bodies)) is None:
+            env.drop("multi MR-12", "a frame that cannot be read")
             return
-        stamp, said = found
-        pid, ring = at.mine.pid, batch.ring
-        match said:
-            case NetworkTopology():
-                self._see(said.timestamp, said.ring)
-                if batch.sender != pid:
-                    self.order.hear_topology(env, pid, batch.sender, said)
-            case Forwarded() | Change() | TopologyChange():
-                self._see(said.timestamp, said.ring)
-                self._hand_up_forwarded(env, pid, batch.sender, said)
-            case _:
-                self._see(stamp, ring)
-                if view == ring:
-                    at.highest = stamp
-                if isinstance(said, Ack):
-                    self._hear_ack(batch.sender, view, Key(stamp, ring), said)
-                    return
-                if batch.sender == pid and isinstance(said, Bound):
-                    at.asked = False
-                via = None if view == ring else view  # G-9
-                self.order.accept(env, pid, Forwarded(stamp, ring, via, said))
+        sort, stamp, first, bodies = frame
+        if sort <= Sort.SAFE:
+            data = Data(batch.sender, LEVELS[sort], first, bodies)
+            if sort and batch.level and not at.gateways:
+                self.order.everywhere.add(Key(stamp, batch.ring))
+            self._hand_up_own(env, at, view, batch, stamp, data)
+            return
+        for at_stamp, body in enumerate(bodies, stamp):
+            match read(body, sort):
+                case None:
+                    env.drop("multi MR-12", "a message that cannot be read")
+                case (Ack() | Bound()) as said:
+                    self._hand_up_own(env, at, view, batch, at_stamp, said)
+                case NetworkTopology() as said:
+                    self._see(said.timestamp, said.ring)
+                    if batch.sender != at.mine.pid:
+                        self.order.hear_topology(env, at.mine.pid, batch.sender, said)
+                case said:
+                    self._see(said.timestamp, said.ring)
+                    self._hand_up_forwarded(env, at.mine.pid, batch.sender, said)
+
+    def _hand_up_own(
+        self,
+        env: Env,
+        at: RingPort,
+        view: RingId,
+        batch: PackedMessages,
+        stamp: int,
+        said: Data | Ack | Bound,
+    ) -> None:
+        """Stamped on this ring."""
+        ring = batch.ring
+        self._see(stamp, ring)
+        if view == ring:
+            at.highest = stamp
+        if isinstance(said, Ack):
+            self._hear_ack(batch.sender, view, Key(stamp, ring), said)
+            return
+        if batch.sender == at.mine.pid and isinstance(said, Bound):
+            at.asked = False
+        via = None if view == ring else view  # G-9
+        self.order.accept(env, at.mine.pid, Forwarded(stamp, ring, via, said))
 
     def _see(self, timestamp: int, ring: RingId) -> None:
         """MR-4, MR-7."""
@@ -272,7 +280,7 @@ class TotemMulti(Machine):
                 for q in at.gateways
                 if q != pid
             }
-            at.rider.held_back = not self.config.acyclic and len(at.gateways) > 1
+            at.rider.install(len(at.gateways), self.config.acyclic)
         self.order.mine.add((said.ring, said.conf))
         self._see(said.timestamp, ring)
         self.order.accept(env, pid, said)
@@ -341,6 +349,7 @@ class TotemMulti(Machine):
     def _settle(self, env: Env) -> None:
         """Say, order, acknowledge, until there is nothing left of it."""
         order = self.order
+        self._take_up()
         while True:
             while self._to_say:
                 pid, said = self._to_say.popleft()
@@ -352,12 +361,28 @@ class TotemMulti(Machine):
                 self._acknowledge()
             elif not self._to_say:
                 break
-        queues = [each.part.machine.new_message_queue for each in self.ports.values()]
-        self._full = self._bounds.full(max(map(len, queues)), max(q.size for q in queues))
-        self.brakes.congested(self._full)
-        if len(self.ports) > 1 and not self._timed and any(map(self._needed, self.ports.values())):
+        self._stirred = False
+        if len(self.ports) == 1:
+            self._deliver_at_once()
+        elif not self._timed and any(map(self._needed, self.ports.values())):
             self._timed = True
             env.set_timer(Timer.BOUND, self._patience_us())
+
+    def _deliver_at_once(self) -> None:
+        """MR-14: if mine is the only ring and nothing waits, each of its messages is the least
+        candidate when it comes, and the rider may deliver it."""
+        (at,) = self.ports.values()
+        if at.ring == self.order.alone and not at.gateways:
+            at.rider.at_once, at.rider.view = at.part.machine.old.ring_id, self.view
+            at.rider.heard = self.order.last.timestamp
+
+    def _take_up(self) -> None:
+        """The core goes on from what was delivered at once."""
+        for at in self.ports.values():
+            if at.rider.at_once is not None:
+                at.highest = max(at.highest, at.rider.heard)
+                self.order.delivered_upto(at.rider.at_once, at.rider.heard)
+                at.rider.at_once = None
 
     def _acknowledge(self) -> None:
         """A1: on every interface, what was stored and what was refused."""
@@ -389,6 +414,7 @@ class TotemMulti(Machine):
     def on_bound(self, env: Env, event: TimerFired) -> None:
         """MR-16, G-33: speak for the silent rings."""
         self._timed = False
+        self._stirred = True
         for pid, at in self.ports.items():
             if self._needed(at):
                 at.asked = True
@@ -398,6 +424,8 @@ class TotemMulti(Machine):
     def snapshot(self) -> dict[str, object]:
         """What a person would ask for."""
         order = self.order
+        self._take_up()
+        self._stirred = True  # they are looked at again with the next input
         return {
             "view": str(self.view),
             "topology": [str(ring) for ring, _ in order.reported],
@@ -410,27 +438,6 @@ class TotemMulti(Machine):
         }
 
 
-def batch_of(key: Key, data: Data) -> PackedMessages:
-    """Messages as the application and the trace see them."""
-    stamp = key.timestamp
-    return PackedMessages(key.ring, stamp, data.sender, data.level, data.first, data.bodies, stamp)
-
-
-def key_of(said: Streamed) -> Key:
-    """The place of what a gateway passes on."""
-    match said:
-        case Forwarded(timestamp, ring):
-            return Key(timestamp, ring)
-        case _:
-            return said.key
-
-
-def position(key: Key) -> Position:
-    """The place of a topology change, comparable with those of messages (dossier 1.4)."""
-    timestamp, ring, rank, conf, mark = key
-    return Position(timestamp, ring.seq, ring.rep, rank, conf.seq % 2**31, (conf.rep << 31) | mark)
-
-
 TotemMulti.table = Table(
     Phase,
     (),
@@ -441,5 +448,3 @@ TotemMulti.table = Table(
         (Phase.UP, Timer.BOUND): TotemMulti.on_bound,
     },
 )
-
-__all__ = ["TotemMulti"]

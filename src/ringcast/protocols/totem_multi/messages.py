@@ -1,34 +1,56 @@
-"""What the multiple-ring layer says to its like, inside messages of single rings (dossier 2.1).
+"""What the multiple-ring layer says to its like, inside frames of single rings (dossier 2.1).
 
-Each is one message of a ring: the Struct as MessagePack, then eight bytes for the stamp. What the
-ring stamps when it transmits it (MR-9) has ``UNSTAMPED`` there until then; the rest has none.
-The stamp comes last because a large message is cut into frames: it has its place in the order when
-the last of them has. Whatever a peer sent is read by ``read``, which answers None for what it
-cannot understand.
+All messages of a frame are of one sort. Behind the last of them stands a stamp: the sort, the
+timestamp and, with an application's messages, their number. It is put there when the ring
+transmits the frame (MR-9); a message that is cut into frames has it in the last of them, with which
+it has its place in the order. An application's messages travel as they are, everything else is a
+Struct as MessagePack. Whatever a peer sent is read by ``unstamped`` and ``read``, which answer None
+for what they cannot understand.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 from hashlib import blake2b
+from struct import Struct
 from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 
+from ringcast.blocks.packing import Contents
 from ringcast.core.ids import Level, NodeId, Seq, ViewId
-from ringcast.protocols.totem_single.messages import RingId
+from ringcast.protocols.totem_single.messages import LAST, RingId
 
-STAMP_BYTES = 8
-UNSTAMPED = b"\xff" * STAMP_BYTES
-NO_STAMP = bytes(STAMP_BYTES)
-TRAILER_BYTES = 1 + STAMP_BYTES
-"""Behind the Struct: how many bytes of padding there are, and the stamp."""
+STAMP = Struct(">BQQ")
+"""Sort, timestamp and number."""
+pack = STAMP.pack
+STAMP_BYTES = STAMP.size
+FRAME_BYTES = STAMP_BYTES + 3
+"""What the stamp takes in a frame."""
+FORWARDED_BYTES = 40
+"""What Forwarded adds to an application's messages, unless its numbers are very large."""
+
+LAST_TIMESTAMP = 2**40
+"""Largest timestamp accepted from others: views have room for it, and for a ring's number."""
 
 NO_RING = RingId(0, 1)
 """The conf_id of what changes no configuration."""
 
 MOST_RINGS = 4096
 """Rings, gateways or changes that one message may list; a network of this size would not work."""
+
+
+class Sort(IntEnum):
+    """What the messages of a frame are."""
+
+    AGREED = 0  # an application's
+    SAFE = 1  # an application's
+    OWN = 2  # Ack and Bound: stamped here, each with the timestamp after that of the one before
+    PASSED = 3  # all others, which bring their timestamps along
+
+
+LEVELS = (Level.AGREED, Level.SAFE)
+"""The level of an application's messages, by sort."""
 
 
 class Rank(IntEnum):
@@ -187,49 +209,52 @@ class TopologyChange(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=Fal
         return self.ring, self.conf
 
 
-Said: TypeAlias = Data | Ack | Bound | Forwarded | Change | NetworkTopology | TopologyChange
+Said: TypeAlias = Ack | Bound | Forwarded | Change | NetworkTopology | TopologyChange
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Said).decode
 
 
-def written(message: Said, budget: int) -> bytes:
-    """A message for a ring whose frames have room for ``budget`` bytes; the ring will stamp what
-    it originates.
-
-    If it has to be cut up, the last piece must hold the whole trailer: then it is padded.
-    """
-    body = _encode(message)
-    size = len(body) + TRAILER_BYTES
-    pad = 0
-    if budget < size + 5 and 0 < size % (budget - 5) < TRAILER_BYTES:
-        pad = TRAILER_BYTES
-    fresh = type(message) in (Data, Ack, Bound)
-    return body + bytes(pad) + bytes((pad,)) + (UNSTAMPED if fresh else NO_STAMP)
+def sort_of(said: Said) -> Sort:
+    """How it travels."""
+    return Sort.OWN if type(said) in (Ack, Bound) else Sort.PASSED
 
 
-def stamped(body: bytes, timestamp: int) -> bytes:
-    """MR-5: a message, or its last piece, with its timestamp."""
-    return body[:-STAMP_BYTES] + timestamp.to_bytes(STAMP_BYTES)
+def written(said: Said) -> bytes:
+    """As one message of a ring."""
+    return _encode(said)
 
 
-def wants_stamp(body: bytes) -> bool:
-    """Whether it is one that gets a stamp."""
-    return body[-STAMP_BYTES:] == UNSTAMPED
-
-
-def read(body: bytes) -> tuple[int, Said] | None:
-    """The stamp (0: none) and what is said; None if malformed."""
-    if len(body) <= TRAILER_BYTES:
-        return None
-    end = len(body) - TRAILER_BYTES - body[-TRAILER_BYTES]
+def read(body: bytes, sort: int) -> Said | None:
+    """What is said in a message of a frame of that sort; None if malformed."""
     try:
-        said = _decode(memoryview(body)[: max(0, end)])
+        said = _decode(body)
     except (msgspec.MsgspecError, ValueError):
         return None
-    stamp = int.from_bytes(body[-STAMP_BYTES:])
-    fresh = type(said) in (Data, Ack, Bound)
-    return (stamp, said) if fresh == (0 < stamp < 2**63) else None
+    return said if sort_of(said) == sort else None
+
+
+def stamped(contents: Contents, sort: int, timestamp: int, first: int) -> Contents:
+    """MR-5: the contents of a frame, or of the last one of a large message, with their stamp."""
+    stamp = pack(sort, timestamp, first)
+    if contents.part:
+        return Contents(contents.first, (contents.bodies[0] + stamp,), contents.part)
+    return Contents(contents.first, contents.bodies + (stamp,))  # noqa: RUF005 (faster)
+
+
+def unstamped(bodies: tuple[bytes, ...]) -> tuple[int, int, int, tuple[bytes, ...]] | None:
+    """Sort, timestamp, number and messages of a frame; None if malformed."""
+    stamp = bodies[-1] if bodies else b""
+    if len(stamp) > STAMP_BYTES and len(bodies) == 1:
+        bodies, stamp = (stamp[:-STAMP_BYTES],), stamp[-STAMP_BYTES:]
+    else:
+        bodies = bodies[:-1]
+    if not bodies or len(stamp) != STAMP_BYTES:
+        return None
+    sort, timestamp, first = STAMP.unpack(stamp)
+    if sort > Sort.PASSED or timestamp > LAST_TIMESTAMP or first > LAST:
+        return None
+    return (sort, timestamp, first, bodies) if (sort == Sort.PASSED) == (not timestamp) else None
 
 
 def digest(reported: tuple[tuple[RingId, tuple[NodeId, ...]], ...]) -> int:

@@ -80,7 +80,7 @@ class NetworkOrder(RingChanges):
                 insort(items, (key, message), key=lambda item: item[0])
             else:
                 items.append((key, message))
-            if message.level is Level.SAFE:
+            if message.level is Level.SAFE and key not in self.everywhere:
                 self.out.stored_safe(key)
 
     def accept_released(self, env: Env, came: NodeId, said: Streamed) -> None:
@@ -218,6 +218,7 @@ class NetworkOrder(RingChanges):
                     return
                 self._taken(ring)
                 self.seen.discard(key)
+                self.everywhere.discard(key)
                 self.last = key
                 self.acknowledged.delivered((key.timestamp, key.ring))
                 self.out.deliver(env, key, what)
@@ -247,6 +248,8 @@ class NetworkOrder(RingChanges):
 
     def _is_safe(self, env: Env, key: Key) -> bool:
         """A4, A6: whether all have it, perhaps after those are gone who never will; False: wait."""
+        if key in self.everywhere:
+            return True
         seen = (key, self.acknowledged.version, self._turn)
         if self._waits_at == seen:
             return False  # nothing was said since it was looked at last

@@ -14,6 +14,8 @@ from ringcast.protocols.totem_multi.messages import Change, Key, Keys, Receipts,
 from ringcast.protocols.totem_single.messages import RingId
 
 LARGE = 2**31
+MOST_KEYS = 1024
+"""Safe messages that one acknowledgement or one bound speaks of."""
 
 
 class Acknowledged:

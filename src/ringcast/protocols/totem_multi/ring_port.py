@@ -17,6 +17,7 @@ class RingPort:
         self.part, self.rider, self.mine = part, rider, mine
         self.ring = RingId(0, mine.pid)  # the last regular configuration that it handed up
         self.members: tuple[Member, ...] = (mine,)
+        rider.install(len(self.gateways), True)
         self.highest = 0  # timestamp handed up in it
         self.together: frozenset[NodeId] = frozenset()  # who came along from the one before
         self.asked = False  # a Bound of mine is on its way

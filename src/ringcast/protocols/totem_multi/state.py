@@ -102,6 +102,8 @@ class OrderState:
         self.shrunk: dict[RingId, frozenset[NodeId]] = {}  # A5's shr
         self.acknowledged = Acknowledged()
         self.seen: set[Key] = set()  # stored, not delivered
+        self.everywhere: set[Key] = set()
+        """Safe messages that their ring has shown to have reached all that they were for."""
         self.entries = {
             ring: StreamEntry(self.last, Key(timestamp, ring, Rank.CHANGE, ring))
             for ring in sorted(self.topology)
@@ -133,6 +135,19 @@ class OrderState:
         entry.last = key
         entry.placeholder = Key(key.timestamp, ring, Rank.CHANGE, ring)
         return True
+
+    @property
+    def alone(self) -> RingId | None:
+        """The only ring there is, if nothing waits and nothing changes."""
+        if len(self.entries) > 1 or self.pending or self.late or self.unplaced:
+            return None
+        ring, entry = next(iter(self.entries.items()))
+        return ring if self.topology == {ring} and not entry.items else None
+
+    def delivered_upto(self, ring: RingId, timestamp: int) -> None:
+        """Messages of the only ring were delivered as they came."""
+        if self.raise_bound(ring, key := Key(timestamp, ring)):
+            self.last = key
 
     def counting(self) -> list[Change]:
         """Step 3, MR-34: received changes that move interfaces, in key order; a transitional one

@@ -28,8 +28,12 @@ def deliver_ready(env: Env, ring: Ring) -> None:
 def upcall(env: Env, ring: Ring, view: ViewId, message: Regular) -> None:
     """R96, R98, R100: the messages that are whole with this frame go up together, if any."""
     bodies = ring.assembler.add(message.sender_id, message.contents)
-    if bodies is not None:
+    if bodies is None:
+        return
+    if ring.rider is None:
         env.deliver(view, batch_of(message, bodies))
+    else:
+        ring.rider.message_ready(env, view, message, bodies)
 
 
 def batch_of(message: Regular, bodies: tuple[bytes, ...]) -> PackedMessages:

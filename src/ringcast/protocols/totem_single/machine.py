@@ -113,7 +113,10 @@ class TotemSingle(Processor):
         env.persist(RING_SEQ, ring_id.seq)
         self.my_ring_id = ring_id
         self.gather.max_ring_seq = ring_id.seq
-        self.old = self.new = Ring(self.me, ring_id, {self.me: self.boot}, self.config.max_message)
+        alone = {self.me: self.boot}
+        self.old = self.new = Ring(
+            self.me, ring_id, alone, self.config.max_message, rider=self.rider
+        )
         env.install_view(InstallView(ring_id, (self.me,), False, ring_id, 0, None))
         self.enter_gather(env, Cause.START)
 
@@ -147,6 +150,13 @@ class TotemSingle(Processor):
         if self.rider is not None:
             return self.rider.malformed(frame)
         return "a ride on a ring without a rider" if frame.ride is not None else None
+
+    def carry(self, env: Env, bodies: tuple[bytes, ...], sort: int) -> None:
+        """What the owner of the rider has to say; it bounds the queue itself, and messages of
+        different sorts share no frame."""
+        self.new_message_queue.put(bodies, sort)
+        if self.phase is OPERATIONAL:
+            operational.serve(self, env)
 
     def enter_gather(self, env: Env, cause: Cause) -> None:
         """R33; R69: whatever ring was being formed is abandoned."""

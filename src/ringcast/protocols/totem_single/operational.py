@@ -82,8 +82,12 @@ def on_submitted(p: Processor, env: Env, event: Submitted) -> None:
     R92 ext: where the token rests with somebody else it is called for by an Announce, or the
     message would wait for the holds of all others. Should the call be lost, that is what it does.
     """
-    if not sending.queue(p, env, event):
-        return
+    if sending.queue(p, env, event):
+        serve(p, env)
+
+
+def serve(p: Processor, env: Env) -> None:
+    """R9, R92: something has come into the queue."""
     if len(p.my_memb) == 1:
         sending.serve_alone(p, env)
     elif p.token.held_token is not None:

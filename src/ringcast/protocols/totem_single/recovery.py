@@ -49,7 +49,7 @@ def begin(p: Processor, entries: tuple[Entry, ...]) -> bool:
     old_rings = len({e.my_old_ring_id for e in entries})
     room = (1 + old_rings) * MAX_BYTES  # all that the members may hold of their old rings
     boots = {q: e.boot for q, e in zip(p.my_new_memb, entries, strict=True)}
-    p.new = Ring(p.me, p.my_ring_id, boots, p.config.max_message, room)
+    p.new = Ring(p.me, p.my_ring_id, boots, p.config.max_message, room, p.rider)
     p.token.restart()
     p.flow.restart()
     exchange = p.recovery

@@ -10,12 +10,19 @@ Without a rider nothing is called, and the frames carry a nil.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from ringcast.blocks.packing import Contents
 from ringcast.core.env import Env
 from ringcast.core.ids import Level
-from ringcast.protocols.totem_single.messages import CommitToken, Join, RingId, Token
+from ringcast.protocols.totem_single.messages import (
+    CommitToken,
+    Join,
+    Regular,
+    RingId,
+    Token,
+)
 
 
 class Rider(Protocol):
@@ -27,14 +34,31 @@ class Rider(Protocol):
         The ring drops and counts such a frame before it looks at anything else in it.
         """
 
-    def service(self, level: Level) -> Level:
-        """The level at which a message travels on this ring (G-15)."""
+    frame_bytes: int
+    """Room for itself that it wants in every frame."""
+    margins: Mapping[int, int]
+    """Bytes that frames of some sorts leave free, so that they can be passed on in a frame."""
 
-    def message_transmitted(self, env: Env, ring_id: RingId, contents: Contents) -> Contents:
-        """A new message gets its number (MR-5, MR-9): the contents to send in its place.
+    def message_transmitted(
+        self,
+        env: Env,
+        place: tuple[RingId, int],
+        sort: int,
+        contents: Contents,
+        whole: tuple[bytes, ...],
+    ) -> tuple[Level, Contents]:
+        """A frame gets its ``place`` on the ring (MR-5, MR-9): the level at which it travels there
+        (G-15), and the contents to send instead, larger by ``frame_bytes`` at most.
 
-        They may be stamped, but not be larger. A large message comes part by part.
+        ``sort`` is what its messages were submitted with, ``whole`` the messages that end in it: a
+        large one comes part by part. What is originated with it the rider tells ``env``.
         """
+
+    def message_ready(
+        self, env: Env, view: RingId, message: Regular, bodies: tuple[bytes, ...]
+    ) -> None:
+        """A frame is next in the ring's order, in configuration ``view`` (MR-12), and ``bodies``
+        are whole with it: what there is to deliver the rider tells ``env``."""
 
     def token_received(self, env: Env, token: Token) -> None:
         """The ring accepts a token (MR-4, MR-42, MR-43)."""

@@ -8,6 +8,7 @@ from ringcast.blocks.packing import Assembler
 from ringcast.blocks.receive_window import MAX_BYTES, ReceiveWindow
 from ringcast.core.ids import NodeId
 from ringcast.protocols.totem_single.messages import Encapsulated, Regular, RingId
+from ringcast.protocols.totem_single.rider import Rider
 
 AHEAD = 2**20
 """How far beyond my_aru messages are kept. Flow control keeps far below."""
@@ -23,6 +24,7 @@ class Ring(ReceiveWindow[Regular | Encapsulated]):
         "memb_crc",
         "my_high_delivered",
         "passer",
+        "rider",
         "ring_id",
         "safe_bound",
     )
@@ -34,9 +36,11 @@ class Ring(ReceiveWindow[Regular | Encapsulated]):
         boots: dict[NodeId, int],
         max_message: int,
         max_bytes: int = MAX_BYTES,
+        rider: Rider | None = None,
     ) -> None:
         super().__init__(AHEAD, max_bytes)
         self.ring_id = ring_id
+        self.rider = rider
         self.boots = boots  # G38 ext: the members, ascending, in the lives in which they signed
         self.memb = memb = tuple(boots)
         self.memb_crc = crc32(repr(memb).encode())

@@ -32,20 +32,26 @@ def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
     ring, queue, budget, rider = p.old, p.new_message_queue, p.config.frame_budget, p.rider
     if ring.crowded:
         return 0
+    margins = None
+    if rider is not None:
+        budget -= rider.frame_bytes
+        margins = rider.margins
     shared = len(ring.memb) > 1  # R9 ext: alone there is nobody to send to, and no flow control
     sent = 0
-    while sent < allowed and (taken := queue.take(budget)) is not None:
+    room = budget
+    while sent < allowed:
+        if margins and queue:
+            room = budget - margins.get(queue.next, 0)
+        if (taken := queue.take(room)) is None:
+            break
         level, contents, whole = taken
         sent += 1
         if rider is not None:
-            size = contents.wire_bytes()
-            level = rider.service(level)
-            contents = rider.message_transmitted(env, ring.ring_id, contents)
-            assert contents.wire_bytes() <= size, "a rider made a frame larger than it was"
-            whole = p.stamped.add(p.me, contents) or ()
+            place = (ring.ring_id, seq + sent)
+            level, contents = rider.message_transmitted(env, place, level, contents, whole)
         message = Regular(p.me, ring.ring_id, seq + sent, level, contents)
         ring.keep(message.seq, message)
-        if whole:
+        if whole and rider is None:
             env.originate(delivery.batch_of(message, whole))
         if shared:
             env.broadcast(message)

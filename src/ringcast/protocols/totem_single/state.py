@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from enum import StrEnum
+from typing import Any
 
-from ringcast.blocks.packing import Assembler, Outbox
+from ringcast.blocks.packing import Outbox
 from ringcast.core.effects import Departure, Reason
 from ringcast.core.env import Env
-from ringcast.core.ids import Level, NodeId
+from ringcast.core.ids import NodeId
 from ringcast.core.machine import Machine
 from ringcast.protocols.totem_single.config import Config
 from ringcast.protocols.totem_single.hearing import Ears
@@ -230,7 +231,6 @@ class Processor(Machine):
         self.boot = 0
         self.phase: Phase = Phase.GATHER
         self.rider = rider
-        self.stamped = Assembler(config.max_message)  # my messages as the rider left them
 
         # Rings. my_ring_id is the ring of the last Commit token accepted, installed or not.
         start = RingId(0, me)
@@ -243,9 +243,10 @@ class Processor(Machine):
         self.token = TokenState(config.miss_visits)
         self.flow = FlowState(config.window_size)
         self.recovery = RecoveryState(me)
-        self.new_message_queue: Outbox[Level] = Outbox(
+        self.new_message_queue: Outbox[Any] = Outbox(
             config.max_queue, config.min_queue, config.max_queue_bytes, config.packing
         )
+        """By level; with a rider, by what that tells messages apart by."""
         self.ring_seen_alive = False  # R94: a regular broadcast since the last Announce timer
 
     @abstractmethod

@@ -1,0 +1,29 @@
+"""The places of what is ordered: as keys of the protocol, and as the application sees them."""
+
+from __future__ import annotations
+
+from ringcast.core.effects import PackedMessages
+from ringcast.core.ids import Position
+from ringcast.protocols.totem_multi.messages import Data, Forwarded, Key
+from ringcast.protocols.totem_multi.state import Streamed
+
+
+def batch_of(key: Key, data: Data) -> PackedMessages:
+    """Messages as the application and the trace see them."""
+    stamp = key.timestamp
+    return PackedMessages(key.ring, stamp, data.sender, data.level, data.first, data.bodies, stamp)
+
+
+def key_of(said: Streamed) -> Key:
+    """The place of what a gateway passes on."""
+    match said:
+        case Forwarded(timestamp, ring):
+            return Key(timestamp, ring)
+        case _:
+            return said.key
+
+
+def position(key: Key) -> Position:
+    """The place of a topology change, comparable with those of messages (dossier 1.4)."""
+    timestamp, ring, rank, conf, mark = key
+    return Position(timestamp, ring.seq, ring.rep, rank, conf.seq % 2**31, (conf.rep << 31) | mark)
