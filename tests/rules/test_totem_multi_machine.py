@@ -93,7 +93,7 @@ def test_mr_4_the_clock_follows_the_token_and_mr_5_goes_ahead_of_it() -> None:
     mine.token_received(env, Token(RING, 1, 0, 0, None, (), 0, False, ride))
     assert mine.clock.my_timestamp == 190
     for number, timestamp in ((1, 191), (2, 192)):
-        level, out = mine.message_transmitted(env, (RING, 5), 0, Contents(9, (b"x",)), (b"x",))
+        level, out = mine.message_transmitted(env, RING, 5, 0, Contents(9, (b"x",)), (b"x",))
         assert level is Level.AGREED
         assert unstamped(out.bodies) == (Sort.AGREED, timestamp, number, (b"x",))
         (told,) = [e for e in env.take() if isinstance(e, Originate)]
@@ -109,7 +109,7 @@ def test_mr_5_each_acknowledgement_of_a_frame_has_a_timestamp_of_its_own() -> No
     mine, env = rider(50)
     two = (b"a", b"b")
     for sort, timestamp in ((Sort.OWN, 151), (Sort.PASSED, 0), (Sort.OWN, 153)):
-        _, out = mine.message_transmitted(env, (RING, 5), sort, Contents(9, two), two)
+        _, out = mine.message_transmitted(env, RING, 5, sort, Contents(9, two), two)
         assert unstamped(out.bodies) == (sort, timestamp, 0, two)
 
 
@@ -145,7 +145,7 @@ def test_mr_9_a_large_message_is_stamped_with_its_last_piece(size: int) -> None:
         last = part == len(pieces) - 1
         contents = Contents(1, (piece,), part, last)
         whole = (body,) if last else ()
-        _, out = mine.message_transmitted(env, (RING, part), Sort.SAFE, contents, whole)
+        _, out = mine.message_transmitted(env, RING, part, Sort.SAFE, contents, whole)
         sent.append(out.bodies[0])
         assert out.wire_bytes() <= contents.wire_bytes() + mine.frame_bytes
     assert unstamped((b"".join(sent),)) == (Sort.SAFE, 151, 1, (body,))

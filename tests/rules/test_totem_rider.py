@@ -19,7 +19,7 @@ from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.registry import protocol
 from ringcast.core.trace import Installed, Submit, TraceEvent
 from ringcast.protocols.totem_single import Config, TotemSingle
-from ringcast.protocols.totem_single.delivery import batch_of
+from ringcast.protocols.totem_single.delivery import hand_up
 from ringcast.protocols.totem_single.messages import (
     CommitToken,
     Frame,
@@ -28,6 +28,7 @@ from ringcast.protocols.totem_single.messages import (
     RingId,
     Token,
 )
+from ringcast.protocols.totem_single.ring import Ring
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.presets import preset
 
@@ -58,7 +59,8 @@ class Clock:
     def message_transmitted(
         self,
         env: Env,
-        place: tuple[RingId, int],
+        ring_id: RingId,
+        seq: int,
         sort: int,
         contents: Contents,
         whole: tuple[bytes, ...],
@@ -69,19 +71,17 @@ class Clock:
         if not whole:
             return level, contents
         self.now += 1
-        self.stamps.append((place[0], self.now))
+        self.stamps.append((ring_id, self.now))
         env.persist("clock", self.now)
         stamp = self.now.to_bytes(8)
         bodies = tuple(body + stamp for body in contents.bodies)
         seen = tuple(body + stamp for body in whole)
-        env.originate(PackedMessages(*place, self.node, level, contents.first, seen))
+        env.originate(PackedMessages(ring_id, seq, self.node, level, contents.first, seen))
         return level, msgspec.structs.replace(contents, bodies=bodies)
 
-    def message_ready(
-        self, env: Env, view: RingId, message: Regular, bodies: tuple[bytes, ...]
-    ) -> None:
+    def message_ready(self, env: Env, ring: Ring, view: RingId, message: Regular) -> None:
         self.called["ready"] += 1
-        env.deliver(view, batch_of(message, bodies))
+        hand_up(env, ring, view, message)
 
     def token_received(self, env: Env, token: Token) -> None:
         self.called["received"] += 1

@@ -253,23 +253,24 @@ class Assembler:
     ``max_message``.
     """
 
-    __slots__ = ("_begun", "dropped", "max_message")
+    __slots__ = ("begun", "dropped", "max_message")
 
     def __init__(self, max_message: int) -> None:
         self.max_message = max_message
         self.dropped = 0
         """Messages given up, and pieces that continue nothing."""
-        self._begun: dict[NodeId, Pieces] = {}
+        self.begun: dict[NodeId, Pieces] = {}
+        """By sender, what is not whole yet."""
 
     @property
     def held(self) -> int:
         """Bytes of messages that are not whole yet."""
-        return sum(begun.size for begun in self._begun.values())
+        return sum(begun.size for begun in self.begun.values())
 
     def add(self, sender: NodeId, contents: Contents) -> tuple[bytes, ...] | None:
         """The messages that are whole with this frame, or None while one is still in pieces."""
         if contents.last and contents.part == 0:
-            if self._begun:
+            if self.begun:
                 self._drop(sender)
             return contents.bodies
         begun = self._continued(sender, contents)
@@ -284,12 +285,12 @@ class Assembler:
             return (GIVEN_UP,)
         if not contents.last:
             return None
-        del self._begun[sender]
+        del self.begun[sender]
         return (b"".join(begun.parts),)
 
     def _continued(self, sender: NodeId, contents: Contents) -> Pieces | None:
         """What this piece is added to: a new message, or the very one it is the next part of."""
-        begun = self._begun.get(sender)
+        begun = self.begun.get(sender)
         if (
             begun is not None
             and contents.first == begun.first
@@ -298,11 +299,11 @@ class Assembler:
         ):
             return begun
         self._drop(sender)
-        if contents.part != 0 or len(contents.bodies) != 1 or len(self._begun) >= MOST_SENDERS:
+        if contents.part != 0 or len(contents.bodies) != 1 or len(self.begun) >= MOST_SENDERS:
             return None
-        begun = self._begun[sender] = Pieces(contents.first)
+        begun = self.begun[sender] = Pieces(contents.first)
         return begun
 
     def _drop(self, sender: NodeId) -> None:
-        if self._begun.pop(sender, None) is not None:
+        if self.begun.pop(sender, None) is not None:
             self.dropped += 1

@@ -141,8 +141,12 @@ class Owned(Generic[M]):
 
     def receive(self, env: Env, event: Received) -> None:
         """A frame at the port of the part."""
-        self._at_port.within(env)
-        self.machine.handle(self._at_port, event)
+        inner = self._at_port
+        if inner.owner is env:  # ``within``, written out for every frame
+            inner.now_us, inner.effects = env.now_us, env.effects
+        else:
+            inner.within(env)
+        self.machine.handle(inner, event)
 
     def fire(self, env: Env, timer: ScopedTimer) -> None:
         """A timer of the part has run out."""

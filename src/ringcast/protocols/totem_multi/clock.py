@@ -9,6 +9,7 @@ in its second rotation when the new ring begins and who on it is a gateway.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from struct import error as StampError
 from typing import Annotated, Any
 
 import msgspec
@@ -24,12 +25,11 @@ from ringcast.protocols.totem_multi.messages import (
     LAST_TIMESTAMP,
     LEVELS,
     STAMP,
-    STAMP_BYTES,
     Member,
     Sort,
     stamped,
 )
-from ringcast.protocols.totem_single.delivery import batch_of
+from ringcast.protocols.totem_single.delivery import hand_up
 from ringcast.protocols.totem_single.messages import (
     LAST,
     MAX_MEMBERS,
@@ -39,6 +39,7 @@ from ringcast.protocols.totem_single.messages import (
     RingId,
     Token,
 )
+from ringcast.protocols.totem_single.ring import Ring
 
 CLOCK = "clock"
 """Stable storage: no stamp reaches this value plus the interval (MR-6)."""
@@ -53,12 +54,13 @@ class LamportClock:
         self.interval = interval
         self.my_timestamp = 0
         self.my_stable_timestamp = 0
+        self.limit = interval  # stamps below it may leave
         self.my_future_ring_seq = 0
 
     def start(self, env: Env, stable: int) -> None:
         """MR-1, G-2: begin an interval above what is stable."""
-        self.my_stable_timestamp = self.my_timestamp = stable + self.interval
-        env.persist(CLOCK, self.my_stable_timestamp)
+        self.my_timestamp = stable + self.interval
+        self._write(env)
 
     def see(self, timestamp: int) -> None:
         """MR-4: something that was stamped elsewhere is received."""
@@ -75,15 +77,18 @@ class LamportClock:
         """MR-5, G-1: increment, then stamp; the first of so many timestamps."""
         first = self.my_timestamp + 1
         self.my_timestamp += times
-        if self.my_timestamp >= self.my_stable_timestamp + self.interval:
-            self.keep(env)
+        self.keep(env)
         return first
 
     def keep(self, env: Env) -> None:
         """MR-6: every timestamp that leaves is below the stable one plus the interval."""
-        if self.my_timestamp >= self.my_stable_timestamp + self.interval:
-            self.my_stable_timestamp = self.my_timestamp
-            env.persist(CLOCK, self.my_stable_timestamp)
+        if self.my_timestamp >= self.limit:
+            self._write(env)
+
+    def _write(self, env: Env) -> None:
+        self.my_stable_timestamp = self.my_timestamp
+        self.limit = self.my_timestamp + self.interval
+        env.persist(CLOCK, self.my_stable_timestamp)
 
 
 Stamp = Annotated[int, msgspec.Meta(ge=0, le=LAST_TIMESTAMP)]
@@ -113,7 +118,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _token = msgspec.msgpack.Decoder(TokenRide).decode
 _commit = msgspec.msgpack.Decoder(CommitRide).decode
 _join = msgspec.msgpack.Decoder(JoinRide).decode
-RIDES: dict[type, Any] = {Token: _token, CommitToken: _commit, Join: _join}
+RIDES: dict[type, Any] = {CommitToken: _commit, Join: _join}
 
 
 OWN, PASSED = Sort.OWN, Sort.PASSED
@@ -158,12 +163,16 @@ class ClockRider:
 
     def malformed(self, frame: Token | CommitToken | Join) -> str | None:
         """Rides are decoded with all their bounds, before anything else is done with a frame."""
+        if type(frame) is Token:
+            try:
+                self._read = (frame, _token(frame.ride or b""))
+            except msgspec.MsgspecError:
+                return BAD_RIDE
+            return None
         try:
             ride = RIDES[type(frame)](frame.ride or b"")
         except msgspec.MsgspecError:
             return BAD_RIDE
-        if isinstance(ride, TokenRide):
-            self._read = (frame, ride)
         if isinstance(ride, CommitRide) and isinstance(frame, CommitToken):
             signed = tuple(member.pid for member in ride.members)
             return BAD_RIDE if signed != frame.memb[: frame.memb_index] else None
@@ -172,7 +181,8 @@ class ClockRider:
     def message_transmitted(
         self,
         env: Env,
-        place: tuple[RingId, int],
+        ring_id: RingId,
+        seq: int,
         sort: int,
         contents: Contents,
         whole: tuple[bytes, ...],
@@ -184,28 +194,33 @@ class ClockRider:
             return service, stamped(contents, sort, 0, 0) if whole else contents
         if sort == OWN:
             return service, stamped(contents, sort, self.clock.tick(env, len(whole)), 0)
-        at, first = self.clock.tick(env), self._numbered + 1
+        clock, first = self.clock, self._numbered + 1
+        at = clock.my_timestamp = clock.my_timestamp + 1  # ``tick``, written out for every frame
+        if at >= clock.limit:
+            clock.keep(env)
         self._numbered += len(whole)
-        batch = PackedMessages(place[0], at, self.mine.node, LEVELS[sort], first, whole, at)
+        batch = PackedMessages(ring_id, at, self.mine.node, LEVELS[sort], first, whole, at)
         env.effects.append(Originate(batch))
         return service, stamped(contents, sort, at, first)
 
-    def message_ready(
-        self, env: Env, view: RingId, message: Regular, bodies: tuple[bytes, ...]
-    ) -> None:
+    def message_ready(self, env: Env, ring: Ring, view: RingId, message: Regular) -> None:
         """MR-14: on the only ring, what comes next is next. Everything else is the core's."""
-        stamp = bodies[-1]
-        if view is self.at_once and len(bodies) > 1 and len(stamp) == STAMP_BYTES:
-            sort, at, first = unpack(stamp)
-            if sort <= message.service and self.heard < at <= LAST_TIMESTAMP:
+        contents = message.contents
+        if view is self.at_once and contents.last and not (contents.part or ring.assembler.begun):
+            bodies, level = contents.bodies, message.service
+            try:
+                sort, at, first = unpack(bodies[-1])
+            except (StampError, IndexError):
+                sort = at = first = -1
+            if sort == level and self.heard < at <= LAST_TIMESTAMP and len(bodies) > 1:
                 self.heard = at
                 if at > self.clock.my_timestamp:
                     self.clock.my_timestamp = at
-                sender, bodies = message.sender_id, bodies[:-1]
-                batch = PackedMessages(view, at, sender, LEVELS[sort], first, bodies, at)
+                sender = message.sender_id
+                batch = PackedMessages(view, at, sender, level, first, bodies[:-1], at)
                 env.effects.append(Deliver(self.view, batch))
                 return
-        env.deliver(view, batch_of(message, bodies))
+        hand_up(env, ring, view, message)
 
     def token_received(self, env: Env, token: Token) -> None:
         """MR-4."""

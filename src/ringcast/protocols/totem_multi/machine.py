@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import deque
 from enum import StrEnum
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ringcast.blocks.packing import QueueBounds
+from ringcast.blocks.packing import Outbox, QueueBounds
 from ringcast.core.effects import Deliver, InstallView, PackedMessages, Stop
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
@@ -77,6 +77,7 @@ class TotemMulti(Machine):
         self._rings = self.parts.ports
         self.clock = LamportClock(config.timestamp_interval)
         self.brakes = Brakes(me)
+        self._queues: list[Outbox[Any]] = []
         self._bounds = QueueBounds(config.max_queue, config.min_queue, config.max_queue_bytes)
         self.ports: dict[NodeId, RingPort] = {}
         self.order: NetworkOrder
@@ -109,6 +110,7 @@ class TotemMulti(Machine):
             part = Owned(machine, partial(self.hear, pid), f"ring-{port}", port, pid)
             self.parts.add(part)
             self.ports[pid] = RingPort(part, rider, mine)
+            self._queues.append(machine.new_message_queue)
         for each in self.ports.values():
             each.part.handle(env, event)
         now = self.clock.my_timestamp
@@ -119,19 +121,14 @@ class TotemMulti(Machine):
 
     def handle(self, env: Env, event: Input) -> None:
         """One input; then whatever has become possible."""
-        if type(event) is Received and event.port in self._rings:
-            self._rings[event.port].receive(env, event)
-            if type(event.message) is Regular:  # nothing is sent for that, and no queue is shorter
-                if self._stirred:
-                    self._settle(env)
-                return
+        if type(event) is Received and (ring := self._rings.get(event.port)) is not None:
+            ring.receive(env, event)
         else:
             super().handle(env, event)
         if self._stirred:
             self._settle(env)
-        if self.ports:
-            queues = [each.part.machine.new_message_queue for each in self.ports.values()]
-            self.brakes.congested(self._bounds.full_any(queues))
+        if type(event) is not Received or type(event.message) is not Regular:
+            self.brakes.congested(self._bounds.full_any(self._queues))
 
     def admit(self, env: Env, event: Received) -> bool:
         """The rings look at frames themselves."""

@@ -14,26 +14,33 @@ def deliver_ready(env: Env, ring: Ring) -> None:
 
     Encapsulated messages have numbers of their ring too, and are passed over.
     """
-    store = ring.store
+    store, rider = ring.store, ring.rider
     seq = ring.my_high_delivered + 1
     while (message := store.get(seq)) is not None:
         if type(message) is Regular:
             if message.service and seq > ring.safe_bound:
                 break
-            upcall(env, ring, ring.ring_id, message)
+            if rider is None:
+                hand_up(env, ring, ring.ring_id, message)
+            else:
+                rider.message_ready(env, ring, ring.ring_id, message)
         seq += 1
     ring.my_high_delivered = seq - 1
 
 
 def upcall(env: Env, ring: Ring, view: ViewId, message: Regular) -> None:
     """R96, R98, R100: the messages that are whole with this frame go up together, if any."""
-    bodies = ring.assembler.add(message.sender_id, message.contents)
-    if bodies is None:
+    if ring.rider is not None:
+        ring.rider.message_ready(env, ring, view, message)
         return
-    if ring.rider is None:
+    hand_up(env, ring, view, message)
+
+
+def hand_up(env: Env, ring: Ring, view: ViewId, message: Regular) -> None:
+    """R96: whatever the frame carries."""
+    bodies = ring.assembler.add(message.sender_id, message.contents)
+    if bodies is not None:
         env.deliver(view, batch_of(message, bodies))
-    else:
-        ring.rider.message_ready(env, view, message, bodies)
 
 
 def batch_of(message: Regular, bodies: tuple[bytes, ...]) -> PackedMessages:

@@ -11,7 +11,7 @@ Without a rider nothing is called, and the frames carry a nil.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ringcast.blocks.packing import Contents
 from ringcast.core.env import Env
@@ -23,6 +23,9 @@ from ringcast.protocols.totem_single.messages import (
     RingId,
     Token,
 )
+
+if TYPE_CHECKING:
+    from ringcast.protocols.totem_single.ring import Ring
 
 
 class Rider(Protocol):
@@ -42,23 +45,22 @@ class Rider(Protocol):
     def message_transmitted(
         self,
         env: Env,
-        place: tuple[RingId, int],
+        ring_id: RingId,
+        seq: int,
         sort: int,
         contents: Contents,
         whole: tuple[bytes, ...],
     ) -> tuple[Level, Contents]:
-        """A frame gets its ``place`` on the ring (MR-5, MR-9): the level at which it travels there
+        """A frame gets its number on the ring (MR-5, MR-9): the level at which it travels there
         (G-15), and the contents to send instead, larger by ``frame_bytes`` at most.
 
         ``sort`` is what its messages were submitted with, ``whole`` the messages that end in it: a
         large one comes part by part. What is originated with it the rider tells ``env``.
         """
 
-    def message_ready(
-        self, env: Env, view: RingId, message: Regular, bodies: tuple[bytes, ...]
-    ) -> None:
-        """A frame is next in the ring's order, in configuration ``view`` (MR-12), and ``bodies``
-        are whole with it: what there is to deliver the rider tells ``env``."""
+    def message_ready(self, env: Env, ring: Ring, view: RingId, message: Regular) -> None:
+        """A frame is next in the ring's order, in configuration ``view`` (MR-12): the rider hands
+        it up (``delivery.hand_up``), or delivers what is in it."""
 
     def token_received(self, env: Env, token: Token) -> None:
         """The ring accepts a token (MR-4, MR-42, MR-43)."""

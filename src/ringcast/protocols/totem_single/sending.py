@@ -47,8 +47,9 @@ def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
         level, contents, whole = taken
         sent += 1
         if rider is not None:
-            place = (ring.ring_id, seq + sent)
-            level, contents = rider.message_transmitted(env, place, level, contents, whole)
+            level, contents = rider.message_transmitted(
+                env, ring.ring_id, seq + sent, level, contents, whole
+            )
         message = Regular(p.me, ring.ring_id, seq + sent, level, contents)
         ring.keep(message.seq, message)
         if whole and rider is None:
