@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from ringcast.api.events import Batch
 from ringcast.api.group import Group
 from ringcast.bench import bridge
-from ringcast.bench.member import BenchMeter, BenchSender, MessagePool, Task
+from ringcast.bench.member import BenchMeter, BenchSender, MemberShare, MessagePool, Task
 from ringcast.bench.run import Crew, Failed, Trial, settings
 from ringcast.cli import bench
 from ringcast.cli.app import app
@@ -146,8 +146,8 @@ def test_a_setting_is_read_as_toml() -> None:
 
 def task(senders: int = 2, size: int = 9) -> Task:
     return Task(
-        node={}, members=2, senders=senders, size=size, rate=0, flight=1,
-        level=Level.AGREED, warm_s=0, seconds=1,
+        node={"settings": {"max_packet": 30}}, members=2, senders=senders, size=size, rate=0,
+        flight=1, level=Level.AGREED, warm_s=0, seconds=1,
     )  # fmt: skip
 
 
@@ -194,6 +194,23 @@ def test_the_window_is_over_before_a_share_is_made() -> None:
     asyncio.run(measure())
     share = meter.share(1, BenchSender(task(), cast(Group, None), (0, 0)), {})
     assert share.window_s > 0  # as long as the machine let it be
+
+
+def test_frames_are_counted_by_what_they_hold_not_by_places_in_the_order() -> None:
+    """Places of counter and totem-multi have gaps."""
+    pool = MessagePool(1, 9)
+    meter = BenchMeter(task(), {1: pool})
+
+    async def measure() -> MemberShare:
+        now_s = time.monotonic()
+        counting = asyncio.create_task(meter.count(now_s, now_s + 0.02))
+        await asyncio.sleep(0.01)
+        meter.take(batch(1, pool(0, 3), seq=5_000))
+        meter.take(batch(1, pool(3, 4), seq=9_000_000))
+        await counting
+        return meter.share(1, BenchSender(task(), cast(Group, None), (0, 0)), {})
+
+    assert asyncio.run(measure()).frames == 3
 
 
 def test_what_a_member_complained_of_is_found_in_a_group_of_errors(tmp_path: Path) -> None:

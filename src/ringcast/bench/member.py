@@ -21,7 +21,7 @@ import msgspec
 from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Group
 from ringcast.api.node import Node
-from ringcast.core.ids import Level, NodeId, Position, ViewId
+from ringcast.core.ids import Level, NodeId
 from ringcast.members.program import loop_factory
 
 POOL_BYTES = 2**19
@@ -67,7 +67,7 @@ class MemberShare(msgspec.Struct, tag_field="say", tag="share", kw_only=True):
     messages: int
     """Delivered in the window."""
     frames: int
-    """Places of the order that passed in the window."""
+    """Frames that what was delivered in the window fills."""
     cpu_s: float
     latencies_ms: list[float]
     """Of this member's messages that were sent in the window, ascending."""
@@ -129,7 +129,7 @@ class BenchMeter:
         self._last_s = 0.0
         self._messages = self._frames = self._dropped = 0
         self.wrong = self.order = 0
-        self._at = Position.at(ViewId(0, 1), 0)
+        self._size, self._packet = task.size, task.node["settings"]["max_packet"]
         self._gap_s = 0.0
         self._marks: list[BenchMark] = []
         self.complete = asyncio.Event()
@@ -185,8 +185,7 @@ class BenchMeter:
             self.wrong += count
         self._next[sender] = first + count
         self._messages += count
-        at, self._at = self._at, batch.position
-        self._frames += self._at.seq - (at.seq if at.ring == self._at.ring else 0)
+        self._frames += -(-count * self._size // self._packet)
         self.order = hash((self.order, sender, first, count))
 
     def share(self, id: NodeId, sender: BenchSender, metrics: dict[str, Any]) -> MemberShare:
