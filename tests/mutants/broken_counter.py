@@ -185,7 +185,7 @@ def only_the_sender_answers(patch: MonkeyPatch) -> None:
 @mutant("CB-39", "progress")
 def nothing_is_struck(patch: MonkeyPatch) -> None:
     """Keeps messages listed that nobody has."""
-    patch.setattr(reformation, "struck", lambda entry, list_, proms: entry)
+    patch.setattr(reformation, "struck", lambda entries, list_, proms: entries)
 
 
 @mutant("CB-37", "total-order", "D9", "no-crash", "D6", "M7", "D10", "M2", "progress")
@@ -327,14 +327,14 @@ def counts_nothing_anew(patch: MonkeyPatch) -> None:
 @mutant("CB-39 CB-31", "progress")
 def newcomers_vouch_for_earlier_cycles(patch: MonkeyPatch) -> None:
     """Believes that one that was taken in later held what was sent before."""
-    whole = reformation.struck
+    whole = reformation.found
 
-    def struck(entry: Entry, list_: PassingList, proms: dict[int, Prom]) -> Entry:
+    def found(entry: Entry, proms: dict[int, Prom]) -> tuple[list[int], list[int]]:
         if any(prom.token is not None and prom.committed >= entry.cycle for prom in proms.values()):
-            return entry
-        return whole(entry, list_, proms)
+            return list(entry.numbers()), []
+        return whole(entry, proms)
 
-    patch.setattr(reformation, "struck", struck)
+    patch.setattr(reformation, "found", found)
 
 
 @mutant("CB-37", "progress", "token-lineage", "D9", "total-order")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ringcast.core.effects import InstallView, Persist
 from ringcast.core.ids import LIMIT
-from ringcast.protocols.counter import reformation
+from ringcast.protocols.counter import epoch, reformation
 from ringcast.protocols.counter.config import Counting
 from ringcast.protocols.counter.messages import (
     LAST,
@@ -17,6 +17,7 @@ from ringcast.protocols.counter.messages import (
     Acpt,
     Ask,
     Ballot,
+    Entry,
     Held,
     Msg,
     Nack,
@@ -169,7 +170,38 @@ def test_cb_39_one_that_was_taken_in_later_does_not_vouch_for_a_cycle(
         1: Prom(group.config.group, ballot, 0, 0, token, 3, held, None),
         2: Prom(group.config.group, ballot, 1, 0, token, committed, (), None),
     }
-    assert reformation.struck(entry, list_, proms).ids == kept
+    (left,) = reformation.struck((entry,), list_, proms)
+    assert left.ids == kept
+
+
+def test_cb_39_with_a_message_that_is_lost_all_that_follow_it_go() -> None:
+    """P7: its sender may come back, and send it again: then it would come after them."""
+    group = Group(3).up()
+    list_ = group.list(1, 2)
+    token = group.token(1, 2, 5, 9)
+    entries = (
+        group.entry(3, 3, (1, 2), 1, 2),
+        group.entry(3, 4, (3, 5)),
+        Entry(3, 4, 3, (6, 6), (1,), (1,), 0),
+        group.entry(3, 5, (7, 8), 1, 2),
+        group.entry(2, 5, (1, 9)),
+    )
+    held = (Held(3, 4, (3, 3, 5, 6)), Held(3, 5, (7, 8)))
+    proms = {
+        node: Prom(group.config.group, Ballot(1, 1), 0, 0, token, 2, held, None) for node in (1, 2)
+    }
+    left = [entry.ids for entry in reformation.struck(entries, list_, proms)]
+    assert left == [(1, 2), (3, 3), (), (), (1, 9)]
+
+
+def test_cb_39_what_was_erased_is_not_delivered_by_one_that_counted_it() -> None:
+    group = Group(3).up()
+    msg = group.msg(3, 0, 2)
+    group[1].holding.data[msg.key] = msg
+    group[1].holding.composition[0] = {(3, 2): 1}
+    base = group.token(3, 1, 1, 3, group.entry(3, 0, (2, 2), 1))
+    epoch.prune(group[1], base, group.token(3, 1, 1, 4, epoch=1, lists=(group.list(1, 2, no=9),)))
+    assert not group[1].holding.composition[0] and not group[1].holding.data
 
 
 def test_cb_40_the_token_goes_on_where_it_was_and_its_holder_owns_it_again() -> None:

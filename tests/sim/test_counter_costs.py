@@ -18,8 +18,8 @@ SECOND_US = 10_000
 """The source's second, a hundred times shorter."""
 
 
-@pytest.mark.parametrize(("n", "t", "rate"), [(10, 1, 4), (10, 5, 1), (20, 1, 1)])
-def test_cb_t30_latency_and_control_cost(n: int, t: int, rate: int) -> None:
+@pytest.mark.parametrize(("n", "t", "rate"), [(10, 1, 4), (10, 5, 1), (20, 1, 1), (20, 5, 0.25)])
+def test_cb_t30_latency_and_control_cost(n: int, t: int, rate: float) -> None:
     """CB-T30: within 3 % and 5 %; each member sends A messages a second."""
     hop_s = t + 0.05
     rotations = 12

@@ -52,6 +52,7 @@ FORMER = (
     101939,
     5002862,
     5013699,
+    6001074,
 )
 """Seeds that once found a bug, most of them with another draw of faults."""
 

@@ -19,6 +19,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           CB-1  no more frames of one member are under way than its window
           CB-33 a member that cannot wait says that it leaves
           CB-38 those that remember nothing are taken in by the decision
+          CB-39 what a sender listed after a message that is erased
           CB-41 an excluded member that cannot learn what became of its view
           CB-42 a majority that remembers nothing begins anew
 """

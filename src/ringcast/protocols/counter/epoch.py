@@ -36,7 +36,7 @@ def install(p: Processor, env: Env, value: Value, issuer: bool = False) -> None:
         commit.consider(p, env, base)
         p.parting.append((furthest(base, p.config.counting), first.list))
         commit.part_ways(p, env)
-        prune(p, first)
+        prune(p, base, first)
         if first.epoch < reformation.frozen_epoch(p):
             pass_through(p, env, value)
         else:
@@ -97,9 +97,14 @@ def begin(p: Processor, value: Value) -> None:
         p.holding.counted.clear()  # CB-36: the flags, not the composition
 
 
-def prune(p: Processor, first: Token) -> None:
+def prune(p: Processor, base: Token, first: Token) -> None:
     """CB-39, CB-40: what a sender that is gone never listed, and what was struck, is forgotten."""
     listed = {(entry.sender, entry.cycle, k) for entry in first.S for k in entry.numbers()}
+    for entry in base.S:
+        composition = p.holding.composition.get(entry.cycle, {})
+        for k in entry.numbers():
+            if (entry.sender, entry.cycle, k) not in listed:
+                composition.pop((entry.sender, k), None)
     for key in [key for key in p.holding.data if key not in listed]:
         sender, cycle, k = key
         known = (sender, k) in p.holding.composition.get(cycle, {})

@@ -176,7 +176,7 @@ def continued(p: Processor, ballot: Ballot, base: Token) -> Value:
     following = base.n
     while following not in known:
         following = now.after(following)
-    entries = tuple(recounted(struck(entry, lists[-1], proms), lists[-1]) for entry in base.S)
+    entries = [recounted(entry, lists[-1]) for entry in struck(base.S, lists[-1], proms)]
     flags = [
         (node, cycle) for node, cycle in zip(base.local, base.local_c, strict=True) if node in known
     ]
@@ -194,26 +194,49 @@ def continued(p: Processor, ballot: Ballot, base: Token) -> Value:
     return Value(last_passed(proms, base), first)
 
 
-def struck(entry: Entry, list_: PassingList, proms: dict[NodeId, Prom]) -> Entry:
-    """CB-39: what a sender that is gone has listed and nobody holds is erased.
+def struck(
+    entries: tuple[Entry, ...], list_: PassingList, proms: dict[NodeId, Prom]
+) -> list[Entry]:
+    """CB-39: what a sender that is gone has listed and nobody holds is erased. CB-39 ext: and with
+    a message to all whatever it listed later, lest it comes back and sends the first again (P7).
 
-    Nobody can have committed it: that needs every member to hold it. CB-31: one that was taken in
-    later begins beyond its cycle, which does not say that it held it; nor does what it counted in
-    an earlier life.
+    Nobody can have committed it: that needs every member to hold it, and all before it.
     """
-    if not orphan(entry, list_):
-        return entry
-    kept: set[int] = set()
+    gone = {entry.key: found(entry, proms) for entry in entries if orphan(entry, list_)}
+    ends: dict[NodeId, tuple[int, int]] = {}
+    for (sender, cycle, to), (_, lost) in gone.items():
+        if lost and not to:
+            end = (cycle, lost[0])
+            ends[sender] = min(end, ends.get(sender, end))
+    left: list[Entry] = []
+    for entry in entries:
+        if entry.key in gone:
+            kept, _ = gone[entry.key]
+            if entry.sender in ends:
+                kept = [k for k in kept if (entry.cycle, k) < ends[entry.sender]]
+            entry = replace(entry, ids=ranges(kept))
+        left.append(entry)
+    return left
+
+
+def found(entry: Entry, proms: dict[NodeId, Prom]) -> tuple[list[int], list[int]]:
+    """CB-39: of what a sender that is gone has listed, what somebody holds, and the rest.
+
+    CB-31: one that was taken in later begins beyond its cycle, which does not say that it held it;
+    nor does what it counted in an earlier life.
+    """
+    held: set[int] = set()
     for node, prom in proms.items():
         seat = prom.token.list.seat(node) if prom.token is not None else None
         counts = seat is not None and seat.since <= entry.cycle
         counts = counts and (not entry.to or node in entry.to)  # CB-43: others commit without it
         if counts and (prom.committed >= entry.cycle or node in entry.acks):
-            return entry
-        for held in prom.held:
-            if held.sender == entry.sender and held.cycle == entry.cycle:
-                kept.update(numbers(held.ids))
-    return replace(entry, ids=ranges([k for k in entry.numbers() if k in kept]))
+            return list(entry.numbers()), []
+        for each in prom.held:
+            if each.sender == entry.sender and each.cycle == entry.cycle:
+                held.update(numbers(each.ids))
+    listed = list(entry.numbers())
+    return [k for k in listed if k in held], [k for k in listed if k not in held]
 
 
 def anew(p: Processor, ballot: Ballot) -> Value:
