@@ -28,6 +28,7 @@ from ringcast.journal.format import layout
 from ringcast.journal.format.frame_writer import frame_content
 from ringcast.journal.service import (
     GUEST,
+    MESSAGES,
     PART_BYTES,
     SHORT_QUESTION,
     Answer,
@@ -105,6 +106,28 @@ def test_bursts_of_strangers_take_bounded_room(tmp_path: Path) -> None:
             line.close()
             for _, writer in calls:
                 writer.close()
+
+    run(story)
+
+
+def test_strangers_make_room_at_the_cost_of_their_own_host(tmp_path: Path) -> None:
+    """Whoever called just before them, and had not greeted yet, was put out by the next 32."""
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1)
+        async with AsyncExitStack() as stack:
+            await opened(stack, settings)
+            host, port = place(settings[0])
+            reader, writer = await asyncio.open_connection(host, port, local_addr=("127.0.0.2", 0))
+            line = Line(reader, writer, MESSAGES)
+            flood = [await asyncio.open_connection(host, port) for _ in range(3 * Server.MOST)]
+            for each, _ in flood[: 2 * Server.MOST]:
+                await each.read()  # they were put out
+            await line.answer(2, KeyFile(tmp_path / "group.key"), None)
+            assert len(await ask(line, Look(token(), START))) == 1
+            line.close()
+            for _, theirs in flood:
+                theirs.close()
 
     run(story)
 

@@ -219,12 +219,14 @@ class Deaf:
 
     def __init__(self) -> None:
         self.peers: dict[NodeId, Address] = {}
+        self.told: list[Address] = []
 
     def connect(self, peers: dict[NodeId, Address]) -> None:
         self.peers = peers
 
     def send_to(self, address: Address, datagram: bytes) -> None:
         """Nobody hears it."""
+        self.told.append(address)
 
 
 def acquainted() -> tuple[Meetings, Deaf, Codec, Codec]:
@@ -269,19 +271,46 @@ def test_who_is_listed_and_was_never_heard() -> None:
     assert meetings.unheard() == [], "of that it is said why"
 
 
-def test_who_has_this_nodes_id_and_started_later() -> None:
-    """Only the word of a node that was met counts, and one's own past is no news."""
-    meetings, _, mine, its = acquainted()
-    for boot, said in ((4, ""), (5, ""), (6, "another processor uses the id 1, at 127.0.0.1:9")):
+def node_with_its_id(boot: int) -> Codec:
+    return Codec((), 1, boot, None, Realm(Medium.RING, "test", "totem"))
+
+
+def test_of_one_with_this_nodes_id_only_its_own_word_counts() -> None:
+    """One Hello of a member that named a later start of another one ended that."""
+    meetings, udp, mine, its = acquainted()
+    for boot in (4, 5):  # one's own past is no news
         say(meetings, mine, its, Hello((place(2, 5, 2), place(1, boot, 9)), False))
-        assert meetings.twin == said
+    assert not udp.told and not meetings.twin
+    say(meetings, mine, its, Hello((place(2, 5, 2), place(1, 6, 9)), False))
+    assert not meetings.twin and udp.told == [Address("127.0.0.1", 9)], "it is asked"
+    later = node_with_its_id(6)
+    say(meetings, mine, later, Hello((place(1, 6, 9),), False, 1, 77))
+    assert not meetings.twin, "that could be a recorded one"
+    say(meetings, mine, later, Hello((place(1, 6, 9),), False, 1, mine.challenge))
+    assert meetings.twin.endswith("another processor uses the id 1, at 127.0.0.1:9")
+
+
+def test_a_node_whose_state_was_lost_is_told_so_when_it_starts() -> None:
+    """Later a member could not know it, and must not end a node by saying so."""
+    lost = Hello((place(2, 5, 2), place(1, 6, 1)), False)
     meetings, _, mine, its = acquainted()
-    say(meetings, mine, its, Hello((place(2, 5, 2), place(1, 6, 1)), False))
+    say(meetings, mine, its, lost)
     assert meetings.twin.startswith("others know a later start of this node: its state_dir was")
-    stranger = Codec((), 4, 5, None, Realm(Medium.RING, "test", "totem"))
     meetings, _, mine, its = acquainted()
-    say(meetings, mine, stranger, Hello((place(4, 5, 4), place(1, 9, 9)), False))
-    assert not meetings.twin and "node 4 has the id of this node, 1, at" in mine.misfits[4]
+    for _ in range(discovery.YOUNG + 1):
+        meetings.look_around()
+    say(meetings, mine, its, lost)
+    assert not meetings.twin and mine.misfits[2].startswith("node 2 says: others know a later")
+
+
+def test_who_has_this_nodes_id_elsewhere_says_so_before_it_is_met() -> None:
+    """A recorded Hello of a member that was met says nothing new of it."""
+    meetings, _, mine, _ = acquainted()
+    for node, boot in ((4, 5), (2, 4)):
+        stranger = Codec((), node, boot, None, Realm(Medium.RING, "test", "totem"))
+        say(meetings, mine, stranger, Hello((place(node, boot, 4), place(1, 9, 9)), False))
+    assert not meetings.twin and list(mine.misfits) == [4]
+    assert "node 4 has the id of this node, 1, at" in mine.misfits[4]
 
 
 # --- faults on purpose ---------------------------------------------------------------------

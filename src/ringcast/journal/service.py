@@ -11,7 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
@@ -211,6 +211,16 @@ def check_right(grant: Grant | None, question: Question) -> None:
         )
 
 
+Caller = TypeVar("Caller", str, Grant)
+
+
+def of_most(tasks: dict[asyncio.Task[None], Caller]) -> asyncio.Task[None]:
+    """The first conversation of the caller that has most of them."""
+    held = Counter(tasks.values())
+    most = max(held.values())
+    return next(task for task, caller in tasks.items() if held[caller] == most)
+
+
 Serve = Callable[[Question], AsyncIterator[Answer]]
 
 
@@ -227,7 +237,8 @@ class Server:
     """Listens for questions; each is answered by ``serve``.
 
     Strangers, guests and members have places of their own, so that none of them can keep
-    another kind out. What keeps members out makes holes in their journals.
+    another kind out: what keeps members out makes holes in their journals. Among strangers the host
+    that calls most makes room, and among guests the one that does.
     """
 
     MOST = 32
@@ -249,8 +260,8 @@ class Server:
         self._server: asyncio.Server | None = None
         self._turns = FrameTurns()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._strangers: dict[asyncio.Task[None], None] = {}
-        """Those that have not greeted yet, oldest first."""
+        self._strangers: dict[asyncio.Task[None], str] = {}
+        """Those that have not greeted yet, oldest first, and the hosts they call from."""
         self._members: set[asyncio.Task[None]] = set()
         self._guests: dict[asyncio.Task[None], Grant] = {}
         """Oldest first."""
@@ -279,8 +290,8 @@ class Server:
         line = Line(reader, writer, MESSAGES)
         self._tasks.add(task)
         if len(self._strangers) >= self.MOST:
-            self._end(next(iter(self._strangers)))
-        self._strangers[task] = None
+            self._end(of_most(self._strangers))
+        self._strangers[task] = (writer.get_extra_info("peername") or [""])[0]
         try:
             await line.greet(self._me, self._keys, self._network)
             self._strangers.pop(task, None)
@@ -310,10 +321,9 @@ class Server:
         if held[line.grant] >= self.PER_GUEST:
             raise RingcastError("too many conversations")
         if len(self._guests) >= self.MOST:
-            most = max(held, key=held.__getitem__)
-            if held[most] <= held[line.grant] + 1:
+            if max(held.values()) <= held[line.grant] + 1:
                 raise RingcastError("too many conversations")
-            self._end(next(each for each, grant in self._guests.items() if grant == most))
+            self._end(of_most(self._guests))
         self._guests[task] = line.grant
 
     def _end(self, task: asyncio.Task[None]) -> None:

@@ -25,6 +25,9 @@ where it is"
 LOST = "others know a later start of this node: its state_dir was lost or is old, and its clock is \
 behind; set the clock, and start it again"
 
+YOUNG = 10
+"""Looks around, one a second, in which a node may learn that its own past is ahead of it."""
+
 MOST_QUIET = 86_400
 """Looks around, one a second, until a processor that is not listed and is silent is forgotten."""
 
@@ -176,6 +179,10 @@ class Meetings:
             self._codec.refuse(NO_ADDRESS)  # we would hear a newcomer that cannot hear us
             return
         met = self._codec.met(src, boot)
+        if met and src == self.book.mine.node and boot > self.book.mine.boot:
+            at = Address(place.host, place.port)
+            self.twin = f"another processor uses the id {src}, at {at}"
+            return
         self._look_for_twins(hello, met)
         if met:
             new = self.book.learn(hello)
@@ -189,18 +196,23 @@ class Meetings:
                 self._say(src, where, False, None, meet=False)  # it cannot be met, but be told
 
     def _look_for_twins(self, hello: Hello, met: bool) -> None:
-        """Another node with this one's id: if it started later, this one has to go. If others
-        have the id at another address, they do not send here."""
-        mine = self.book.mine
+        """Another node with this one's id: if it started later, this one has to go. Any member can
+        say so, so the other one is asked itself; only of its own past a node that has just started
+        believes a member. If others have the id at another address, they do not send here."""
+        mine, src = self.book.mine, hello.places[0].node
         for place in hello.places[1:]:
             if place.node != mine.node:
                 continue
             at = Address(place.host, place.port)
             here = at == Address(mine.host, mine.port)
             if met and place.boot > mine.boot:
-                self.twin = LOST if here else f"another processor uses the id {mine.node}, at {at}"
-            elif not met and not here:
-                src = hello.places[0].node
+                if not here:
+                    self._say(mine.node, at, True, None)
+                elif self.looks <= YOUNG:
+                    self.twin = LOST
+                else:
+                    self._codec.misfit(src, f"node {src} says: {LOST}")
+            elif not self._codec.knows(src) and not here:
                 self._codec.misfit(src, BORROWED.format(src, mine.node, at))
 
     def _greet(self, nodes: Iterable[NodeId]) -> None:
