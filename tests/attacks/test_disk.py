@@ -8,9 +8,32 @@ import os
 from pathlib import Path
 
 import pytest
+from loopback import configs, run
 
+from ringcast.api.node import Node
 from ringcast.cli.app import app
+from ringcast.core.ids import Level
 from ringcast.files.disk import Disk
+
+
+def test_all_files_of_a_node_are_its_user_s_alone(tmp_path: Path) -> None:
+    """Journal, state and trace hold what the key keeps from others on the way."""
+
+    async def story() -> None:
+        made = {"journal": "j", "state_dir": "s", "trace_dir": "t"}
+        given = {name: str(tmp_path / folder) for name, folder in made.items()}
+        (settings,) = configs(tmp_path, 1, **given)
+        async with Node.open(settings) as node, node.join("g") as group:
+            await group.send(b"x", level=Level.SAFE)
+
+    before = os.umask(0)
+    try:
+        run(story)
+    finally:
+        os.umask(before)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.relative_to(tmp_path).parts[0] for path in files} == {"j", "s", "t"}
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
 @pytest.mark.parametrize("way", ["sync", "write", "sync_folder", "replace"])

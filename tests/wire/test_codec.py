@@ -303,6 +303,21 @@ def test_a_frame_to_one_processor_is_none_for_another(tmp_path: Path) -> None:
     assert third.refused == {"sent to another node": 1, "not sealed by this group": 2}
 
 
+def test_in_the_name_of_another_nothing_opens_with_the_same_number(tmp_path: Path) -> None:
+    """Sender and life are in the key: with the very nonce of a frame it is not theirs."""
+    keys.write(tmp_path / "k", keys.add({}))
+    file = KeyFile(tmp_path / "k")
+    sender, other, later = codec(1, 5, file), codec(3, 5, file), codec(1, 6, file)
+    sender._counter = 2**63  # above the numbers of the others
+    receiver = meet(meet(codec(2, 1, file), other, 3), later)
+    frame = sender.encode(REGULAR, EVERYBODY)
+    version, key, mark, _, _, to, counter = HEADER.unpack_from(frame)[1:]
+    for src, boot in ((3, 5), (1, 6)):
+        header = HEADER.pack(MAGIC, version, key, mark, src, boot, to, counter)
+        assert receiver.decode(header + frame[HEADER.size :]) is None
+    assert receiver.refused == {"not sealed by this group": 2}
+
+
 @pytest.mark.parametrize(
     "realm",
     [REALM._replace(channel=Medium.JOURNAL), REALM._replace(network="other")],
