@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from driver import sent, stops
+from driver import drops, sent, stops
 from irbp import Sites
 from msgspec.structs import replace
 
 from ringcast.blocks.detector import Heartbeat
 from ringcast.core.ids import ViewId
-from ringcast.protocols.irbp.messages import Catch, Caught, Kind, Leave, ViewTimer
+from ringcast.protocols.irbp.messages import Catch, Caught, Kind, Leave, Successor, ViewTimer
 from ringcast.protocols.rbp import install
 from ringcast.protocols.rbp.epochs import Entry, Epoch, Ids
-from ringcast.protocols.rbp.messages import Gone, News
+from ringcast.protocols.rbp.messages import Fetch, Gone, News, Past
 from ringcast.protocols.rbp.state import Phase, Timer
 
 
@@ -165,3 +165,45 @@ def test_i21_of_a_later_view_no_member_alone_can_say_that_what_we_lack_is_gone()
     assert not gone(3, 1, 3)
     (leave,) = sent(group.fire(2, ViewTimer.CATCH), Leave)
     assert leave.gap
+
+
+def test_i11_what_a_decision_brings_does_not_follow_a_void_entry() -> None:
+    """A member that began the first ring alone has given number 1, which the others gave anew: of
+    the view that is decided it has what follows, and asks for that number."""
+    group = Sites()
+    group.settle()
+    site, held = group[2], group[2].log.held
+    assert site.current is not None and site.delivered < held
+    view = site.current.epoch.view
+    right = Epoch(view, 1)
+    entries = (Entry(held + 1, right, ()), Entry(held + 2, right, ()))
+    config = replace(
+        site.current, epoch=Epoch(ViewId(view.seq + 1, 1)), start=held + 2, base=right,
+        decided=held + 2, parent=view,
+    )  # fmt: skip
+    value = Successor(config, entries, (), before=right)
+    group.do(2, lambda env: site.chooser.following.decided(env, value))
+    assert site.log.held == held - 1, "number held has another tag there"
+    assert site.current.epoch.view == view
+    assert sent(group.log[2], Fetch)[-1] == Fetch(site.group, view, site.delivered)
+
+
+def test_i11_what_was_filed_beyond_a_hole_does_not_follow_what_is_recovered() -> None:
+    group = Sites()
+    group.settle()
+    site, held = group[2], group[2].log.held
+    assert site.current is not None
+    ring = replace(site.current, epoch=Epoch(site.current.epoch.view, 1), start=held + 1)
+    site.log.file(Entry(held + 2, site.current.epoch, ()))
+    group.do(2, lambda env: site.chooser.following.adopt(env, replace(ring, base=ring.epoch)))
+    assert site.log.entry(held + 2) is None
+
+
+def test_i24_whoever_does_not_know_the_end_of_its_view_tells_nothing_of_it() -> None:
+    """Its own log may be void."""
+    group = Sites()
+    group.settle()
+    assert group[1].current is not None
+    asked = Fetch(group[1].group, group[1].current.epoch.view, 0)
+    effects = group.receive(1, asked, 3)
+    assert not sent(effects, Past) and drops(effects)

@@ -229,9 +229,25 @@ def test_i17_whoever_is_left_of_a_view_that_the_others_forgot_stops() -> None:
 def test_i17_nobody_stops_while_a_site_may_be_in_a_later_view() -> None:
     group = Sites(5)
     site, settings = group[4], group.config
+    assert site.chooser.decided is not None
     site.chooser.decided = replace(site.chooser.decided, seats=tuple(Seat(n, 0) for n in (1, 2, 4)))
     for _ in range(3 * settings.exclude_us // settings.join_us):
         group.now_us += settings.join_us
         for node in (1, 2, 3):
             assert not stops(group.receive(4, Join(site.group, 9 + node, 1), node))
     assert site.chooser.membership.stranded_us is None, "5 is silent"
+
+
+def test_a3_a_life_that_is_over_is_not_taken_in() -> None:
+    """Its Join may come late: whoever believed it would exclude the life that is a member now."""
+    group = Sites()
+    site = group[1]
+    assert site.chooser.decided is not None
+    seats = (Seat(1, 0), Seat(2, 70), Seat(3, 0))
+    site.chooser.decided = replace(site.chooser.decided, seats=seats)
+    assert drops(group.receive(1, Join(site.group, 69, 1), 2)) == ["a life that is over asks"]
+    assert not site.chooser.membership.joiners and not site.chooser.membership.reborn
+    group.receive(1, Join(site.group, 71, 1), 2)
+    assert site.chooser.membership.reborn == {2}
+    assert drops(group.receive(1, Join(site.group, 69, 1), 2))
+    assert site.chooser.membership.joiners == {2: 71}

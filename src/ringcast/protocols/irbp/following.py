@@ -41,18 +41,27 @@ class Following:
     # --- decisions ------------------------------------------------------------------------------
 
     def decided(self, env: Env, value: Successor) -> None:
-        """I10, I13: a decision; its entries are kept first, since nobody else may have them."""
-        config = value.config
+        """I10, I13: a decision; its entries are kept first, since nobody else may have them. If our
+        entry before them has another tag, it is void, and what was there is asked for (I11)."""
+        p, config = self.p, value.config
         if config.epoch.step:
             self.adopt(env, config)
             return
-        install.keep(self.p, env, value.entries, value.bodies)
+        self._only_the_log()
+        last = value.entries[0].number - 1 if value.entries else p.log.held + 1
+        if p.log.floor <= last <= p.log.held and p.log.tag_at(last) != value.before:
+            if last <= p.delivered:
+                self._diverged(env)
+                return
+            p.log.cut(last - 1)
+        install.keep(p, env, value.entries, value.bodies)
         self.follow(env, config)
 
     def adopt(self, env: Env, config: EpochConfig) -> None:
         """I10: an i-view of our view, perhaps one after some that we missed."""
         if self.pending and self.pending[-1].epoch.step:
             self.pending.pop()
+        self._only_the_log()
         self._aim(env, [*self.pending, config])
         self.views.enter(env, config)
         self.go_on(env)
@@ -70,6 +79,11 @@ class Following:
         self.pending = pending
         self.newest = None
         self._ask_anew()
+
+    def _only_the_log(self) -> None:
+        """2.0, I11: what was filed beyond a hole counts for nothing. Some of it may be void, and
+        must not follow what is recovered."""
+        self.p.log.cut(self.p.log.held)
 
     def _ask_anew(self) -> None:
         """I11: what was delivered is right, and not asked for again; unless it may be void: then
@@ -295,6 +309,7 @@ class Following:
     def _behind(self, env: Env, config: EpochConfig) -> None:
         """I24: a later view than any we know of: find out what followed ours."""
         if self.newest is None:
+            self._only_the_log()
             self._aim(env, [])
             self.newest = config
             self.ask(env)

@@ -78,7 +78,7 @@ class ViewMembership:
         """I17: sites that ask to be members now."""
         decided = self.views.decided
         lives = decided.lives if decided else {}
-        return {n: life for n, (life, _, _) in self.asking.items() if lives.get(n) != life}
+        return {n: life for n, (life, _, _) in self.asking.items() if life > lives.get(n, -1)}
 
     @property
     def leavers(self) -> frozenset[NodeId]:
@@ -141,6 +141,10 @@ class ViewMembership:
         if decided is not None and decided.lives.get(event.src) == join.life:
             assert self.opening is not None
             env.send(event.src, News(p.group, self.opening))
+            return
+        known = decided.lives.get(event.src, -1) if decided is not None else -1
+        if join.life < max(known, self.asking.get(event.src, (known, 0, 0))[0]):
+            env.drop("irbp A3", "a life that is over asks")
             return
         self.asking[event.src] = (join.life, join.highest, env.now_us)
         if decided is None:
@@ -251,7 +255,7 @@ class ViewMembership:
         self.opening = config
         self.know(env, config.epoch.view.seq)
         lives = config.lives
-        self.asking = {n: each for n, each in self.asking.items() if lives.get(n) != each[0]}
+        self.asking = {n: each for n, each in self.asking.items() if each[0] > lives.get(n, -1)}
         self._leaving = {n: life for n, life in self._leaving.items() if lives.get(n) == life}
         if not self.leaving:
             env.cancel_timer(ViewTimer.JOIN)

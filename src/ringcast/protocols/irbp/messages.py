@@ -15,7 +15,7 @@ from ringcast.blocks.reliable_broadcast import Relay
 from ringcast.core.ids import NodeId, Seq, ViewId
 from ringcast.core.owned import Scoped
 from ringcast.protocols.rbp.config import MAX_MEMBERS, MOST_WINDOW
-from ringcast.protocols.rbp.epochs import Data, Entry, Epoch, EpochConfig, Extent, Seat
+from ringcast.protocols.rbp.epochs import NEVER, Data, Entry, Epoch, EpochConfig, Extent, Seat
 from ringcast.protocols.rbp.messages import LAST, MOST_ENTRIES, ORDERING, Group, News
 from ringcast.protocols.rbp.messages import malformed as malformed_in_ring
 from ringcast.protocols.rbp.reach import LAST_VIEW, out_of_reach
@@ -68,6 +68,8 @@ class Contribution(msgspec.Struct, frozen=True, array_like=True, tag=121, gc=Fal
     extent: Extent
     entries: Entries
     bodies: Bodies
+    before: Epoch = NEVER
+    """The tag of the entry before these."""
 
 
 class Successor(msgspec.Struct, frozen=True, array_like=True, tag=122, gc=False):
@@ -77,6 +79,8 @@ class Successor(msgspec.Struct, frozen=True, array_like=True, tag=122, gc=False)
     config: EpochConfig
     entries: Entries
     bodies: Bodies
+    before: Epoch = NEVER
+    """The tag of the entry before these, which a log must have for them to follow it (2.0)."""
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True, tag=123, gc=False):

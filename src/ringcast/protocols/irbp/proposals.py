@@ -1,4 +1,5 @@
-"""I8: which epoch a set of contributions makes. Calculations, without a word to anybody."""
+"""I6, I8: what a member contributes to a change, and which epoch a set of contributions makes.
+Calculations, without a word to anybody."""
 
 from __future__ import annotations
 
@@ -6,10 +7,21 @@ from collections.abc import Mapping
 
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.protocols.irbp.config import Config
-from ringcast.protocols.irbp.messages import Contribution, Successor
-from ringcast.protocols.rbp.epochs import Epoch, EpochConfig, Seat
+from ringcast.protocols.irbp.messages import MOST_UNSTABLE, Change, Contribution, Kind, Successor
+from ringcast.protocols.rbp.epochs import Entry, Epoch, EpochConfig, Extent, Seat
+from ringcast.protocols.rbp.state import Processor
 
 Contributions = Mapping[NodeId, Contribution]
+
+
+def contribution(p: Processor, change: Change, extent: Extent) -> Contribution:
+    """I6: how far our log reaches; for a regular view, what we have not delivered of it as well."""
+    after = extent.delivered
+    entries: tuple[Entry, ...] = ()
+    if change.kind is Kind.REGULAR and extent.number - after <= MOST_UNSTABLE:
+        entries = p.read(after, extent.number, MOST_UNSTABLE) or ()
+    bodies, before = p.bodies(entries), p.log.tag_at(after)
+    return Contribution(p.group, change.epoch, change.kind, extent, entries, bodies, before)
 
 
 def best(config: EpochConfig, given: Contributions) -> NodeId:
@@ -81,4 +93,4 @@ def next_view(
         extent.number,
         config.epoch.view,
     )
-    return Successor(following, source.entries, source.bodies)
+    return Successor(following, source.entries, source.bodies, source.before)

@@ -33,7 +33,7 @@ from ringcast.protocols.irbp.messages import (
 )
 from ringcast.protocols.rbp import install, losses
 from ringcast.protocols.rbp.delivery import deliver
-from ringcast.protocols.rbp.epochs import NEVER, NOBODY, Chooser, Entry, Epoch, EpochConfig, Trouble
+from ringcast.protocols.rbp.epochs import NEVER, NOBODY, Chooser, Epoch, EpochConfig, Trouble
 from ringcast.protocols.rbp.state import LIVES, Phase, Processor
 
 BOOK = "irbp"
@@ -46,6 +46,7 @@ class Views(Chooser):
     """What a site knows of views beyond the epoch that its ring is in."""
 
     judged_by = "no heartbeat: the members decided on a view without it"
+    one_epoch = False
 
     def __init__(self, p: Processor, config: Config) -> None:
         self.p = p
@@ -300,16 +301,11 @@ class Views(Chooser):
             return
         self.asked.add(change.kind)
         self.avoid = self.avoid or change.avoid
-        p = self.p
-        extent = install.freeze(p, env)
-        entries: tuple[Entry, ...] = ()
-        if change.kind is Kind.REGULAR and extent.number - extent.delivered <= MOST_UNSTABLE:
-            entries = p.read(extent.delivered, extent.number, MOST_UNSTABLE) or ()
-        mine = Contribution(p.group, change.epoch, change.kind, extent, entries, p.bodies(entries))
+        mine = proposals.contribution(self.p, change, install.freeze(self.p, env))
         for node in self.others:
             self.post(env, node, mine)
         self._begin(env)
-        self._contributed(env, p.me, mine)
+        self._contributed(env, self.p.me, mine)
         self.suspicions(env)
 
     def _begin(self, env: Env) -> None:

@@ -10,7 +10,7 @@ from ringcast.core.env import Env
 from ringcast.core.ids import LIMIT, NodeId, ViewId
 from ringcast.core.inputs import Received
 from ringcast.protocols.rbp import delivery, install
-from ringcast.protocols.rbp.epochs import Entry, EpochConfig
+from ringcast.protocols.rbp.epochs import NOBODY, Entry, EpochConfig
 from ringcast.protocols.rbp.messages import MOST_ENTRIES, Fetch, Gone, Past
 from ringcast.protocols.rbp.state import Processor
 
@@ -41,9 +41,10 @@ def on_fetch(p: Processor, env: Env, event: Received) -> None:
     child = p.children.get(view)
     end = child.start if child else LIMIT
     entries: tuple[Entry, ...] | None = ()
-    if child is not None or (p.current is not None and view == p.current.epoch.view):
+    mine = p.current.epoch.view if p.current else NOBODY
+    if child is not None or (view == mine and p.chooser.one_epoch):
         entries = p.log.read(after, end, MOST_ENTRIES) if after < end else ()
-    elif p.current is None or view > p.current.epoch.view:
+    elif view >= mine:
         env.drop("rbp F15", "a question about a view that we do not know")
         return
     else:

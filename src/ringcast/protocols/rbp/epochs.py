@@ -226,6 +226,9 @@ class Chooser(ABC):
 
     judged_by: ClassVar[str]
     """What says that a member is silent, for the application (``Departure``)."""
+    one_epoch: ClassVar[bool]
+    """Whether a view has one epoch, so that a number of it has one entry. Otherwise our log may be
+    void where the rings of our view went on without us, and is told to nobody before we know."""
 
     @abstractmethod
     def start(self, env: Env) -> None:

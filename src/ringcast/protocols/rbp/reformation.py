@@ -47,6 +47,7 @@ class Reformation(Chooser):
     """What a site knows of lists beyond the one it is in."""
 
     judged_by = "a majority agreed on a list without it"
+    one_epoch = True
 
     def __init__(self, p: Processor) -> None:
         self.p = p
