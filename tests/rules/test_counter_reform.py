@@ -194,6 +194,22 @@ def test_cb_39_with_a_message_that_is_lost_all_that_follow_it_go() -> None:
     assert left == [(1, 2), (3, 3), (), (), (1, 9)]
 
 
+def test_cb_39_one_that_is_left_out_does_not_vouch_for_what_it_holds() -> None:
+    """It promised, but the newest list known is without it, and so is the next: it goes, and what
+    it alone holds goes with it."""
+    group = Group(3).up()
+    old = group.token(1, 2, 5, 9)
+    entry = group.entry(3, 4, (1, 2))
+    held = (Held(3, 4, (1, 2)),)
+    ballot = Ballot(2, 1)
+    proms = {
+        1: Prom(group.config.group, ballot, 0, 0, old, 3, (), None),
+        3: Prom(group.config.group, ballot, 0, 0, old, 3, held, None),
+    }
+    (left,) = reformation.struck((entry,), group.list(1, 2), proms)
+    assert not left.ids
+
+
 def test_cb_39_what_was_erased_is_not_delivered_by_one_that_counted_it() -> None:
     group = Group(3).up()
     msg = group.msg(3, 0, 2)

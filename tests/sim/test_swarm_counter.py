@@ -53,6 +53,7 @@ FORMER = (
     5002862,
     5013699,
     6001074,
+    6002004,
 )
 """Seeds that once found a bug, most of them with another draw of faults."""
 

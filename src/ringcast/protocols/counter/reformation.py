@@ -197,12 +197,16 @@ def continued(p: Processor, ballot: Ballot, base: Token) -> Value:
 def struck(
     entries: tuple[Entry, ...], list_: PassingList, proms: dict[NodeId, Prom]
 ) -> list[Entry]:
-    """CB-39: what a sender that is gone has listed and nobody holds is erased. CB-39 ext: and with
-    a message to all whatever it listed later, lest it comes back and sends the first again (P7).
+    """CB-39: what a sender that is gone has listed and nobody in the new list holds is erased.
+    CB-39 ext: and with a message to all whatever it listed later, lest it comes back and sends the
+    first again (P7).
 
-    Nobody can have committed it: that needs every member to hold it, and all before it.
+    Nobody can have committed it: that needs every member to hold it, and all before it. What is
+    held by one that promised and is left out does not help: that one lets it go.
     """
-    gone = {entry.key: found(entry, proms) for entry in entries if orphan(entry, list_)}
+    lives = list_.lives
+    here = {node: prom for node, prom in proms.items() if lives.get(node) == prom.life}
+    gone = {entry.key: found(entry, here) for entry in entries if orphan(entry, list_)}
     ends: dict[NodeId, tuple[int, int]] = {}
     for (sender, cycle, to), (_, lost) in gone.items():
         if lost and not to:
