@@ -78,7 +78,7 @@ class ViewMembership:
         """I17: sites that ask to be members now."""
         decided = self.views.decided
         lives = decided.lives if decided else {}
-        return {n: life for n, (life, _, _) in self.asking.items() if life > lives.get(n, -1)}
+        return {n: life for n, (life, _, _) in self.asking.items() if lives.get(n) != life}
 
     @property
     def leavers(self) -> frozenset[NodeId]:
@@ -134,7 +134,8 @@ class ViewMembership:
 
     def on_join(self, env: Env, event: Received) -> None:
         """I17: remember who asks; one that is a member already is told so, and where its view has
-        begun: its log does there, whatever rings there were since."""
+        begun: its log does there, whatever rings there were since. A3: a Join may come late, of a
+        life that is over; so it counts only if the one that is a member is silent."""
         p, join = self.p, event.message
         assert isinstance(join, Join)
         decided = self.views.decided
@@ -142,9 +143,9 @@ class ViewMembership:
             assert self.opening is not None
             env.send(event.src, News(p.group, self.opening))
             return
-        known = decided.lives.get(event.src, -1) if decided is not None else -1
-        if join.life < max(known, self.asking.get(event.src, (known, 0, 0))[0]):
-            env.drop("irbp A3", "a life that is over asks")
+        heard_us = self.views.detector.machine.heard.get(event.src)
+        if heard_us is not None and env.now_us - heard_us < 2 * self.views.settings.beat_us:
+            env.drop("irbp A3", "a member that lives asks, in a life that is over")
             return
         self.asking[event.src] = (join.life, join.highest, env.now_us)
         if decided is None:
@@ -255,7 +256,7 @@ class ViewMembership:
         self.opening = config
         self.know(env, config.epoch.view.seq)
         lives = config.lives
-        self.asking = {n: each for n, each in self.asking.items() if each[0] > lives.get(n, -1)}
+        self.asking = {n: each for n, each in self.asking.items() if n not in lives}
         self._leaving = {n: life for n, life in self._leaving.items() if lives.get(n) == life}
         if not self.leaving:
             env.cancel_timer(ViewTimer.JOIN)
