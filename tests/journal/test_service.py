@@ -34,7 +34,7 @@ from ringcast.journal.service import (
 from ringcast.wire import keys
 from ringcast.wire.address import Address
 from ringcast.wire.keys import Grant, KeyFile
-from ringcast.wire.line import SHORT, NodeOpens
+from ringcast.wire.line import PATIENCE_S, SHORT, NodeOpens
 from ringcast.wire.seal import VERSION
 
 PLACE = Position(0, 8, 1, 2, 0)
@@ -222,7 +222,7 @@ def test_another_version_or_network_is_named(stage: Stage) -> None:
 
 def test_a_recorded_conversation_is_not_heard_again(stage: Stage) -> None:
     async def story() -> None:
-        recorded = bytearray()
+        recorded, answered = bytearray(), bytearray()
         real = stage.address
 
         async def listen(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
@@ -230,8 +230,7 @@ def test_a_recorded_conversation_is_not_heard_again(stage: Stage) -> None:
 
             async def carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
                 while some := await source.read(2**16):
-                    if sink is forth:
-                        recorded.extend(some)
+                    (recorded if sink is forth else answered).extend(some)
                     sink.write(some)
                 sink.close()
 
@@ -250,6 +249,21 @@ def test_a_recorded_conversation_is_not_heard_again(stage: Stage) -> None:
         assert stage.server.refused == 1
         wire.close()
 
+        over = asyncio.Event()
+
+        async def repeat(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+            back.write(answered)
+            await near.read()
+            back.close()
+            await back.wait_closed()
+            over.set()
+
+        false = await asyncio.start_server(repeat, "127.0.0.1", 0)
+        with pytest.raises(RingcastError, match="not sealed with this group's key"):
+            await call(Address(*false.sockets[0].getsockname()), GUEST, stage.keys)
+        await over.wait()
+        false.close()
+
     stage.play(story)
 
 
@@ -257,7 +271,8 @@ def test_a_stranger_gets_no_room_for_a_long_frame(stage: Stage) -> None:
     async def story() -> None:
         reader, writer = await asyncio.open_connection(*stage.address)
         writer.write((SHORT + 1).to_bytes(4, "big"))
-        await reader.read()
+        async with asyncio.timeout(PATIENCE_S / 2):  # it is not waited for
+            await reader.read()
         writer.close()
         assert stage.server.refused == 1
 

@@ -271,6 +271,16 @@ def test_who_is_listed_and_was_never_heard() -> None:
     assert meetings.unheard() == [], "of that it is said why"
 
 
+@pytest.mark.parametrize("claimed", [(4, 5), (2, 6)])
+def test_a_hello_in_the_name_of_another_is_refused(claimed: tuple[int, int]) -> None:
+    """Frames to that one would go astray."""
+    meetings, udp, mine, its = acquainted()
+    before = dict(udp.peers)
+    say(meetings, mine, its, Hello((place(*claimed, 9), place(7, 1, 7)), True))
+    assert mine.refused == {"a Hello in the name of another, from node 2": 1}
+    assert udp.peers == before and not udp.told
+
+
 def node_with_its_id(boot: int) -> Codec:
     return Codec((), 1, boot, None, Realm(Medium.RING, "test", "totem"))
 
