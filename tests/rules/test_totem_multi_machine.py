@@ -21,6 +21,8 @@ from ringcast.protocols.totem_multi.messages import (
     LAST_TIMESTAMP,
     STAMP,
     Ack,
+    Data,
+    Forwarded,
     Key,
     Member,
     Rank,
@@ -107,10 +109,11 @@ def test_mr_4_the_clock_follows_the_token_and_mr_5_goes_ahead_of_it() -> None:
 def test_mr_5_each_acknowledgement_of_a_frame_has_a_timestamp_of_its_own() -> None:
     """And what a gateway passes on keeps the one it has."""
     mine, env = rider(50)
-    two = (b"a", b"b")
-    for sort, timestamp in ((Sort.OWN, 151), (Sort.PASSED, 0), (Sort.OWN, 153)):
-        _, out = mine.message_transmitted(env, RING, 5, sort, Contents(9, two), two)
-        assert unstamped(out.bodies) == (sort, timestamp, 0, two)
+    ack = written(Ack(((5, RING),)))
+    passed = written(Forwarded(5, RING, None, Data(1, Level.AGREED, 1, (b"x",))))
+    for some, timestamp in (((ack, passed, ack), 151), ((passed,), 153), ((ack,), 153)):
+        _, out = mine.message_transmitted(env, RING, 5, Sort.SAID, Contents(9, some), some)
+        assert unstamped(out.bodies) == (Sort.SAID, timestamp, 0, some)
 
 
 def test_mr_6_the_clock_is_stable_before_a_stamp_of_the_next_interval_leaves() -> None:
@@ -162,16 +165,15 @@ def test_bad_rides_refuse_the_frame() -> None:
 
 def test_what_cannot_be_read_is_none() -> None:
     good = written(Ack(((5, RING),)))
-    assert read(good, Sort.OWN) == Ack(((5, RING),))
-    assert read(good, Sort.PASSED) is None
-    assert read(good[:-1], Sort.OWN) is None and read(b"", Sort.OWN) is None
-    stamp = STAMP.pack(Sort.OWN, 5, 0)
-    assert unstamped((good, stamp)) == (Sort.OWN, 5, 0, (good,))
-    no_time, no_sort = STAMP.pack(Sort.OWN, 0, 0), STAMP.pack(4, 5, 0)
-    timed, late = STAMP.pack(Sort.PASSED, 5, 0), STAMP.pack(Sort.SAFE, LAST_TIMESTAMP + 1, 0)
+    assert read(good) == Ack(((5, RING),))
+    assert read(good[:-1]) is None and read(b"") is None
+    stamp = STAMP.pack(Sort.SAID, 5, 0)
+    assert unstamped((good, stamp)) == (Sort.SAID, 5, 0, (good,))
+    no_time, no_sort = STAMP.pack(Sort.SAID, 0, 0), STAMP.pack(4, 5, 0)
+    late = STAMP.pack(Sort.SAFE, LAST_TIMESTAMP + 1, 0)
     for bad in ((), (b"",), (stamp,), (good, stamp[1:]), (good, b"x" + stamp)):
         assert unstamped(bad) is None
-    for wrong in (no_time, no_sort, timed, late):
+    for wrong in (no_time, no_sort, late):
         assert unstamped((good, wrong)) is None
 
 

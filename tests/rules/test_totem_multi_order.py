@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise, permutations
 
-from multi_driver import Core, chain, graph_of, ring
+from multi_driver import Core, chain, graph_of, member, ring
 
 from ringcast.core.ids import Level
 from ringcast.protocols.totem_multi.messages import (
@@ -273,3 +273,29 @@ def test_a9_one_change_has_one_key_for_one_outcome() -> None:
         core.bound("B", 20)
         keys.append(core.keys[-1])
     assert keys[0][:4] == keys[1][:4] and keys[0].digest != keys[1].digest
+
+
+def test_g_18_a_topology_change_that_is_not_needed_is_passed_on_once() -> None:
+    """Others beyond this gateway may wait for it, though its place was passed here long ago."""
+    core = Core(101, {101: "A", 201: "B"}, {"A": (1, 101), "B": (3, 201)})
+    core.order.last = Key(90, ring("A"))
+    core.said.clear()
+    change = Change(50, ring("N"), ring("B"), tuple(map(member, (3, 201))), False)
+    for _ in range(2):
+        core.topology_change(change, {"N": (3, 201)}, {101: "A", 201: "N"})
+    assert [type(said) for _, said in core.said] == [TopologyChange]
+    assert not core.order.told
+
+
+def test_g_20_a_gateway_whose_far_ring_was_deleted_is_a_stranger_again() -> None:
+    """It comes back with the next change of a ring that it is on, and only it can tell where it
+    leads by then."""
+    network = chain().order.network
+    mine = (member(101),)
+    assert network.strangers(mine) == []
+    network.cut_off(ring("B"))
+    assert network.strangers(mine) == list(mine)
+    network.merge(graph_of({"B2": (3, 201)}, {101: "A"}))
+    assert network.strangers(mine) == list(mine)
+    network.merge(graph_of({"B2": (3, 201)}, {101: "A", 201: "B2"}))
+    assert network.strangers(mine) == []

@@ -22,7 +22,13 @@ from ringcast.protocols.totem_multi.messages import (
     RingEntry,
     TopologyChange,
 )
-from ringcast.protocols.totem_multi.state import ChangeId, OrderState, Streamed, StreamEntry
+from ringcast.protocols.totem_multi.state import (
+    ChangeId,
+    OrderState,
+    Streamed,
+    StreamEntry,
+    remember,
+)
 from ringcast.protocols.totem_single.messages import RingId
 
 
@@ -42,7 +48,7 @@ class RingChanges(OrderState):
             followed = any(conf == change.ring for _, conf in self.pending)
             asked = any(m.node in gateways for m in listed) or id in self.mine
             return followed or not asked
-        strangers = [m for m in listed if m.node not in self.network.gateways]
+        strangers = self.network.strangers(listed)
         if (own := self._own_change(change)) is not None:
             return self._exchanged(own, strangers)
         if not strangers or id in self.told:
@@ -154,6 +160,7 @@ class RingChanges(OrderState):
             graph = self._graph()
             said = TopologyChange(change.timestamp, change.ring, change.conf, graph)
             self.told[id] = said
+            remember(self._passed_on, id)
             self.out.forward(said, next(iter({m.pid for m in change.members} & self.pids)))
         waiting, self.unplaced = self.unplaced, []
         for came, each in waiting:  # A7

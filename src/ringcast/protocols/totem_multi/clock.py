@@ -27,6 +27,7 @@ from ringcast.protocols.totem_multi.messages import (
     STAMP,
     Member,
     Sort,
+    fresh,
     stamped,
 )
 from ringcast.protocols.totem_single.delivery import hand_up
@@ -121,9 +122,9 @@ _join = msgspec.msgpack.Decoder(JoinRide).decode
 RIDES: dict[type, Any] = {CommitToken: _commit, Join: _join}
 
 
-OWN, PASSED = Sort.OWN, Sort.PASSED
+SAID = Sort.SAID
 unpack = STAMP.unpack
-SERVICES = (Level.AGREED, Level.SAFE, Level.AGREED, Level.AGREED)
+SERVICES = (Level.AGREED, Level.SAFE, Level.AGREED)
 """By sort, on a ring without gateways."""
 
 
@@ -190,10 +191,10 @@ class ClockRider:
         """MR-5, MR-9: the messages of a frame get their timestamp; one that was cut up gets it with
         its last piece."""
         service = self.services[sort]
-        if not whole or sort == PASSED:
-            return service, stamped(contents, sort, 0, 0) if whole else contents
-        if sort == OWN:
-            return service, stamped(contents, sort, self.clock.tick(env, len(whole)), 0)
+        if not whole:
+            return service, contents
+        if sort == SAID:
+            return service, stamped(contents, sort, self.clock.tick(env, fresh(whole)), 0)
         clock, first = self.clock, self._numbered + 1
         at = clock.my_timestamp = clock.my_timestamp + 1  # ``tick``, written out for every frame
         if at >= clock.limit:

@@ -38,7 +38,6 @@ from ringcast.protocols.totem_multi.messages import (
     Said,
     Sort,
     read,
-    sort_of,
     unstamped,
     view_of,
     written,
@@ -159,7 +158,7 @@ class TotemMulti(Machine):
     def _say(self, env: Env, pid: NodeId, said: Said) -> None:
         """MR-10: into the one queue of an interface."""
         ring = self.ports[pid].part
-        ring.call(env, ring.machine.carry, (written(said),), sort_of(said))
+        ring.call(env, ring.machine.carry, (written(said),), Sort.SAID)
 
     # --- what the rings hand up --------------------------------------------------------------
 
@@ -190,12 +189,13 @@ class TotemMulti(Machine):
                 self.order.everywhere.add(Key(stamp, batch.ring))
             self._hand_up_own(env, at, view, batch, stamp, data)
             return
-        for at_stamp, body in enumerate(bodies, stamp):
-            match read(body, sort):
+        for body in bodies:
+            match read(body):
                 case None:
                     env.drop("multi MR-12", "a message that cannot be read")
                 case (Ack() | Bound()) as said:
-                    self._hand_up_own(env, at, view, batch, at_stamp, said)
+                    self._hand_up_own(env, at, view, batch, stamp, said)
+                    stamp += 1
                 case NetworkTopology() as said:
                     self._see(said.timestamp, said.ring)
                     if batch.sender != at.mine.pid:

@@ -1,7 +1,8 @@
 """What the multiple-ring layer says to its like, inside frames of single rings (dossier 2.1).
 
 All messages of a frame are of one sort. Behind the last of them stands a stamp: the sort, the
-timestamp and, with an application's messages, their number. It is put there when the ring
+timestamp (of the first Ack or Bound, if there are several) and, with an application's messages,
+their number. It is put there when the ring
 transmits the frame (MR-9); a message that is cut into frames has it in the last of them, with which
 it has its place in the order. An application's messages travel as they are, everything else is a
 Struct as MessagePack. Whatever a peer sent is read by ``unstamped`` and ``read``, which answer None
@@ -40,13 +41,16 @@ MOST_RINGS = 4096
 """Rings, gateways or changes that one message may list; a network of this size would not work."""
 
 
+ACK, BOUND = 2, 3
+"""Tags of what is stamped where it is said."""
+
+
 class Sort(IntEnum):
     """What the messages of a frame are."""
 
     AGREED = 0  # an application's
     SAFE = 1  # an application's
-    OWN = 2  # Ack and Bound: stamped here, each with the timestamp after that of the one before
-    PASSED = 3  # all others, which bring their timestamps along
+    SAID = 2  # the protocol's own
 
 
 LEVELS = (Level.AGREED, Level.SAFE)
@@ -110,7 +114,7 @@ class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     bodies: tuple[bytes, ...]
 
 
-class Ack(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+class Ack(msgspec.Struct, frozen=True, array_like=True, tag=ACK, gc=False):
     """A1: the sender has stored these safe messages. It is not forwarded.
 
     A4 ext: and it has refused those, for they came from rings that it has not joined.
@@ -120,7 +124,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     refused: Keys = ()
 
 
-class Bound(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+class Bound(msgspec.Struct, frozen=True, array_like=True, tag=BOUND, gc=False):
     """The Guarantee Vector, MR-16: nothing older will come from the ring that stamps it.
 
     Instead of a vector it has what was acknowledged in the stream of ``speaks_for`` (4.7).
@@ -215,23 +219,24 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Said).decode
 
 
-def sort_of(said: Said) -> Sort:
-    """How it travels."""
-    return Sort.OWN if type(said) in (Ack, Bound) else Sort.PASSED
-
-
 def written(said: Said) -> bytes:
     """As one message of a ring."""
     return _encode(said)
 
 
-def read(body: bytes, sort: int) -> Said | None:
-    """What is said in a message of a frame of that sort; None if malformed."""
+def fresh(bodies: tuple[bytes, ...]) -> int:
+    """How many of these are stamped here: Ack and Bound. The others bring their timestamps along.
+    The tag of a Struct is the second byte."""
+    return sum(body[1] in (ACK, BOUND) for body in bodies)
+
+
+def read(body: bytes) -> Said | None:
+    """What is said in a message; None if malformed."""
     try:
-        said = _decode(body)
+        said: Said = _decode(body)
     except (msgspec.MsgspecError, ValueError):
         return None
-    return said if sort_of(said) == sort else None
+    return said
 
 
 def stamped(contents: Contents, sort: int, timestamp: int, first: int) -> Contents:
@@ -252,9 +257,9 @@ def unstamped(bodies: tuple[bytes, ...]) -> tuple[int, int, int, tuple[bytes, ..
     if not bodies or len(stamp) != STAMP_BYTES:
         return None
     sort, timestamp, first = STAMP.unpack(stamp)
-    if sort > Sort.PASSED or timestamp > LAST_TIMESTAMP or first > LAST:
+    if sort > Sort.SAID or not 0 < timestamp <= LAST_TIMESTAMP or first > LAST:
         return None
-    return (sort, timestamp, first, bodies) if (sort == Sort.PASSED) == (not timestamp) else None
+    return sort, timestamp, first, bodies
 
 
 def digest(reported: tuple[tuple[RingId, tuple[NodeId, ...]], ...]) -> int:

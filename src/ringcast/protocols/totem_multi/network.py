@@ -7,7 +7,7 @@ reached through the moved graph is live; the rest is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ringcast.core.ids import NodeId
 from ringcast.protocols.totem_multi.messages import Change, Member, NetworkGraph
@@ -27,6 +27,13 @@ class RingNetwork:
         if len(own) > 1:
             self.gateways[me] = dict(own)
         self.members: dict[RingId, tuple[Member, ...]] = {}
+        self.cut: set[NodeId] = set()
+        """Gateways that are known, but not any more what lies beyond them."""
+
+    def strangers(self, members: Iterable[Member]) -> list[Member]:
+        """G-20: the gateways among these of which somebody has to tell where they lead."""
+        known = self.gateways.keys() - self.cut
+        return [member for member in members if member.gateway and member.node not in known]
 
     def reachable(self) -> set[RingId]:
         """Step 8: the rings that lead to mine in the delivered graph."""
@@ -63,6 +70,8 @@ class RingNetwork:
                 continue
             known = self.gateways.setdefault(node, {})
             for pid, ring in ends:
+                if pid not in known:
+                    self.cut.discard(node)
                 if pid not in known or known[pid] < ring:
                     known[pid] = ring
         for entry in graph.rings:
@@ -70,9 +79,15 @@ class RingNetwork:
 
     def cut_off(self, ring: RingId) -> None:
         """Step 6: ``ring`` is deleted, so its edges go."""
-        for ends in self.gateways.values():
-            for pid in [pid for pid, at in ends.items() if at == ring]:
+        self.lose({pid for ends in self.gateways.values() for pid in ends}, ring)
+
+    def lose(self, pids: Collection[NodeId], ring: RingId) -> None:
+        """Others' interfaces at ``ring`` that are among these go, and nobody knows where to."""
+        for node, ends in self.gateways.items():
+            for pid in [pid for pid, at in ends.items() if at == ring and pid in pids]:
                 del ends[pid]
+                if node != self.me:
+                    self.cut.add(node)
 
     def prune(self, topology: set[RingId]) -> None:
         """What does not lead to the topology is of no use any more."""
@@ -81,6 +96,7 @@ class RingNetwork:
             for node, ends in self.gateways.items()
         }
         self.gateways = {node: ends for node, ends in kept.items() if ends}
+        self.cut &= self.gateways.keys()
 
     def live(
         self, changes: Sequence[Change], mine: Sequence[Change]

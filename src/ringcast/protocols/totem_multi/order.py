@@ -24,13 +24,10 @@ from ringcast.protocols.totem_multi.messages import (
     TopologyChange,
 )
 from ringcast.protocols.totem_multi.receipts import Survey
-from ringcast.protocols.totem_multi.state import Streamed, StreamEntry
+from ringcast.protocols.totem_multi.state import Streamed, StreamEntry, remember
 from ringcast.protocols.totem_single.messages import RingId
 
 WAIT, DELETE = "wait", "delete"
-
-MOST_REFUSED = 4096
-"""Refused messages that are remembered, so that none goes round in a cycle."""
 
 
 class NetworkOrder(RingChanges):
@@ -47,11 +44,11 @@ class NetworkOrder(RingChanges):
             case Change():
                 self._accept_change(env, came, said, again)
             case TopologyChange():  # MR-28
-                if said.change not in self.told and (
-                    said.change in self.done or said.key > self.last
-                ):
-                    self.told[said.change] = said
-                    self.out.forward(said, came)
+                if said.change not in self._passed_on:
+                    remember(self._passed_on, said.change)
+                    if said.change in self.done or said.key > self.last:
+                        self.told.setdefault(said.change, said)
+                    self.out.forward(said, came)  # G-18: others may need it
 
     def _accept_stream(self, env: Env, came: NodeId | None, said: Forwarded, again: bool) -> None:
         ring = said.via or said.ring
@@ -117,11 +114,8 @@ class NetworkOrder(RingChanges):
         """G-16: keep a late transitional change, its stream and its move; A12: of any other the
         gateways that it takes along are lost."""
         if not said.transitional:
-            pids = {member.pid for member in said.members}
-            for node, ends in self.network.gateways.items():
-                for pid in [p for p, ring in ends.items() if p in pids and ring == said.conf]:
-                    if node != self.me:
-                        del ends[pid]
+            others = {member.pid for member in said.members} - self.pids
+            self.network.lose(others, said.conf)
             self._stale()
             env.drop("multi G-16", "a change that comes too late")
             return
@@ -161,9 +155,7 @@ class NetworkOrder(RingChanges):
         key, message = Key(said.timestamp, said.ring), said.message
         if isinstance(message, Bound) or message.level is not Level.SAFE or key in self._refused:
             return False
-        self._refused[key] = None
-        while len(self._refused) > MOST_REFUSED:
-            del self._refused[next(iter(self._refused))]
+        remember(self._refused, key)
         self.out.refused_safe(key)
         return True
 

@@ -6,7 +6,7 @@ live, and what applications are told.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
@@ -25,6 +25,8 @@ from ringcast.protocols.totem_multi.network import RingNetwork
 from ringcast.protocols.totem_multi.receipts import Acknowledged
 from ringcast.protocols.totem_single.messages import RingId
 
+T = TypeVar("T")
+
 ChangeId: TypeAlias = tuple[RingId, RingId]
 """New ring and old ring: what tells one Configuration Change from another (G-13)."""
 
@@ -33,6 +35,18 @@ Streamed: TypeAlias = Forwarded | Change | TopologyChange
 
 Reported: TypeAlias = tuple[tuple[RingId, tuple[NodeId, ...]], ...]
 """The rings of a topology with their members, ascending: what applications are told."""
+
+
+MOST_REMEMBERED = 4096
+"""Refused messages, and topology changes that were passed on, that are remembered, so that none
+goes round in a cycle."""
+
+
+def remember(some: dict[T, None], key: T) -> None:
+    """Add to a set that forgets the oldest."""
+    some[key] = None
+    while len(some) > MOST_REMEMBERED:
+        del some[next(iter(some))]
 
 
 class Outlet(Protocol):
@@ -114,6 +128,7 @@ class OrderState:
         self._turn = 0
         self._waits_at: tuple[Key, int, int] | None = None
         self._refused: dict[Key, None] = {}
+        self._passed_on: dict[ChangeId, None] = {}
         self._denied: set[RingId] = set()
         """A5 ext: live rings that shrank because a member refused; it may have joined with the
         next change, and refuses again if it has not."""

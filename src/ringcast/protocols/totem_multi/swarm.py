@@ -12,9 +12,14 @@ TRIES = 200
 """Networks that are drawn to find one of a given size."""
 
 
+LEAST = {"window_size": 16, "min_window": 16, "each_time": 4, "min_each": 1}
+"""A ring carries what all others send, and words of all members for each safe message: with a
+window of a few frames that takes longer than any bound on progress."""
+
+
 def rings(stream: Stream, n: int | None) -> Rings:
-    """Two to four rings of one to three processors: trees, and sometimes gateways in pairs or a
-    cycle of three. If none of n processors turns up, one ring of them."""
+    """Two to eight rings of one to three processors. If none of n processors turns up, one ring of
+    them."""
     for at in range(TRIES if n else 1):
         drawn = network(stream(f"rings/{at}" if at else "rings"))
         if n is None or n == max(node for ring in drawn for node in ring):
@@ -23,14 +28,13 @@ def rings(stream: Stream, n: int | None) -> Rings:
 
 
 def network(rng: Random) -> Rings:
-    """One network."""
-    each = rng.choice((1, 1, 2, 3))
-    kind = rng.choice(("tree", "tree", "tree", "tree", "pair", "cycle"))
+    """One network: a tree, gateways in pairs, a cycle, or a tree with one or two joins more."""
+    count = rng.choice((2, 3, 3, 4, 4, 5, 6, 7, 8))
+    each = rng.choice((1, 1, 2, 3)) if count < 5 else 1
+    kind = rng.choice(("tree", "tree", "tree", "pair", "cycle", "cycle", "random"))
     if kind == "pair":
-        return shaped("tree", rng.choice((2, 2, 3)), min(each, 2), rng, twice=True)
-    if kind == "cycle":
-        return shaped("cycle", 3, min(each, 2), rng)
-    return shaped("tree", rng.choice((2, 2, 3, 3, 4)), each, rng)
+        return shaped("tree", min(count, 4), min(each, 2), rng, twice=True)
+    return shaped(kind, max(count, 3) if kind == "cycle" else count, each, rng)
 
 
 def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
@@ -39,7 +43,9 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
     rng = stream("multi")
     joined = rings(stream, n)
     gateways = sum(map(len, joined)) - n
+    room = {name: max(drawn.settings[name], least) for name, least in LEAST.items()}
     own = {
+        **room,
         "timestamp_interval": rng.choice((2, 100, 1_000_000)),
         "gv_min_us": max(1, unit_us // rng.choice((8, 20, 60))),
         "acyclic": gateways < len(joined) and rng.random() < 0.7,
