@@ -209,14 +209,8 @@ def multi_says_nothing_of_what_it_passed(patch: MonkeyPatch) -> None:
 
 @mutant("MR-25 A5", "progress")
 def multi_keeps_rings_small_across_a_merge(patch: MonkeyPatch) -> None:
-    """A ring that shrank stays so, though the other side of a merge has all its members."""
-    whole = NetworkOrder._learn_survivors
-
-    def learn(self: NetworkOrder, told: Any, old: set[RingId]) -> None:
-        some = [each for each in told if each.survivors is not None and each.ring not in old]
-        whole(self, some, old)
-
-    patch.setattr(NetworkOrder, "_learn_survivors", learn)
+    """A ring that shrank stays so, though others have all its members."""
+    patch.setattr(NetworkOrder, "_whole_again", lambda self: None)
 
 
 @mutant("MR-38 A5", "P-13", "P-11")

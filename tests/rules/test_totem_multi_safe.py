@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from multi_driver import Core, chain, ring
+from multi_driver import Core, chain, member, ring
 
 from ringcast.core.ids import Level
-from ringcast.protocols.totem_multi.messages import Key, Rank
+from ringcast.protocols.totem_multi.messages import Change, Key, Rank
 from ringcast.protocols.totem_multi.receipts import Acknowledged
 
 SAFE = Level.SAFE
@@ -125,15 +125,27 @@ def test_a10_a_gateway_that_comes_back_another_way_is_not_live() -> None:
     assert 101 not in core.order.live()[1]
 
 
-def test_a11_what_a_gateway_tells_has_late_changes_and_survivors() -> None:
+def test_a5_a_shrinking_lasts_until_the_next_change() -> None:
+    """A5 ext: whoever refused one message may have joined with that change."""
     core = waiting()
     acknowledged_but(core, 4)
-    core.change("Ct", "C", 20, 202)
-    core.change("C2", "Ct", 25, 202)
-    graph = core.order._graph()
-    survivors = {entry.ring: entry.survivors for entry in graph.rings}
-    assert survivors[ring("C")] == (202,) and survivors[ring("A")] is None
-    assert graph.late == ()
+    core.ack(4, "C", "A18", refused=True)
+    assert core.order.shrunk
+    core.change("Bt", "B", 20, 3, 201, 102)
+    core.change("B2", "Bt", 25, 3, 201, 102)
+    core.bound("A", 30)
+    core.bound("C", 30)
+    assert core.order.last.timestamp >= 20
+    assert not core.order.shrunk
+    assert core.order.reported[0] == (ring("A"), (1, 2, 101))
+
+
+def test_a11_what_a_gateway_tells_has_late_changes() -> None:
+    core = waiting()
+    core.order.late[ring("Ct"), ring("C")] = late = Change(
+        20, ring("Ct"), ring("C"), (member(202),), True
+    )
+    assert core.order._graph().late == (late,)
 
 
 def test_a12_a_change_that_comes_too_late_takes_its_gateways_along() -> None:

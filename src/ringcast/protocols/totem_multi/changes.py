@@ -8,7 +8,6 @@ it passes on.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
 
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
@@ -111,14 +110,7 @@ class RingChanges(OrderState):
             (node, tuple((pid, moves.get((pid, at), at)) for pid, at in sorted(ends.items())))
             for node, ends in sorted(self.network.gateways.items())
         )
-        rings = tuple(
-            RingEntry(
-                ring,
-                self.network.members[ring],
-                tuple(sorted(self.shrunk[ring])) if ring in self.shrunk else None,
-            )
-            for ring in sorted(self.topology)
-        )
+        rings = tuple(RingEntry(ring, self.network.members[ring]) for ring in sorted(self.topology))
         late = tuple(self.late[id] for id in sorted(self.late))
         return NetworkGraph(rings, gateways, late)
 
@@ -139,7 +131,6 @@ class RingChanges(OrderState):
         old = set(self.topology)
         for word in told:
             self._learn(word.graph)
-        self._learn_survivors([each for word in told for each in word.graph.rings], old)
         self.topology = self.network.reachable()
         self.last = key
         for ring in sorted(self.topology):
@@ -173,23 +164,11 @@ class RingChanges(OrderState):
         self.done[id] = out_of.pop(id)
         self._stale()
 
-    def _learn_survivors(self, told: Iterable[RingEntry], old: set[RingId]) -> None:
-        """A5: who is left of rings that shrank.
-
-        A5 ext: a ring that shrank on one side of a merge, and not or otherwise on the other, has
-        the members that either side has: those can be asked again.
-        """
-        words: dict[RingId, list[frozenset[NodeId]]] = {}
-        for entry in told:
-            everybody = [member.pid for member in entry.members]
-            left = everybody if entry.survivors is None else entry.survivors
-            words.setdefault(entry.ring, []).append(frozenset(left))
-        for ring, some in words.items():
-            if ring in self.shrunk or ring not in old:
-                found = self.shrunk.get(ring, frozenset()).union(*some)
-                self.shrunk[ring] = found
-                if found >= {member.pid for member in self.network.members[ring]}:
-                    del self.shrunk[ring]
+    def _whole_again(self) -> None:
+        """A5 ext: a shrinking lasts until the next change. Those who went are gone from their ring
+        by then, or are asked again. What others know of a shrinking at that place depends on what
+        they had heard when it happened, and the next topology must not."""
+        self.shrunk.clear()
 
     def _learn(self, graph: NetworkGraph) -> None:
         """G-19, A11: what a gateway of the ring, or beyond it, can reach."""
@@ -218,10 +197,7 @@ class RingChanges(OrderState):
         kept |= changing | self.entries.keys()
         members = self.network.members
         self.network.members = {ring: m for ring, m in members.items() if ring in kept}
-        self.shrunk = {
-            ring: s for ring, s in self.shrunk.items() if ring in topology - self._denied
-        }
-        self._denied.clear()
+        self._whole_again()
         self.told = {id: t for id, t in self.told.items() if id in self.done or t.key > self.last}
         self.mine &= {*self.pending, *self.late, *self.done}
         self.exchanged &= changing

@@ -167,11 +167,10 @@ class Change(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
 
 
 class RingEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A ring of a topology, its members, and those of them left by a shrinking (A5)."""
+    """A ring of a topology, and its members."""
 
     ring: RingId
     members: Members
-    survivors: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MOST_RINGS)] | None = None
 
 
 Ends = Annotated[tuple[tuple[NodeId, RingId], ...], msgspec.Meta(max_length=MOST_RINGS)]

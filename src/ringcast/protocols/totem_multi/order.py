@@ -257,8 +257,6 @@ class NetworkOrder(RingChanges):
                 return False
             if survivors != pids:
                 shrunk[ring] = survivors
-                if ring in rings:
-                    self._denied.add(ring)
         if shrunk:
             self.shrunk |= shrunk
             self._stale()

@@ -129,9 +129,6 @@ class OrderState:
         self._waits_at: tuple[Key, int, int] | None = None
         self._refused: dict[Key, None] = {}
         self._passed_on: dict[ChangeId, None] = {}
-        self._denied: set[RingId] = set()
-        """A5 ext: live rings that shrank because a member refused; it may have joined with the
-        next change, and refuses again if it has not."""
         self.reported = self._report()
 
     def knows(self, ring: RingId) -> bool:
