@@ -112,14 +112,18 @@ def test_every_experiment_comes_out_as_documented(told: Any) -> None:
     assert page.count("<svg") == sum(len(each["plots"]) for each in found.values())
 
 
-def test_through_connect_the_numbers_are_the_same(told: Any, cluster: Any, tmp_path: Path) -> None:
-    words = ["totem-outages", "--quick", "--json", "--out", str(tmp_path)]
+@pytest.mark.parametrize("kind", ["master", "remote"])
+def test_on_a_cluster_and_through_connect_the_numbers_are_the_same(
+    kind: str, told: Any, cluster: Any, tmp_path: Path
+) -> None:
+    chosen = ["totem-outages", "counter-levels"]
+    words = [*chosen, "--quick", "--json", "--out", str(tmp_path)]
     command = [sys.executable, "-m", "ringcast.cli", "reproduce", *words]
     done = subprocess.run(
-        [*command, *cluster.options["remote"]], capture_output=True, text=True, check=False
+        [*command, *cluster.options[kind]], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    here = [each for each in told["experiments"] if each["name"] == "totem-outages"]
+    here = [each for each in told["experiments"] if each["name"] in chosen]
     assert json.loads(done.stdout)["experiments"] == here
 
 
