@@ -66,6 +66,16 @@ def test_an_experiment_is_whole(name: str, quick: bool) -> None:
         assert claim.paper or (claim.low is None and claim.high is None), claim.text
 
 
+@pytest.mark.parametrize(
+    ("points", "alone", "tasks"), [(4, True, 4), (4, False, 1), (90, True, 64), (9, False, 3)]
+)
+def test_a_small_study_keeps_all_cores_busy(points: int, alone: bool, tasks: int) -> None:
+    work = [probes.WorkItem(number, {}, {}) for number in range(points)]
+    bundles = probes.bundled(work, alone)
+    assert len(bundles) == tasks
+    assert sorted(item.number for bundle in bundles for item in bundle) == list(range(points))
+
+
 @pytest.mark.parametrize("name", names())
 def test_a_quick_experiment_has_less_to_do(name: str) -> None:
     assert work(read(name, quick=True)) < work(read(name)) / 3

@@ -43,8 +43,9 @@ PROBES: Mapping[str, Callable[..., Any]] = {
 """By the name that an experiment uses. Each gives a Struct, or an iterator of them."""
 
 MOST_TASKS, POINTS = 64, 4
-"""There are no more tasks than this, and in each about so many points or more: a task costs some
-hundredths of a second, and so do the quickest probes."""
+"""There are no more tasks than this, and in each about so many points of a grid or more: a task
+costs some hundredths of a second, and so do the quickest probes. A run of a study takes seconds
+and is a task of its own, lest one core does all of a small study."""
 
 ARROW = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 
@@ -60,8 +61,7 @@ class WorkItem(msgspec.Struct, frozen=True):
 def probed(spark: SparkSession, source: Source, label: str, quiet: bool) -> pa.Table:
     """Call the probe of ``source`` at every point: columns of the point, then of its rows."""
     work = list(items(source))
-    count = min(MOST_TASKS, ceil(len(work) / POINTS))
-    bundles = [work[at::count] for at in range(count)]
+    bundles = bundled(work, alone=bool(source.study))
     schema = pa.schema([pa.field("item", pa.int64()), *row_type(PROBES[source.function])])
     with watch(spark, len(bundles), label, quiet):
         found = tasks(spark, bundles, partial(call_all, source.function), schema)
@@ -73,6 +73,12 @@ def probed(spark: SparkSession, source: Source, label: str, quiet: bool) -> pa.T
     for name in schema.names[1:]:
         columns[name] = found[name]
     return pa.table(columns)
+
+
+def bundled(work: Sequence[WorkItem], alone: bool) -> list[Sequence[WorkItem]]:
+    """The work of each task; ``alone``: every item is worth one, as long as tasks are few."""
+    count = min(MOST_TASKS, len(work) if alone else ceil(len(work) / POINTS))
+    return [work[at::count] for at in range(count)]
 
 
 def items(source: Source) -> Iterator[WorkItem]:
