@@ -16,7 +16,14 @@ from ringcast.core.inputs import Received, Started
 from ringcast.core.trace import Installed, Noted, Restarted
 from ringcast.protocols.irbp import Config, Irbp
 from ringcast.protocols.irbp.membership import HIGHEST
-from ringcast.protocols.irbp.messages import Contribution, Join, Kind, Successor, bad_successor
+from ringcast.protocols.irbp.messages import (
+    Contribution,
+    Join,
+    Kind,
+    Stranger,
+    Successor,
+    bad_successor,
+)
 from ringcast.protocols.irbp.one_ring import OneRing
 from ringcast.protocols.irbp.proposals import best, next_iview, next_view
 from ringcast.protocols.rbp.epochs import NEVER, Entry, Epoch, EpochConfig, Extent, Seat
@@ -249,3 +256,15 @@ def test_a3_a_life_that_is_over_is_not_taken_in() -> None:
     group.now_us += 2 * settings.beat_us
     group.receive(1, join, 2)
     assert site.chooser.membership.reborn == {2}, "the one that was a member is silent"
+
+
+def test_a3_a_member_whose_storage_is_lost_is_told_to_start_again() -> None:
+    """And none that has delivered anything, whatever somebody says."""
+    group = Sites()
+    site = group[2]
+    word = Stranger(site.group, site.boot)
+    site.delivered = 1
+    assert not stops(group.receive(2, word, 1))
+    site.delivered = 0
+    assert not stops(group.receive(2, replace(word, boot=site.boot + 1), 1))
+    assert stops(group.receive(2, word, 1))[0].startswith("gap: this member took part before")

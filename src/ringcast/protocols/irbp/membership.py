@@ -30,6 +30,8 @@ GAP = "gap: what this member missed is not kept any more; start it again (irbp I
 
 FORGOTTEN = "gap: too few are left that remember the last view; start it again (irbp I17)"
 
+AMNESIA = "gap: this member took part before and its storage is lost; start it again (irbp A3)"
+
 RECENT = 4
 """Times ``join_us``: sites that asked so long ago are here."""
 
@@ -175,11 +177,15 @@ class ViewMembership:
         return False
 
     def on_stranger(self, env: Env, event: Received) -> None:
-        """A3, G47: we have taken part before and lost the memory of it."""
+        """A3, G47: we have taken part before and lost the memory of it, and took ourselves for a
+        member: whoever starts this one again is another one, that knows it is none. One that has
+        delivered something is a member, whatever somebody says."""
         stranger = event.message
         assert isinstance(stranger, Stranger)
-        if stranger.boot == self.p.boot and self.p.life == 0 and self.views.decided is not None:
-            self.views.leave(env, f"{event.src} knows another incarnation of ours")
+        p = self.p
+        founder = p.life == 0 and self.views.decided is not None
+        if founder and stranger.boot == p.boot and not p.delivered:
+            env.stop(AMNESIA)
 
     # --- leaving --------------------------------------------------------------------------------
 
