@@ -94,8 +94,9 @@ def keys() -> str:
         "Throughput with keys over without, three members on loopback, bodies of "
         f"{trial['size']} B, `python bench/live/keys.py` at commit {told['commit']}: median "
         f"{ratio['median']:.2f} of pairs in turn ({ratio['least']:.2f} to {ratio['most']:.2f}), "
-        f"{told['ratio_of_medians']:.2f} of the medians. The machine was busy: its load was "
-        f"{load['median']:.0f} on {told['machine']['cores']} cores."
+        f"{told['ratio_of_medians']:.2f} of the medians; {told['by_processor_time']:.2f} for a "
+        f"second of the members' processor time. The load was {load['median']:.0f} on "
+        f"{told['machine']['cores']} cores."
     )
 
 
