@@ -9,6 +9,7 @@ import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.checks import suite
 from ringcast.core import registry
 from ringcast.core.ids import NodeId
+from ringcast.core.rings import Rings
 from ringcast.core.trace import Crashed, Installed, Restarted, TraceEvent
 from ringcast.members.process import Band, MemberProcess
 from ringcast.members.words import MemberStatus, wall_us
@@ -23,7 +24,7 @@ class Trial:
     """Starts members, waits for what must come, and judges the traces."""
 
     def __init__(
-        self, count: int, folder: Path, settings: str = "", protocol: str = "totem"
+        self, count: int | Rings, folder: Path, settings: str = "", protocol: str = "totem"
     ) -> None:
         self.folder = folder
         self.traces = folder / "traces"
