@@ -50,13 +50,10 @@ def killed_live(seed: int) -> list[str]:
                 trial[victim].kill()
                 trial.together(*rest)
                 trial.work(*rest)
-                settled = rest
-                if rng.random() < 0.5:
-                    settled = trial.all
-                    trial.start(victim)
-                    trial.together()
-                    trial.work()
-                for event in trial.judge(*settled):
+                trial.start(victim)
+                trial.together()
+                trial.work()
+                for event in trial.judge():
                     seen(event)
             except (AssertionError, RingcastError) as reason:
                 return [str(reason)[:2000]]

@@ -40,7 +40,15 @@ def multi_clock_hears_nothing(patch: MonkeyPatch) -> None:
 @mutant("MR-5 G-1", "P-16", "P-9", "P-7", "P-13", "P-6", "progress")
 def multi_stamps_before_it_counts(patch: MonkeyPatch) -> None:
     """The source's other sentence: stamp, then increment."""
-    after(patch, LamportClock, "tick", lambda stamp, *_: stamp - 1)
+    whole = ClockRider.message_transmitted
+
+    def transmitted(self: ClockRider, *said: Any) -> Any:
+        self.clock.my_timestamp -= 1
+        sent = whole(self, *said)
+        self.clock.my_timestamp += 1
+        return sent
+
+    patch.setattr(ClockRider, "message_transmitted", transmitted)
 
 
 @mutant("MR-3 G-7", "P-7", "P-13", "P-11", "P-9", "P-16", "progress", "P-14", "P-4")
