@@ -9,14 +9,25 @@ from mutant import after, mutant
 from pytest import MonkeyPatch
 
 from ringcast.core.env import Env
-from ringcast.core.ids import Level
+from ringcast.core.ids import Level, NodeId
+from ringcast.protocols.totem_multi import withholding
 from ringcast.protocols.totem_multi.clock import ClockRider, LamportClock
 from ringcast.protocols.totem_multi.flow import Brakes
 from ringcast.protocols.totem_multi.machine import TotemMulti
-from ringcast.protocols.totem_multi.messages import Change, Key
+from ringcast.protocols.totem_multi.messages import (
+    WITHHELD,
+    Bound,
+    Change,
+    Data,
+    Forwarded,
+    Key,
+)
 from ringcast.protocols.totem_multi.network import RingNetwork
 from ringcast.protocols.totem_multi.order import NetworkOrder
+from ringcast.protocols.totem_multi.places import batch_of
 from ringcast.protocols.totem_multi.receipts import Survey
+from ringcast.protocols.totem_multi.state import OrderState
+from ringcast.protocols.totem_multi.withholding import Withholding
 from ringcast.protocols.totem_single.messages import CommitToken, RingId
 
 
@@ -244,3 +255,67 @@ def multi_believes_others_of_an_interface(patch: MonkeyPatch) -> None:
 def multi_takes_what_waited_for_copies(patch: MonkeyPatch) -> None:
     """What waited for a merge counts as a copy, if a later message came by another gateway."""
     patch.setattr(NetworkOrder, "accept_released", NetworkOrder.accept)
+
+
+@mutant("MR-13 F2", "P-18")
+def withholds_from_a_ring_with_members(patch: MonkeyPatch) -> None:
+    """A gateway looks at its own ring only, and withholds what is for somebody further on."""
+    patch.setattr(RingNetwork, "beyond", lambda self, ring: {ring})
+    patch.setattr(withholding, "known", lambda sides, me, to: True)
+
+
+@mutant(
+    "MR-13 F2 F3",
+    survives=(
+        "In a run, messages to all follow and raise the bound. The rule test of F3 shows that "
+        "without them everybody beyond stands still."
+    ),
+)
+def withholds_the_bound_too(patch: MonkeyPatch) -> None:
+    """Nothing is told of what was withheld."""
+
+    def promise(self: TotemMulti, pid: NodeId) -> None:
+        self.withholding.take(pid)
+
+    patch.setattr(TotemMulti, "_promise", promise)
+
+
+@mutant("MR-13 F4", "P-18")
+def withholds_from_those_that_are_coming(patch: MonkeyPatch) -> None:
+    """A processor that is in no delivered topology is nowhere, though a change brings it."""
+    patch.setattr(withholding, "known", lambda sides, me, to: True)
+
+
+@mutant("MR-13 F3", "P-18", "progress")
+def tells_more_than_was_withheld(patch: MonkeyPatch) -> None:
+    """The place that is told is one further: the message there, if it comes, is a copy."""
+    after(
+        patch,
+        Withholding,
+        "take",
+        lambda owed, *_: [replace(each, timestamp=each.timestamp + 1) for each in owed],
+    )
+
+
+@mutant("MR-13 F5", "progress", "P-9", "P-10", "P-14", "P-18")
+def withholds_safe_messages_whole(patch: MonkeyPatch) -> None:
+    """Nobody beyond hears of a safe message that is withheld, and all wait for their word."""
+    whole = Withholding.part
+
+    def part(self: Withholding, pid: NodeId, said: Forwarded, order: OrderState) -> Any:
+        found = whole(self, pid, said, order)
+        if found is None or isinstance(found.message, Bound) or found.message.bodies:
+            return found
+        return whole(self, pid, replace(said, message=WITHHELD), order)
+
+    patch.setattr(Withholding, "part", part)
+
+
+@mutant("MR-14 F1", "P-18")
+def delivers_what_is_for_other_processors(patch: MonkeyPatch) -> None:
+    """Whoever has a message delivers it."""
+
+    def deliver(self: TotemMulti, env: Env, key: Key, data: Data) -> None:
+        env.deliver(self.view, batch_of(key, data))
+
+    patch.setattr(TotemMulti, "deliver", deliver)

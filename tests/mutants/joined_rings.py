@@ -63,6 +63,21 @@ def joined(seed: int) -> RunSpec:
     )
 
 
+def addressed(seed: int) -> RunSpec:
+    """The same on trees, with many messages that are for some processors only."""
+    spec = joined(seed)
+    rng = Random(f"{seed}/addressed")
+    rings = shaped("chain", 3, rng.choice((1, 2)), rng)
+    return replace(
+        spec,
+        nodes=max(node for ring in rings for node in ring),
+        rings=rings,
+        config=spec.config | {"acyclic": True},
+        workload=(Poisson(rate=100, safe=0.2), Poisson(rate=300, some=1.0, safe=0.2)),
+        faults=(NodeCrash(100 * MS, 1), Restart(140 * MS, 1)) if rng.random() < 0.7 else (),
+    )
+
+
 def overlapping(seed: int) -> RunSpec:
     """Rings part and come together again faster than the network gets over it, on lossy links."""
     rng = Random(f"{seed}/overlapping")

@@ -16,6 +16,7 @@ somebody could tell it that was named as well.
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Any
 
 import msgspec
 
@@ -33,7 +34,8 @@ from ringcast.core.trace import (
     Submit,
 )
 
-Place = tuple[ViewId, int]
+Place = tuple[Any, Any]
+"""Compared as the order is: ring and number, or otherwise."""
 Frames = dict[Place, DeliveredTo]
 
 
@@ -71,6 +73,22 @@ class Multicast(Property):
         """By receiver and sender: incarnation and number of the last message."""
         self._here: dict[NodeId, Frames] = {}
         """What each has delivered in its present configuration."""
+
+    # what a protocol with another order says otherwise
+
+    def place(self, ring: ViewId, seq: int) -> Place:
+        """Where a message stands in the order."""
+        return ring, seq
+
+    def life(self, event: Delivered) -> int:
+        """Which incarnation sent a message to all, the latest event."""
+        return self.history.frame.incarnation
+
+    def life_to_some(self, told: DeliveredTo) -> int:
+        """Which incarnation sent a message to some."""
+        ring = self.history.rings.get(told.ring)
+        span = ring.spans.get(told.sender) if ring else None
+        return span.incarnation if span else self.history.incarnation(told.sender)
 
     # submissions
 
@@ -110,11 +128,12 @@ class Multicast(Property):
 
     def on_delivered(self, event: Delivered) -> None:
         """Its place among those of messages to some."""
-        place, frame = (event.ring, event.seq), self.history.frame
+        place, frame = self.place(event.ring, event.seq), self.history.frame
+        life = self.life(event)
         if not self.history.again:
             self._follow(event, str(frame), place)
-            self._count(event, event.sender, frame.incarnation, event.first, len(event.digests))
-        firsts, places = self._pasts.get((event.sender, frame.incarnation), ((), ()))
+            self._count(event, event.sender, life, event.first, len(event.digests))
+        firsts, places = self._pasts.get((event.sender, life), ((), ()))
         at = bisect_right(firsts, event.first) - 1
         if at >= 0 and places[at] >= place:
             self._wrong(event, str(frame), f"its sender had delivered {_name(places[at])} before")
@@ -124,10 +143,9 @@ class Multicast(Property):
         if told is None:
             self.undecided = True
             return
-        node, place = event.node, (told.ring, told.seq)
+        node, place = event.node, self.place(told.ring, told.seq)
         ring = self.history.rings.get(told.ring)
-        span = ring.spans.get(told.sender) if ring else None
-        incarnation = span.incarnation if span else self.history.incarnation(told.sender)
+        incarnation = self.life_to_some(told)
         if node not in told.to:
             self._wrong(event, told.name, f"it is for {told.to}")
         frames: dict[int, tuple[NodeId, DeliveredTo]]

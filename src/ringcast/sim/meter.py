@@ -1,7 +1,8 @@
 """Meter: how fast a group was, read off its trace.
 
 It knows no protocol. A message counts as ordered when it gets its place in the order
-(``Originated``, or ``Delivered`` if somebody knows the place before its sender does); its latency
+(``Originated``, or ``Delivered`` if somebody knows the place before its sender does, as with
+messages to some, whose sizes no trace tells); its latency
 runs from ``Submit`` to ``Delivered``, and counts once all members of the configuration that
 delivered it first, but those who are down, have delivered it. How long the token of a ring takes
 for a rotation is not in the trace: ``Turns`` shows the meter when a processor passes it on.
@@ -17,10 +18,12 @@ import msgspec
 
 from ringcast.core.effects import Effect, Send
 from ringcast.core.ids import NodeId, ViewId
+from ringcast.core.to_some import DeliveredTo, SubmittedTo
 from ringcast.core.trace import (
     Crashed,
     Delivered,
     Installed,
+    Noted,
     Originated,
     Restarted,
     Submit,
@@ -158,6 +161,7 @@ class Meter:
             Submit: self._submit,
             Originated: self._originated,
             Delivered: self._delivered,
+            Noted: self._noted,
             Installed: self._installed,
             Crashed: self._gone,
             Restarted: self._gone,
@@ -198,15 +202,29 @@ class Meter:
         for number, size in enumerate(event.sizes, event.first):
             queue[number] = (event.t_us, size)
 
+    def _noted(self, event: Noted) -> None:
+        """Messages to some: those that they are for count as the members."""
+        if (asked := SubmittedTo.read(event)) is not None:
+            queue = self._queues[event.node]
+            for number in range(asked.first, asked.first + len(asked.digests)):
+                queue[number] = (event.t_us, 0)
+        elif (told := DeliveredTo.read(event)) is not None:
+            self._received(event.t_us, told, told.to)
+
     def _originated(self, event: Originated) -> None:
         queue = self._queues[event.owner]
         if event.first in queue:
-            self._place(queue, event)
+            self._place(queue, event, event.t_us)
 
-    def _place(self, queue: dict[int, tuple[int, int]], event: Originated | Delivered) -> None:
+    def _place(
+        self,
+        queue: dict[int, tuple[int, int]],
+        event: Originated | Delivered | DeliveredTo,
+        now_us: int,
+    ) -> None:
         """The messages of ``event``, which wait in their sender's ``queue``, are ordered."""
         from_us = self._from_us
-        inside = event.t_us >= from_us
+        inside = now_us >= from_us
         messages = submitted_us = 0
         for number in range(event.first, event.first + len(event.digests)):
             t_us, size = queue.pop(number, (-1, 0))
@@ -222,18 +240,26 @@ class Meter:
                 del self._open[next(iter(self._open))]
 
     def _delivered(self, event: Delivered) -> None:
-        place, t_us = (event.ring, event.seq), event.t_us
+        self._received(event.t_us, event, self._members.get(event.node, (event.node,)))
+
+    def _received(
+        self,
+        t_us: int,
+        event: Delivered | DeliveredTo,
+        members: tuple[NodeId, ...],
+    ) -> None:
+        """One of ``members`` has delivered messages."""
+        place = (event.ring, event.seq)
         frame = self._open.get(place)
         if frame is None:
             queue = self._queues[event.sender]
             if event.first not in queue:
                 return
-            self._place(queue, event)
+            self._place(queue, event, t_us)
             frame = self._open.get(place)
             if frame is None:
                 return
         if not frame.receivers:
-            members = self._members.get(event.node, (event.node,))
             frame.receivers = frame.awaited = len(members) - len(self._down.intersection(members))
             frame.first_us = t_us
         frame.awaited -= 1

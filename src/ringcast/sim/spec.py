@@ -115,8 +115,13 @@ def prepare(spec: RunSpec) -> Setup:
     for i, work in enumerate(spec.workload):
         if strangers := sorted(set(work.senders) - set(spec.ids)):
             raise SpecError(f"workload[{i}]: no such processors: {strangers}")
-        if getattr(work, "some", 0) and not sheet.multicast:
-            raise SpecError(f"workload[{i}]: some: {spec.protocol} sends every message to all")
+        some = "some" if getattr(work, "some", 0) else "to" if work.to else ""
+        if some and not sheet.multicast:
+            raise SpecError(f"workload[{i}]: {some}: {spec.protocol} sends every message to all")
+        if work.to and not {*work.senders} <= {*work.to} <= {*spec.ids}:
+            raise SpecError(f"workload[{i}]: to: name processors, and all that send among them")
+        if work.to and (not work.senders or work.to != tuple(sorted({*work.to}))):
+            raise SpecError(f"workload[{i}]: to: ascending, each once, and with senders named")
     return Setup(sheet, config, model)
 
 

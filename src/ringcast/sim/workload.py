@@ -13,7 +13,8 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from ringcast.core.ids import Level, NodeId
-from ringcast.core.trace import Delivered, Originated, Restarted, TraceEvent
+from ringcast.core.to_some import DeliveredTo
+from ringcast.core.trace import Delivered, Noted, Originated, Restarted, TraceEvent
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.model import Micros, Share
 
@@ -47,6 +48,9 @@ class _Workload(
     sizes: Annotated[tuple[Sizes, ...], msgspec.Meta(min_length=1)] = (Sizes(16, 64),)
     safe: Share = 0.0
     """Share of the messages that ask for safe delivery."""
+    to: tuple[NodeId, ...] = ()
+    """Whom all messages are for, ascending, the senders among them; empty: everybody. For protocols
+    that can."""
     start_us: Micros = 0
 
 
@@ -167,10 +171,10 @@ class Load:
         return self._cluster.submit(node, bodies, level, self._to())
 
     def _to(self) -> tuple[NodeId, ...]:
-        """Whom the next submission is for; nobody in particular in most workloads."""
+        """Whom the next submission is for; empty, for everybody, in most workloads."""
         work, ids = self._work, self._cluster.ids
         if not isinstance(work, _Open) or not work.some or self._rng.random() >= work.some:
-            return ()
+            return work.to
         return tuple(sorted(self._rng.sample(ids, self._rng.randint(1, len(ids)))))
 
     def _body(self, node: NodeId) -> bytes:
@@ -190,6 +194,10 @@ class Load:
                 self._gone(node, len(event.digests))
             case Originated() if type(self._work) is not ClosedLoop:
                 self._gone(event.owner, len(event.digests))
+            case Noted(node=node, what=DeliveredTo.what) if self._work.to:
+                told = DeliveredTo.read(event)
+                if told is not None and told.sender == node:
+                    self._gone(node, len(told.digests))
 
     def _gone(self, node: NodeId, count: int) -> None:
         """Messages of ``node`` no longer pend; except for Fill, others follow."""

@@ -12,7 +12,8 @@ Rules     MR-1 to MR-45, A1 to A12 and the resolutions G-1 to G-46: docs/rules-t
           lists rule, handler and test. Where a resolution contradicts a rule, it holds.
 Files     order.py is the core, which knows no frame; network.py the graph of rings, receipts.py
           safe delivery, clock.py timestamps and the rider on each ring, flow.py congestion,
-          machine.py ports, parts and forwarding. p1_notice.py to p16_clocks.py are its checks.
+          machine.py ports, parts and forwarding, withholding.py what gateways do not pass on.
+          p1_notice.py to p16_clocks.py and p18_to_some.py are its checks.
 Levels    Agreed: a prefix of one sequence in each topology. Safe: every member of the topology
           delivers it, by its own word, or crashes.
 Views     A topology: the rings that are connected, with their members, which are also the view's
@@ -23,6 +24,7 @@ Promise   P-1 to P-16 of the dossier but P-5, on trees, on parallel gateways and
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           A4  a member says also what it has refused, or others would wait for ever
           A5  rings without survivors, and those that drain, are part of a topology's name
+          F1 to F5  messages to some processors, which gateways keep from rings without any
 """
 
 from ringcast.core.registry import MembershipKind, RuleBook, Sheet, register
@@ -43,6 +45,7 @@ from ringcast.protocols.totem_multi.p13_agreed import PrefixInTopology
 from ringcast.protocols.totem_multi.p14_safe import SafeForAll
 from ringcast.protocols.totem_multi.p15_one_order import OneOrder
 from ringcast.protocols.totem_multi.p16_clocks import ClockRises
+from ringcast.protocols.totem_multi.p18_to_some import ToSome
 from ringcast.protocols.totem_multi.swarm import SWARM
 from ringcast.protocols.totem_single.machine import MESSAGES
 from ringcast.protocols.totem_single.messages import MAX_MEMBERS, CommitToken, Token
@@ -63,6 +66,7 @@ CHECKS = (
     SafeForAll,
     OneOrder,
     ClockRises,
+    ToSome,
 )
 
 CLAIMS = (*(check.tag for check in CHECKS), "content", "validity")
@@ -83,14 +87,14 @@ SHEET = register(
         demo_rings=((1, 2, 6, 7), (3, 6, 7, 8, 9), (4, 5, 8, 9)),
         progress_bound_us=progress_bound_us,
         membership=MembershipKind.EVS,
-        journaled=False,
+        multicast=True,
         agreed=("max_message", "mutual", "acyclic"),
         alike=("max_packet", "token_loss_us"),
         turn=(Token,),
         unicast=(Token, CommitToken),
         checks=CHECKS,
         swarm=SWARM,
-        rules=RuleBook("Totem multiple-ring", (("MR-", 45), ("A", 12)), ("G-", 46)),
+        rules=RuleBook("Totem multiple-ring", (("MR-", 45), ("A", 12), ("F", 5)), ("G-", 46)),
         patient=lambda us: {"token_loss_us": us, "consensus_us": us * 6 // 5},
         fast=lambda frames, n: {"each_time": frames, "window_size": frames * n},
     )

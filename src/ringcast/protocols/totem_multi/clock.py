@@ -122,9 +122,9 @@ _join = msgspec.msgpack.Decoder(JoinRide).decode
 RIDES: dict[type, Any] = {CommitToken: _commit, Join: _join}
 
 
-SAID = Sort.SAID
+SAID, SOME = Sort.SAID, Sort.SOME
 unpack = STAMP.unpack
-SERVICES = (Level.AGREED, Level.SAFE, Level.AGREED)
+SERVICES = (Level.AGREED, Level.SAFE, Level.AGREED, Level.AGREED)
 """By sort, on a ring without gateways."""
 
 
@@ -156,7 +156,8 @@ class ClockRider:
         """A ring with so many gateways is installed. Without any, nobody but its members gets what
         it orders, and it delivers safe messages by itself. G-15: with several, what is originated
         there goes up when all members have it."""
-        self.margins = dict.fromkeys((Sort.AGREED, Sort.SAFE), FORWARDED_BYTES) if gateways else {}
+        of_applications = (Sort.AGREED, Sort.SAFE, Sort.SOME)
+        self.margins = dict.fromkeys(of_applications, FORWARDED_BYTES) if gateways else {}
         held_back = gateways > 1 and not acyclic
         self.services = SERVICES
         if gateways:
@@ -195,6 +196,10 @@ class ClockRider:
             return service, contents
         if sort == SAID:
             return service, stamped(contents, sort, self.clock.tick(env, fresh(whole)), 0)
+        if sort == SOME:  # F1: no trace tells of their origin
+            first = self._numbered + 1
+            self._numbered += len(whole)
+            return service, stamped(contents, sort, self.clock.tick(env, len(whole)), first)
         clock, first = self.clock, self._numbered + 1
         at = clock.my_timestamp = clock.my_timestamp + 1  # ``tick``, written out for every frame
         if at >= clock.limit:

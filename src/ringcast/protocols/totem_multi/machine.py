@@ -7,7 +7,6 @@ passes on goes to the other rings.
 
 from __future__ import annotations
 
-from collections import deque
 from enum import StrEnum
 from functools import partial
 from typing import Any, ClassVar
@@ -17,7 +16,7 @@ from ringcast.core.effects import Deliver, InstallView, PackedMessages, Stop
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, TimerFired
-from ringcast.core.machine import Machine, Table
+from ringcast.core.machine import Table
 from ringcast.core.owned import Heard, Owned, Parts
 from ringcast.protocols.totem_multi.clock import CLOCK, ClockRider, LamportClock
 from ringcast.protocols.totem_multi.config import Config
@@ -26,6 +25,7 @@ from ringcast.protocols.totem_multi.flow import Brakes
 from ringcast.protocols.totem_multi.messages import (
     LEVELS,
     Ack,
+    Addressed,
     Bound,
     Change,
     Data,
@@ -33,8 +33,8 @@ from ringcast.protocols.totem_multi.messages import (
     Key,
     Member,
     NetworkTopology,
+    Promises,
     Rank,
-    SafeKey,
     Said,
     Sort,
     read,
@@ -46,6 +46,7 @@ from ringcast.protocols.totem_multi.order import NetworkOrder
 from ringcast.protocols.totem_multi.places import batch_of, key_of, position
 from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
+from ringcast.protocols.totem_multi.speaker import Speaker
 from ringcast.protocols.totem_multi.state import ChangeId, Reported, Streamed
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.messages import Regular, RingId
@@ -63,13 +64,13 @@ class Timer(StrEnum):
     BOUND = "bound"
 
 
-class TotemMulti(Machine):
+class TotemMulti(Speaker):
     """A processor of a network of rings."""
 
     table: ClassVar[Table]
 
     def __init__(self, me: NodeId, config: Config) -> None:
-        super().__init__()
+        super().__init__(config.acyclic)
         self.me, self.config = me, config
         self.phase: Phase = Phase.UP
         self.parts: Parts = Parts()
@@ -78,14 +79,9 @@ class TotemMulti(Machine):
         self.brakes = Brakes(me)
         self._queues: list[Outbox[Any]] = []
         self._bounds = QueueBounds(config.max_queue, config.min_queue, config.max_queue_bytes)
-        self.ports: dict[NodeId, RingPort] = {}
-        self.order: NetworkOrder
         self.view = ViewId(0, me)
         self.nodes: tuple[NodeId, ...] = ()
         self.departures = Departures()
-        self._to_say: deque[tuple[NodeId, Said]] = deque()
-        self._to_ack: list[SafeKey] = []
-        self._to_refuse: list[SafeKey] = []
         self._buffers: dict[ChangeId, list[tuple[NodeId, NodeId, Streamed]]] = {}
         self._stirred = False  # something came up that the core has to look at
         self._timed = False
@@ -143,8 +139,11 @@ class TotemMulti(Machine):
         if not self.ready or not self._bounds.allow(event.bodies, self.config.max_message):
             env.drop("multi MR-41", "a submission over the bounds")
             return
-        ring = self.ports[self.me].part
-        ring.call(env, ring.machine.carry, event.bodies, Sort(event.level))
+        ring, bodies, sort = self.ports[self.me].part, event.bodies, Sort(event.level)
+        if event.to:  # F1
+            sort = Sort.SOME
+            bodies = tuple(written(Addressed(event.level, event.to, body)) for body in bodies)
+        ring.call(env, ring.machine.carry, bodies, sort)
 
     def on_leaving(self, env: Env, event: Leaving) -> None:
         """Every ring is left; then there is nothing more to do."""
@@ -189,20 +188,33 @@ class TotemMulti(Machine):
                 self.order.everywhere.add(Key(stamp, batch.ring))
             self._hand_up_own(env, at, view, batch, stamp, data)
             return
-        for body in bodies:
-            match read(body):
+        pid = at.mine.pid
+        for number, body in enumerate(bodies, first):
+            said = read(body)
+            if (type(said) is Addressed) != (sort == Sort.SOME):
+                said = None
+            match said:
                 case None:
                     env.drop("multi MR-12", "a message that cannot be read")
+                case Addressed(level, to, message):
+                    data = Data(batch.sender, level, number, (message,), to)
+                    self._hand_up_own(env, at, view, batch, stamp, data)
+                    stamp += 1
+                case Promises() as said:
+                    at.promised = at.promised and batch.sender != pid
+                    for each in said.each():
+                        self._see(each.timestamp, each.ring)
+                        self._hand_up_forwarded(env, pid, batch.sender, each)
                 case (Ack() | Bound()) as said:
                     self._hand_up_own(env, at, view, batch, stamp, said)
                     stamp += 1
                 case NetworkTopology() as said:
                     self._see(said.timestamp, said.ring)
-                    if batch.sender != at.mine.pid:
-                        self.order.hear_topology(env, at.mine.pid, batch.sender, said)
+                    if batch.sender != pid:
+                        self.order.hear_topology(env, pid, batch.sender, said)
                 case said:
                     self._see(said.timestamp, said.ring)
-                    self._hand_up_forwarded(env, at.mine.pid, batch.sender, said)
+                    self._hand_up_forwarded(env, pid, batch.sender, said)
 
     def _hand_up_own(
         self,
@@ -284,24 +296,6 @@ class TotemMulti(Machine):
 
     # --- what the core asks for --------------------------------------------------------------
 
-    def forward(self, said: Streamed, came: NodeId | None) -> None:
-        """MR-13: on every interface but that one."""
-        for pid in self.ports:
-            if pid != came:
-                self._to_say.append((pid, said))
-
-    def exchange(self, pid: NodeId, said: NetworkTopology) -> None:
-        """MR-24."""
-        self._to_say.append((pid, said))
-
-    def stored_safe(self, key: Key) -> None:
-        """A1."""
-        self._to_ack.append((key.timestamp, key.ring))
-
-    def refused_safe(self, key: Key) -> None:
-        """A4 ext."""
-        self._to_refuse.append((key.timestamp, key.ring))
-
     def release(self, env: Env, change: Change) -> None:
         """Step 8, G-20: gateways whose word never came are not admitted."""
         for pid, sender, said in self._buffers.pop((change.ring, change.conf), ()):
@@ -312,12 +306,14 @@ class TotemMulti(Machine):
                 self.order.refuse(env, pid, said, "from a gateway that was not admitted")
 
     def deliver(self, env: Env, key: Key, data: Data) -> None:
-        """MR-14."""
-        env.deliver(self.view, batch_of(key, data))
+        """MR-14; F1: if it is for this processor."""
+        if not data.to or (self.me in data.to and data.bodies):
+            env.deliver(self.view, batch_of(key, data))
 
     def install(self, env: Env, key: Key, reported: Reported) -> None:
         """MR-29, G-8: a topology is named by the place of its change and by what is in it."""
         self.view = view_of(key, reported)
+        self.withholding.topology_changed()
         nodes = self.order.nodes()
         went = [q for q in self.nodes if q not in nodes]
         gone = self.departures.at(key, went, self.order.topology)
@@ -352,6 +348,7 @@ class TotemMulti(Machine):
                 pid, said = self._to_say.popleft()
                 self._say(env, pid, said)
             order.advance(env)
+            self._promise_owed()
             if order.unplaced:
                 order.refuse_passed()
             if self._to_ack or self._to_refuse:
@@ -380,16 +377,6 @@ class TotemMulti(Machine):
                 at.highest = max(at.highest, at.rider.heard)
                 self.order.delivered_upto(at.rider.at_once, at.rider.heard)
                 at.rider.at_once = None
-
-    def _acknowledge(self) -> None:
-        """A1: on every interface, what was stored and what was refused."""
-        words = [(key, True) for key in self._to_ack] + [(key, False) for key in self._to_refuse]
-        self._to_ack, self._to_refuse = [], []
-        for at in range(0, len(words), MOST_KEYS):
-            some = words[at : at + MOST_KEYS]
-            has, lacks = (tuple(k for k, yes in some if yes is each) for each in (True, False))
-            for pid in self.ports:
-                self._to_say.append((pid, Ack(has, lacks)))
 
     def _patience_us(self) -> int:
         """G-33: the lowest gateway of a ring speaks for it, others if it does not."""

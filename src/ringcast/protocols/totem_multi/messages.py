@@ -11,10 +11,11 @@ for what they cannot understand.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from hashlib import blake2b
 from struct import Struct
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, Self, TypeAlias
 
 import msgspec
 
@@ -51,10 +52,15 @@ class Sort(IntEnum):
     AGREED = 0  # an application's
     SAFE = 1  # an application's
     SAID = 2  # the protocol's own
+    SOME = 3  # F1: an application's, for some processors; each has a timestamp and a number
 
 
 LEVELS = (Level.AGREED, Level.SAFE)
 """The level of an application's messages, by sort."""
+
+
+MOST_NAMED = 1024
+"""Processors that one message may be for."""
 
 
 class Rank(IntEnum):
@@ -105,6 +111,17 @@ Receipts = Annotated[tuple[tuple[NodeId, Keys, Keys], ...], msgspec.Meta(max_len
 """Which safe messages the members of a ring acknowledged, and refused, in its stream."""
 
 
+Processors = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MOST_NAMED)]
+
+
+class Addressed(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
+    """F1: a message of an application for some processors, ascending."""
+
+    level: Level
+    to: Annotated[Processors, msgspec.Meta(min_length=1)]
+    body: bytes
+
+
 class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """Messages of an application, numbers ``first`` .. of their sender's life."""
 
@@ -112,6 +129,8 @@ class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     level: Level
     first: Seq
     bodies: tuple[bytes, ...]
+    to: Processors = ()
+    """F1: the only processors that deliver them, ascending; empty: all."""
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=ACK, gc=False):
@@ -144,6 +163,27 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     ring: RingId
     via: RingId | None
     message: Data | Bound
+
+
+WITHHELD = Bound(NO_RING, ())
+"""F2: forwarded in place of a message that is for nobody beyond: its place as a bound, no more."""
+
+
+class Promises(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
+    """F3: how far streams have come of which the latest messages were withheld."""
+
+    places: Annotated[
+        tuple[tuple[Seq, RingId, RingId | None], ...], msgspec.Meta(max_length=MOST_RINGS)
+    ]
+
+    @classmethod
+    def of(cls, withheld: Iterable[Forwarded]) -> Self:
+        """As one message."""
+        return cls(tuple((each.timestamp, each.ring, each.via) for each in withheld))
+
+    def each(self) -> Iterator[Forwarded]:
+        """What each of them would have been by itself."""
+        return (Forwarded(timestamp, ring, via, WITHHELD) for timestamp, ring, via in self.places)
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
@@ -212,7 +252,9 @@ class TopologyChange(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=Fal
         return self.ring, self.conf
 
 
-Said: TypeAlias = Ack | Bound | Forwarded | Change | NetworkTopology | TopologyChange
+Said: TypeAlias = (
+    Addressed | Ack | Bound | Forwarded | Promises | Change | NetworkTopology | TopologyChange
+)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Said).decode
@@ -256,7 +298,7 @@ def unstamped(bodies: tuple[bytes, ...]) -> tuple[int, int, int, tuple[bytes, ..
     if not bodies or len(stamp) != STAMP_BYTES:
         return None
     sort, timestamp, first = STAMP.unpack(stamp)
-    if sort > Sort.SAID or not 0 < timestamp <= LAST_TIMESTAMP or first > LAST:
+    if sort > Sort.SOME or not 0 < timestamp <= LAST_TIMESTAMP or first > LAST:
         return None
     return sort, timestamp, first, bodies
 

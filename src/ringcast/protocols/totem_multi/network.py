@@ -37,15 +37,12 @@ class RingNetwork:
 
     def reachable(self) -> set[RingId]:
         """Step 8: the rings that lead to mine in the delivered graph."""
-        found = set(self.own.values())
-        left = list(self.gateways.values())
-        while True:
-            met = [ends for ends in left if not found.isdisjoint(ends.values())]
-            if not met:
-                return found
-            for ends in met:
-                found.update(ends.values())
-            left = [ends for ends in left if ends not in met]
+        return joined(self.own.values(), self.gateways.values())
+
+    def beyond(self, ring: RingId) -> set[RingId]:
+        """F2: the rings that lead to one of mine without passing through me."""
+        others = [ends for node, ends in self.gateways.items() if node != self.me]
+        return joined((ring,), others)
 
     def move(self, change: Change, mine: bool) -> None:
         """MR-20, G-13: interfaces at ``conf`` that the change lists go to its ring; mine by my own
@@ -125,6 +122,16 @@ class RingNetwork:
                 gateways.add(node)
             waiting = [node for node in waiting if node not in gateways]
         return {way[0] for way in reached if len(way) == 1}, gateways
+
+
+def joined(rings: Iterable[RingId], gateways: Iterable[Mapping[NodeId, RingId]]) -> set[RingId]:
+    """All rings that gateways join to these."""
+    found, left = set(rings), list(gateways)
+    while met := [ends for ends in left if not found.isdisjoint(ends.values())]:
+        for ends in met:
+            found.update(ends.values())
+        left = [ends for ends in left if ends not in met]
+    return found
 
 
 def path(pid: NodeId, ring: RingId, changes: Iterable[Change]) -> Path:

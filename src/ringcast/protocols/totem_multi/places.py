@@ -10,8 +10,8 @@ from ringcast.protocols.totem_multi.state import Streamed
 
 def batch_of(key: Key, data: Data) -> PackedMessages:
     """Messages as the application and the trace see them."""
-    stamp = key.timestamp
-    return PackedMessages(key.ring, stamp, data.sender, data.level, data.first, data.bodies, stamp)
+    stamp, sent = key.timestamp, (data.sender, data.level, data.first, data.bodies)
+    return PackedMessages(key.ring, stamp, *sent, stamp, data.to)
 
 
 def key_of(said: Streamed) -> Key:

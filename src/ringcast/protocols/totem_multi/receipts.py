@@ -17,6 +17,9 @@ LARGE = 2**31
 MOST_KEYS = 1024
 """Safe messages that one acknowledgement or one bound speaks of."""
 
+MOST_KEYS = 1024
+"""Safe messages that one acknowledgement or one bound speaks of."""
+
 
 class Acknowledged:
     """A3: for each safe message, which interface said in which ring's stream that it has it, or

@@ -21,6 +21,7 @@ class RingPort:
         self.highest = 0  # timestamp handed up in it
         self.together: frozenset[NodeId] = frozenset()  # who came along from the one before
         self.asked = False  # a Bound of mine is on its way
+        self.promised = False  # F3: so is a word on what I withheld
 
     @property
     def gateways(self) -> list[NodeId]:
