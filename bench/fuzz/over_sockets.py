@@ -18,7 +18,6 @@ import msgspec
 from altered import altered, numbers, spoilt
 
 from ringcast.api.node import Node
-from ringcast.core import registry
 from ringcast.wire import keys
 
 NODES, VICTIM = 3, 2
@@ -39,9 +38,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def settings(root: Path, protocol: str) -> list[dict[str, Any]]:
-    """Nodes with a key, and journals if the protocol bears them."""
+    """Nodes with a key and a journal."""
     keys.write(root / "group.key", keys.add({}))
-    journaled = registry.protocol(protocol).journaled
     ports = free_ports(NODES)
     peers = [f"{node}@127.0.0.1:{port}" for node, port in enumerate(ports, 1)]
     return [
@@ -52,7 +50,7 @@ def settings(root: Path, protocol: str) -> list[dict[str, Any]]:
             "protocol": protocol,
             "key_file": str(root / "group.key"),
             "state_dir": str(root / f"n{node}"),
-            "journal": str(root / f"j{node}") if journaled else "",
+            "journal": str(root / f"j{node}"),
             "journal_patience_s": 0.2,
         }
         for node, port in enumerate(ports, 1)

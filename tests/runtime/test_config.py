@@ -82,10 +82,6 @@ def test_the_example_is_fine_and_needs_no_more() -> None:
             {"protocol": "token-fd", "peers": [], "seeds": ["seed:1"]},
             "peers: token-fd must know all who may take part; list them",
         ),
-        (
-            {"protocol": "totem-multi", "journal": "log"},
-            "journal: a node that runs totem-multi keeps none yet",
-        ),
         ({"settings": {"max_message": 65536}}, "max_message = 65536 leaves no room for a group's"),
         ({"settings": {"max_packet": 65500}}, "max_packet = 65500 does not fit a UDP datagram"),
     ],

@@ -245,7 +245,7 @@ class Node:
             done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
             self.outgoing.put(Item(group, Level.SAFE, (), done, word))
             position = await done
-            if position.ring == ring:  # otherwise the ring changed, and nobody took them
+            if self._ring.view == ring:  # otherwise, or before that, nobody may have taken them
                 if self._journal:
                     await self.durable(position)
                 return position
@@ -295,7 +295,7 @@ class Node:
             position = start._replace(index=index)
             source: Source | None = None
             if type(came) is NumberedRows:
-                word, source = self._deduplicated(came, batch.ring)
+                word, source = self._deduplicated(came)
                 data = envelope.encode(word)
                 position = position._replace(index=index + len(came.bodies) - len(word.bodies))
             if mine:
@@ -320,10 +320,10 @@ class Node:
         for group in self._groups.values():
             group.lost(1)
 
-    def _deduplicated(self, word: NumberedRows, ring: ViewId) -> tuple[Data, Source]:
+    def _deduplicated(self, word: NumberedRows) -> tuple[Data, Source]:
         """The rows of a writer that did not come before, and the number of the first."""
         known = len(word.bodies)
-        if word.ring == ring and self._directory.open:
+        if self._ring is not None and word.ring == self._ring.view and self._directory.open:
             known = self._directory.streams.fresh(word)
         source = (word.stream, word.batch, word.first + known)
         return Data(word.group, word.bodies[known:]), source

@@ -261,21 +261,36 @@ class NodeJournal:
         while not self._commits.caught_up:
             self._changed.clear()
             view = self._view
-            mine = {self._me, *(domain.id for domain in self._domains)}
-            others = [] if view is None else [id for id in view.members if id not in mine]
+            others, asked = ([], []) if view is None else self._near(view)
             some_missing = view is None or not others or not companions <= set(view.members)
             if view is None or (some_missing and loop.time() < deadline):
                 await self._change_until(None if view is None else deadline)
                 continue
-            upto = Position.at(view.view, -1)  # before the ring itself
-            told = {peer: await self._fetch(peer, upto) for peer in others}
-            if all(told.values()) or loop.time() > deadline:
+            # Rings that merge change one after the other at one number, each at its own index.
+            upto = view.position._replace(index=0, branch=0).before
+            told = {peer: await self._fetch(peer, upto) for peer in asked}
+            if all(told[id] for id in others) or loop.time() > deadline:
                 known = [each for each in told.values() if isinstance(each, Extent)]
                 silent = [id for id in others if not told[id] and (id, upto) not in self._refusals]
                 missing = holes(self._commits.journal.last, upto, known, bool(silent))
-                await self._commits.settle(others, upto, view.members, missing)
+                await self._commits.settle(asked, upto, view.members, missing)
             else:
                 await self._change_until(loop.time() + RETRY_S)
+
+    def _near(self, view: InstallView) -> tuple[list[NodeId], list[NodeId]]:
+        """Members of the view that have to be heard, and all that are asked.
+
+        Where rings are joined, those on other rings are out of reach. Whoever is on mine has
+        delivered the same; a gateway may have another id here than in the view, and then it is
+        asked, too, but nobody waits for it as long as there are others.
+        """
+        mine = {self._me, *(domain.id for domain in self._domains)}
+        members = [id for id in view.members if id not in mine]
+        if view.at is None:
+            return members, members
+        near = sorted({id for each in self._domains for id in each.addresses()} - mine)
+        known = [id for id in near if id in view.members]
+        return (known or near) if members else [], near
 
     async def _change_until(self, deadline: float | None) -> None:
         """Wait for another view, but not longer."""

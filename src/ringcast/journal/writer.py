@@ -240,7 +240,7 @@ class Journal:
         """Why a record cannot be written. A node whose ring numbers start anew has lost them; on
         one ring two histories must have met."""
         why = "holds another history of that ring; compare it with the others (journal check)"
-        if first.ring < self.last.ring:
+        if (first.timestamp, first.ring) < (self.last.timestamp, self.last.ring):
             why = "is ahead of its node, whose state_dir was lost or is another's"
         return (
             f"{first} does not come after {self.last}: the journal {self.folder} {why}; remove "

@@ -64,15 +64,9 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def sheet(self) -> Sheet:
         """The protocol."""
         try:
-            sheet = live_protocol(self.protocol)
+            return live_protocol(self.protocol)
         except LookupError as error:
             raise ConfigError(f"protocol: {error}") from None
-        if self.journal and not sheet.journaled:
-            raise ConfigError(
-                f"journal: a node that runs {self.protocol} keeps none yet; leave it out, or take "
-                "another protocol"
-            )
-        return sheet
 
     @property
     def protocol_config(self) -> GroupSettings:
