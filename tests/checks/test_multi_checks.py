@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ringcast.checks import Verdict, suite
 from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.to_some import DeliveredTo, SubmittedTo
 from ringcast.core.trace import (
     Crashed,
     Delivered,
@@ -106,6 +107,17 @@ class MadeTrace:
         self.events.append(
             Delivered(node, at, at, view, ring, timestamp, sender, level, timestamp, digests)
         )
+
+    def submit_to(self, node: NodeId, number: int, *to: NodeId) -> None:
+        told = SubmittedTo(to, self.lives[node], number, Level.AGREED, (number,))
+        self.events.append(told.noted(node, self.at(), self.at()))
+
+    def deliver_to(
+        self, node: NodeId, sender: NodeId, ring: ViewId, timestamp: int, *to: NodeId
+    ) -> None:
+        at, sent = self.at(), (sender, timestamp, Level.AGREED, (timestamp,))
+        told = DeliveredTo(to, self.prev[node], ring, timestamp, *sent)
+        self.events.append(told.noted(node, at, at))
 
     def end(self, *settled: NodeId) -> None:
         self.events.append(Ended(self.at(), settled))
@@ -372,6 +384,37 @@ def same_stamp_on_a_ring(trace: MadeTrace) -> None:
     trace.originate(2, A, 8)
 
 
+def for_another(t: MadeTrace) -> None:
+    t.submit_to(1, 40, 1, 3)
+    t.deliver_to(2, 1, A, 40, 1, 3)
+    t.end(1, 2, 3)
+
+
+def kept_from_one_it_is_for(t: MadeTrace) -> None:
+    t.submit_to(1, 40, 1, 3)
+    t.deliver_to(1, 1, A, 40, 1, 3)
+    t.end(1, 2, 3)
+
+
+def to_some_in_another_order(t: MadeTrace) -> None:
+    """A message to some that is older than what was delivered before it, on another ring."""
+    t.submit_to(1, 40, 3)
+    t.submit_to(2, 41, 3)
+    t.deliver_to(3, 2, A, 41, 3)
+    t.deliver_to(3, 1, B, 40, 3)
+    t.end(1, 2, 3)
+
+
+def of_a_former_life(t: MadeTrace) -> None:
+    """The number is of the life before, and so is another message."""
+    t.submit_to(1, 40, 3)
+    t.crash(1)
+    t.start(1, 2)
+    t.submit_to(1, 41, 2)
+    t.deliver_to(3, 1, A, 41, 3)
+    t.end(2, 3)
+
+
 WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
     "P-1": (
         untold,
@@ -403,6 +446,7 @@ WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
     "P-14": (unsafe, unsafe_before, unsafe_at_the_end),
     "P-15": (two_ways_round, a_topology_at_two_places),
     "P-16": (clock_stands, clock_falls_back, same_stamp_on_a_ring),
+    "P-18": (for_another, kept_from_one_it_is_for, to_some_in_another_order, of_a_former_life),
     "content": (not_as_submitted, weaker_than_submitted),
     "validity": (submitted_and_forgotten,),
 }
@@ -417,3 +461,15 @@ def test_a_wrong_run_is_caught(claim: str, wrong: Callable[[MadeTrace], None]) -
     trace = together()
     wrong(trace)
     assert trace.verdicts()[claim] is Verdict.INVALID
+
+
+def test_p_18_a_message_of_a_life_before_and_timestamps_before_rings_are_right() -> None:
+    trace = together()
+    trace.submit_to(1, 40, 3)
+    trace.submit_to(2, 41, 3)
+    trace.crash(1)
+    trace.start(1, 2)
+    trace.deliver_to(3, 1, B, 40, 3)
+    trace.deliver_to(3, 2, A, 41, 3)
+    trace.end(2, 3)
+    assert trace.verdicts()["P-18"] is Verdict.VALID

@@ -16,6 +16,7 @@ Files     order.py is the core, which knows no frame; network.py the graph of ri
           p1_notice.py to p16_clocks.py and p18_to_some.py are its checks.
 Levels    Agreed: a prefix of one sequence in each topology. Safe: every member of the topology
           delivers it, by its own word, or crashes.
+To some   F1 to F5: messages to some processors, which gateways keep from rings without any (ours).
 Views     A topology: the rings that are connected, with their members, which are also the view's
           sets. There are no transitional views; a change of one ring is two topologies.
 Promise   P-1 to P-16 of the dossier but P-5, on trees, on parallel gateways and, as far as swarms
@@ -24,7 +25,6 @@ Promise   P-1 to P-16 of the dossier but P-5, on trees, on parallel gateways and
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           A4  a member says also what it has refused, or others would wait for ever
           A5  rings without survivors, and those that drain, are part of a topology's name
-          F1 to F5  messages to some processors, which gateways keep from rings without any
 """
 
 from ringcast.core.registry import MembershipKind, RuleBook, Sheet, register
