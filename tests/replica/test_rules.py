@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringcast.replica.exchange import IncomingBase, decide, misfit, pieces
+from ringcast.replica.exchange import IncomingBase, decide, lacking, misfit, pieces
 from ringcast.replica.log import Adopt, Append, Image, Promise, Record, ReplicaLog, common
 from ringcast.replica.words import NEVER, Entries, Epoch, LogEntry, Run, Snapshot, Status, Ticket
 
@@ -61,6 +61,29 @@ def test_rs_2_a_group_is_founded_by_all_its_voters_with_nothing_on_disk() -> Non
 def test_rs_2_a_founding_that_was_interrupted_begins_anew() -> None:
     said = {1: status(OLD, 0), 2: status(), 3: status()}
     assert decide(said, said[3], VOTERS, 3) is not None
+
+
+def test_rs_2_those_who_found_a_group_were_configured_alike() -> None:
+    """Or each would count by voters of its own: here 1 and 4 by theirs, and 2 and 3 by others."""
+    blank = {"founder": 0, "log_epoch": NEVER, "length": 0, "green": 0, "trimmed": 0, "runs": ()}
+    number = {n: Status(NOW, voters=(), count=3, boot=n, **blank) for n in (1, 4)}  # type: ignore[arg-type]
+    names = {n: Status(NOW, voters=VOTERS, count=3, boot=n, **blank) for n in (2, 3)}  # type: ignore[arg-type]
+    said = {1: number[1], 4: number[4], 2: names[2], 3: names[3]}
+    for upto in range(1, 5):
+        heard = dict(list(said.items())[:upto])
+        last = list(heard.values())[-1]
+        assert decide(heard, last, (), 3) is None
+        assert decide(heard, last, VOTERS, 3) is None
+    assert lacking(number[1], said, False) == "here members is 3, at others (1, 2, 3)"
+    assert lacking(names[2], said, False) == "here members is (1, 2, 3), at others 3"
+
+
+def test_what_is_lacking_with_blank_disks() -> None:
+    """Nobody else tells a user why two of three do not go on."""
+    said = {1: status(NEW, 3), 3: status()}
+    for mine in said.values():
+        text = lacking(mine, said, False)
+        assert text.endswith("[1, 2, 3], and has [1, 3], where the disks of [3] are blank")
 
 
 def test_rs_6_other_members_or_another_group_stop_the_replica() -> None:

@@ -30,7 +30,8 @@ def decide(
     """RS-6: a quorum of valid disks decides; RS-2: or all voters, if nothing is on any disk.
 
     ``said`` is in the order of the view, and ``last`` the word that came just now, so all members
-    decide at the same word, and alike. ``named`` and ``count`` are the voters as configured.
+    decide at the same word, and alike. ``named`` and ``count`` are the voters as configured; those
+    who found a group were configured alike, or each would count by voters of its own.
     """
     valid = {n: s for n, s in said.items() if s.founder == last.founder and n in last.voters}
     founding = tuple(sorted(named or list(said)[:count]))
@@ -40,6 +41,7 @@ def decide(
         len(founding) == count
         and said.keys() >= set(founding)
         and not any(said[node].length for node in founding)
+        and all(alike(said[node], named, count) for node in founding)
     ):
         decisive, voters = {node: said[node] for node in founding}, founding
         founder = name_of(last.epoch, [said[node].boot for node in founding])
@@ -47,6 +49,12 @@ def decide(
         return None
     _, _, holder = max((s.log_epoch, s.length, -node) for node, s in decisive.items())
     return Decision(-holder, decisive[-holder], voters, founder)
+
+
+def alike(status: Status, named: tuple[NodeId, ...], count: int) -> bool:
+    """Whether a disk without entries is of a member that was configured with these voters. One that
+    was in a founding that was interrupted tells that one's voters."""
+    return status.count == count and (bool(status.founder) or status.voters == named)
 
 
 def misfit(decision: Decision, log: ReplicaLog, named: tuple[NodeId, ...], count: int) -> str:
@@ -62,11 +70,13 @@ def misfit(decision: Decision, log: ReplicaLog, named: tuple[NodeId, ...], count
 def lacking(mine: Status, said: Mapping[NodeId, Status], primary: bool) -> str:
     """What stands in the way of a confirmation, for people."""
     here, asked = sorted(said), mine.voters or mine.count
-    others = {status.voters or status.count for status in said.values()} - {asked, mine.count}
     if primary:
         return "the disks of a majority did not answer in time"
-    if mine.founder:
-        return f"it needs a majority of the members {list(mine.voters)}, and has {here}"
+    if voters := next((each.voters for each in (mine, *said.values()) if each.founder), ()):
+        lost = [node for node in here if node in voters and not said[node].founder]
+        blank = f", where the disks of {lost} are blank" if lost else ""
+        return f"it needs a majority of the members {list(voters)}, and has {here}{blank}"
+    others = {s.voters or s.count for s in said.values() if not alike(s, mine.voters, mine.count)}
     if others:
         return f"here members is {asked}, at others {' and '.join(sorted(map(str, others)))}"
     return f"it needs all {mine.count} members at once for the first time, and has {here}"
