@@ -44,6 +44,7 @@ def test_experiments_come_in_their_order() -> None:
         "rbp-costs",
         "rbp-changes",
         "rbp-retention",
+        "rbp-details",
     ]
 
 

@@ -7,6 +7,8 @@ decides what there is to order, its fault plan what is lost and when.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
 from statistics import fmean
 
 import msgspec
@@ -136,3 +138,77 @@ def silence(spec: RunSpec) -> Silence:
         raise StudyError("nobody crashed: there is no silence to speak of")
     waited_us = [max(longest_us.get(n, 0), spec.duration_us - last_us[n]) for n in cluster.up()]
     return Silence(max(waited_us) / 1e3, views, spec.nodes)
+
+
+class RoleSilence(msgspec.Struct, frozen=True):
+    """What the crash of a member in one role cost the others."""
+
+    role: str
+    """``last``: it ended its turn just then; ``next``: its turn comes next; ``another``: neither,
+    if there are so many."""
+    ordering_ms: float
+    """The longest time without a turn that ends."""
+    delivery_ms: float
+    """Of those that stay up, the longest time without a delivery."""
+
+
+class RoundWatch:
+    """Who ended a turn last, and who followed whom."""
+
+    def __init__(self, turn: tuple[type, ...]) -> None:
+        self._turn = turn
+        self.last: NodeId = 0
+        self.after: dict[NodeId, NodeId] = {}
+        self.turns_us: list[int] = []
+
+    def see(self, node: NodeId, effects: list[Effect], now_us: int) -> list[Effect]:
+        """A processor ends its turn, by a frame to one or to all; a repeat of it is no other."""
+        if any(type(getattr(effect, "message", None)) in self._turn for effect in effects):
+            if self.last not in (0, node):
+                self.after[self.last] = node
+                self.turns_us.append(now_us)
+            self.last = node
+        return effects
+
+
+def roles(spec: RunSpec) -> Iterator[RoleSilence]:
+    """Carry ``spec`` out once for each role, with a crash at ``measure_from_us``; nothing of a
+    protocol without turns."""
+    if prepare(spec).sheet.turn:
+        for role in ("last", "next", "another")[: spec.nodes]:
+            yield crash_of(role, spec)
+
+
+def crash_of(role: str, spec: RunSpec) -> RoleSilence:
+    """Crash the member in that role, and see how long the others wait."""
+    setup = prepare(spec)
+    rounds = RoundWatch(setup.sheet.turn)
+    sheet = msgspec.structs.replace(setup.sheet, make=tapped(setup.sheet.make, rounds))
+    delivered_us: dict[NodeId, list[int]] = {node: [] for node in spec.ids}
+
+    def observe(event: TraceEvent) -> None:
+        if isinstance(event, Delivered):
+            delivered_us[event.node].append(event.t_us)
+
+    cluster = Cluster(sheet, setup.config, spec.ids, setup.model, spec.seed, [observe])
+    cluster.start()
+    workload.start(spec.workload, cluster, spec.seed)
+    at_us = spec.measure_from_us or 0
+    cluster.run_until(at_us)
+    turns = len(rounds.turns_us)
+    while len(rounds.turns_us) == turns and cluster.now_us < spec.duration_us:
+        cluster.step()
+    following = rounds.after[rounds.last]
+    rest = [node for node in spec.ids if node not in (rounds.last, following)]
+    cluster.crash({"last": rounds.last, "next": following, "another": rest[-1]}[role])
+    crash_us = cluster.now_us
+    cluster.run_until(spec.duration_us)
+    waits = [longest(delivered_us[node], crash_us, spec.duration_us) for node in cluster.up()]
+    ordering = longest(rounds.turns_us, crash_us, spec.duration_us)
+    return RoleSilence(role, ordering / 1e3, max(waits) / 1e3)
+
+
+def longest(times_us: list[int], from_us: int, to_us: int) -> int:
+    """The longest time without any of these, that ends after ``from_us``."""
+    pairs = pairwise([*times_us, to_us])
+    return max(after - before for before, after in pairs if after >= from_us)

@@ -20,7 +20,7 @@ from ringcast.pipeline.papers.availability import service
 from ringcast.pipeline.papers.comparison import compare
 from ringcast.pipeline.papers.experiments import Source
 from ringcast.pipeline.papers.graphs import failures
-from ringcast.pipeline.papers.outages import outage, silence
+from ringcast.pipeline.papers.outages import outage, roles, silence
 from ringcast.pipeline.papers.polling import poll
 from ringcast.pipeline.papers.promises import promises
 from ringcast.pipeline.spark.progress import watch
@@ -37,6 +37,7 @@ PROBES: Mapping[str, Callable[..., Any]] = {
     "outage": outage,
     "poll": poll,
     "promises": promises,
+    "roles": roles,
     "service": service,
     "silence": silence,
 }
