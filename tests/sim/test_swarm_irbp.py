@@ -8,14 +8,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from ringcast.checks import Violation
 from ringcast.core.registry import register
-from ringcast.protocols.irbp import SHEET, Config
+from ringcast.protocols.irbp import SHEET, Config, Irbp
+from ringcast.sim.cluster import Cluster
 from ringcast.sim.faults import NetworkPartition
 from ringcast.sim.run import run
+from ringcast.sim.settle import settle
 from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
 
@@ -56,6 +60,31 @@ def test_former_seeds_break_nothing(history_bytes: int, seeds: tuple[int, ...]) 
     for seed in seeds:
         result = run(draw(seed, "irbp", config={"history_bytes": history_bytes}))
         assert not result.violations, f"{result.violations[0]}"
+
+
+def test_c3_buffers_are_empty_when_a_group_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A payload leaves the channel when it has arrived, or when a view proves its receiver gone:
+    after the conservative limit and one change, whoever may have crashed."""
+    looked = 0
+
+    def settle_and_look(cluster: Cluster, *arguments: Any) -> list[Violation]:
+        nonlocal looked
+        found = settle(cluster, *arguments)
+        for node in arguments[1].core if not found else ():
+            machine = cluster.machine(node)
+            assert isinstance(machine, Irbp)
+            settings = machine.chooser.settings
+            end_us = cluster.now_us + settings.exclude_max_us + 40 * settings.resend_us
+            while machine.chooser.channel.machine.waiting and cluster.now_us < end_us:
+                cluster.run_for(settings.resend_us)
+            assert not machine.chooser.channel.machine.waiting, f"{node} at {cluster.now_us} us"
+            looked += 1
+        return found
+
+    monkeypatch.setattr("ringcast.sim.run.settle", settle_and_look)
+    for seed in range(20, 32):
+        assert not run(draw(seed, "irbp")).violations
+    assert looked > 20
 
 
 def test_a_seed_gives_the_same_run_again() -> None:
