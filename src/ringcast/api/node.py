@@ -292,7 +292,7 @@ class Node:
             if batch.to and type(came) is not Data:
                 self._lose(batch.sender)  # all must hear it, or nobody
                 continue
-            position = start._replace(index=index)
+            position = start._replace(index=index) if index else start
             source: Source | None = None
             if type(came) is NumberedRows:
                 word, source = self._deduplicated(came)

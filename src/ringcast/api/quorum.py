@@ -342,12 +342,13 @@ class QuorumCopy(Generic[R]):
         """The only reader of the group."""
         while True:
             async for events in self.group.batches():
+                lost = False
                 for event in events:
-                    if isinstance(event, EventsLost):
+                    if lost := isinstance(event, EventsLost):
                         break
                     self._on_event(event)
                 self._step()
-                if any(isinstance(event, EventsLost) for event in events):
+                if lost:
                     await self._rejoin()
                     break
             else:

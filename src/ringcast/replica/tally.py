@@ -57,7 +57,9 @@ class Tally:
 
     def passed(self, green: int) -> list[tuple[Ticket, int]]:
         """RS-14: reads of ours whose barrier a quorum saw, all before it being green."""
-        found = []
+        found: list[tuple[Ticket, int]] = []
+        if not self._waiting:
+            return found
         seen = self._reached(self._seen)
         while self._waiting and self._waiting[0][0] <= seen and self._waiting[0][1] <= green:
             _, length, ticket = self._waiting.pop(0)
@@ -72,4 +74,4 @@ class Tally:
         """What at least a quorum of the voters reached."""
         if not self.voters:
             return 0
-        return sorted((by.get(node, 0) for node in self.voters), reverse=True)[self.quorum - 1]
+        return sorted([by.get(node, 0) for node in self.voters])[-self.quorum]
