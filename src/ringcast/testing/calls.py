@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +39,7 @@ class _Exchange:
         caller, target = self.caller, self.target
         back_us = target.network.transit_us(target.number, caller.number)
         if back_us is not None:
-            loop = caller.loop
-            act = partial(caller.soon, self._settle, data, why)
-            loop.scheduler.at(loop.now_us + back_us, lambda _: act())
+            caller.later(back_us, self._settle, data, why)
 
     def _settle(self, data: bytes | None, why: str) -> None:
         if not self.answer.done():
@@ -70,8 +67,8 @@ class Calls:
         host.note(f"asks {exchange.text} {body if body is not None else ''}".rstrip())
         transit_us = host.network.transit_us(host.number, target.number)
         if transit_us is not None:
-            act = partial(target.calls.arrive, exchange, request)
-            host.loop.scheduler.at(host.loop.now_us + transit_us, lambda _: act())
+            scheduler = host.loop.scheduler
+            scheduler.at(scheduler.now_us + transit_us, target.calls.arrive, (exchange, request))
         try:
             async with asyncio.timeout(within):
                 answer = _decode(await exchange.answer)
@@ -84,16 +81,14 @@ class Calls:
         host.note(f"hears of {exchange.text}: {answer}")
         return answer
 
-    def arrive(self, exchange: _Exchange, request: Request) -> None:
+    def arrive(self, asked: tuple[_Exchange, Request]) -> None:
         """A request of another host."""
+        exchange, request = asked
         if self.handler is None or not self._host.up:
             exchange.reply(None, f"nobody answers at {self._host.name}")
             return
         number = next(self._numbers)
         self._open[number] = exchange
-        self._host.soon(self._begin, number, exchange, request)
-
-    def _begin(self, number: int, exchange: _Exchange, request: Request) -> None:
         self._host.spawn(self._answer(number, exchange, request))
 
     async def _answer(self, number: int, exchange: _Exchange, request: Request) -> None:

@@ -9,6 +9,7 @@ from contextvars import Context
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from zlib import crc32
 
 from ringcast.core.inputs import Received
 from ringcast.testing.calls import Calls, Request
@@ -17,11 +18,11 @@ from ringcast.testing.errors import HostFailed
 from ringcast.testing.network import Datagram, SimNetwork
 from ringcast.testing.nodes import open_node, settings_of
 from ringcast.testing.process import PROCESS, Clock, Process
-from ringcast.testing.sockets import DYNAMIC, SimSocket, failure
+from ringcast.testing.sockets import DYNAMIC, Place, SimSocket, failure
 
 if TYPE_CHECKING:
     from ringcast.api.node import Node
-    from ringcast.testing.loop import SimLoop, SimTask
+    from ringcast.testing.handles import SimTask
     from ringcast.testing.streams import SimServer, Stream
     from ringcast.testing.world import World
 
@@ -47,7 +48,7 @@ class Host:
         self, world: World, name: str, main: Main, args: tuple[Any, ...], steady: bool,
         on_error: OnError,
     ) -> None:  # fmt: skip
-        self.world = world
+        self.world, self.loop = world, world.loop
         self.name = name
         self.number = len(world.hosts) + 1
         self.address = f"10.0.{self.number >> 8}.{self.number & 255}"
@@ -75,11 +76,6 @@ class Host:
 
     def __repr__(self) -> str:
         return f"<host {self.name}>"
-
-    @property
-    def loop(self) -> SimLoop:
-        """The world's event loop."""
-        return self.world.loop
 
     @property
     def network(self) -> SimNetwork:
@@ -160,9 +156,9 @@ class Host:
         """A task of this host's process."""
         return self.loop.create_task(work, context=self._context.copy())
 
-    def soon(self, act: Callable[..., object], *args: Any) -> None:
-        """Something that happens in this host's process, if it lives, and when it moves."""
-        self.loop.call_soon(act, *args, context=self._context)
+    def later(self, delay_us: int, act: Callable[..., object], *args: Any) -> None:
+        """Something that happens in this host's process, if it still lives, and when it moves."""
+        self.loop.later(delay_us, act, *args, context=self._context)
 
     def _ended(self, process: Process, task: asyncio.Task[Any]) -> None:
         if self.process is not process or task.cancelled():
@@ -281,14 +277,15 @@ class Host:
         for port in [port for port, each in self.servers.items() if each is server]:
             del self.servers[port]
 
-    def send_datagram(self, name: str, datagram: Datagram) -> None:
-        """Out of a socket of this host."""
-        target = self.find(name)
+    def send_datagram(self, place: Place, port: int, data: bytes) -> None:
+        """Out of a port of this host, to a place. This is the path of every frame."""
+        target = self.find(place[0])
         if target is None:
             self.loses("unknown address")
             return
-        self.world.record_datagram(self.number, target.number, datagram)
-        self.network.datagram(self.number, target.number, datagram)
+        world, me, other = self.world, self.number, target.number
+        world.events.append((self.loop.scheduler.now_us, me, other, len(data), crc32(data)))
+        world.network.datagram(me, other, Datagram((self.address, port), place[1], data))
 
     def hear(self, frame: Received) -> None:
         """A frame arrives."""
@@ -297,7 +294,7 @@ class Host:
         if opened is None:
             self.loses("no listener")
         else:
-            opened.take(datagram.data, (self.world.by_number(frame.src).address, datagram.source))
+            opened.take(datagram.data, datagram.source)
 
     hear_unicast = hear
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, copy_context
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -21,7 +21,9 @@ from typing import Any, NoReturn, TypeVar
 from ringcast.sim.scheduler import TIMER, Scheduler
 from ringcast.testing import sockets, streams
 from ringcast.testing.errors import EscapeLog, Stuck
+from ringcast.testing.handles import SimFuture, SimHandle, SimTask, SimTimer
 from ringcast.testing.process import PROCESS, Process
+from ringcast.testing.threads import Pool
 
 T = TypeVar("T")
 
@@ -31,33 +33,11 @@ SPIN = 100_000
 SLACK_US = 150
 """Timers are late by up to this much, as real ones are."""
 
+WORKERS = 8
+"""Threads that a process has for ``to_thread``."""
+
 ROUNDING = 0.999
 """Seconds are floats: a timer is never early for that."""
-
-
-class SimTask(asyncio.Task[Any]):
-    """A task whose place in a set does not depend on where it lies in memory."""
-
-    def __init__(
-        self, coro: Any, *, loop: SimLoop, number: int, context: Context | None, **kwargs: Any
-    ) -> None:
-        self._number = number
-        self.context = context or copy_context()
-        super().__init__(coro, loop=loop, context=self.context, **kwargs)
-
-    def __hash__(self) -> int:
-        return self._number
-
-
-class SimFuture(asyncio.Future[Any]):
-    """A future of which the same is true."""
-
-    def __init__(self, *, loop: SimLoop, number: int) -> None:
-        self._number = number
-        super().__init__(loop=loop)
-
-    def __hash__(self) -> int:
-        return self._number
 
 
 _Base: Any = asyncio.BaseEventLoop
@@ -69,7 +49,6 @@ class SimLoop(_Base):  # type: ignore[misc]
 
     def __init__(self, seed: str, escapes: EscapeLog) -> None:
         super().__init__()
-        self.set_debug(False)
         self.scheduler = Scheduler()
         self.escapes = escapes
         self.on_quiet: Callable[[], None] = lambda: None
@@ -82,10 +61,12 @@ class SimLoop(_Base):  # type: ignore[misc]
         self._order = Random(f"{seed}/schedule")
         self._slack_us = self._order.choice((0, SLACK_US, SLACK_US))
         self._numbers = count(1)
-        self._spins = 0
-        self.default_executor = ThreadPoolExecutor()
+        self._threads = Random(f"{seed}/threads")
         self.ending = False
         """The world ends: async generators that are left over are not run to their end."""
+
+    get_debug = staticmethod(bool)
+    """False, and no call of Python: every future asks."""
 
     # --- time ------------------------------------------------------------------------------
 
@@ -108,26 +89,51 @@ class SimLoop(_Base):  # type: ignore[misc]
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """At a time of the caller's clock, or a little later."""
+        return self._after(when - self.time(), when, callback, args, context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """After so many seconds of the caller's clock, or a little later."""
+        return self._after(delay, self.time() + delay, callback, args, context)
+
+    def _after(
+        self,
+        delay: float,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> asyncio.TimerHandle:
         process = PROCESS.get()
-        delay_us = max(0, int((when - self.time()) * 1e6 + ROUNDING))
-        if process is not None:
+        delay_us = max(0, int(delay * 1e6 + ROUNDING))
+        if process is not None and process.clock.ppm:
             delay_us = process.clock.real_us(delay_us)
         if self._slack_us:
             delay_us += int(self._order.random() * self._slack_us)
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        timer._scheduled = True  # type: ignore[attr-defined]
+        if context is None:
+            context = copy_context()
+        timer = SimTimer(when, callback, args, self, context)
         scheduler = self.scheduler
         at_us = scheduler.now_us + delay_us
         heappush(scheduler.heap, (at_us, TIMER, next(scheduler.ticket), self._due, timer))
         return timer
 
-    def _due(self, timer: asyncio.TimerHandle) -> None:
-        if not timer.cancelled():
-            timer._scheduled = False  # type: ignore[attr-defined]
+    def _due(self, timer: SimTimer) -> None:
+        if not timer._cancelled:
+            timer._scheduled = False
             self._ready.append(timer)
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is thrown away when its time has come."""
+    def later(
+        self, delay_us: int, act: Callable[..., object], *args: Any, context: Context
+    ) -> None:
+        """After exactly so long of the world's time."""
+        handle = SimHandle(act, args, self, context)
+        self.scheduler.at(self.scheduler.now_us + delay_us, self._ready.append, handle)
 
     # --- turns -----------------------------------------------------------------------------
 
@@ -135,47 +141,59 @@ class SimLoop(_Base):  # type: ignore[misc]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         """In the next turn."""
-        self._check_closed()
-        handle = asyncio.Handle(callback, args, self, context)
+        if context is None:
+            context = copy_context()
+        handle = SimHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon
 
     def _run_once(self) -> None:
-        """One turn: all that is ready; if nothing is, let time pass first."""
-        ready = self._ready
-        if not ready:
-            self.on_quiet()
-        if not ready:
-            self._pass_time()
-        batch = list(ready)
-        ready.clear()
-        if len(batch) > 1:  # on an idle network it is one frame at a time
-            self._mix(batch)
-        for handle in batch:
-            if handle._cancelled:
-                continue
-            process = handle._context.get(PROCESS)
-            if process is not None and (process.paused or not process.alive):
-                if process.alive:
-                    process.held.append(handle)
-                continue
-            handle._run()
-        self._spins += 1
-        if self._spins > SPIN:
-            raise Stuck(
-                f"{SPIN} turns of the event loop, and no time has passed: some task spins, for "
-                "instance in a loop around asyncio.sleep(0)"
-            )
+        """Turns, until the loop is stopped: all that is ready; if nothing is, time passes first.
 
-    def _pass_time(self) -> None:
-        scheduler, ready = self.scheduler, self._ready
+        This is the path of every frame, so it is written in one piece.
+        """
+        ready, scheduler, process_of = self._ready, self.scheduler, PROCESS
         heap = scheduler.heap
-        self._spins = 0
-        while not ready:
-            scheduler.now_us, _, _, action, argument = heappop(heap)
-            action(argument)
+        spins = 0
+        while not self._stopping:
+            if not ready:
+                self.on_quiet()
+                if not ready:
+                    spins = 0
+                    while not ready:
+                        scheduler.now_us, _, _, action, argument = heappop(heap)
+                        action(argument)
+            if len(ready) == 1:  # on an idle network it is one frame at a time
+                batch = [ready.popleft()]
+            else:
+                batch = list(ready)
+                ready.clear()
+                self._mix(batch)
+            for handle in batch:
+                if handle._cancelled:
+                    continue
+                context = handle._context
+                process = context.get(process_of)
+                if process is not None and (process.paused or not process.alive):
+                    if process.alive:
+                        process.held.append(handle)
+                    continue
+                try:
+                    context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    name = getattr(handle._callback, "__qualname__", "")
+                    told = {"message": f"Exception in callback {name}", "exception": error}
+                    context.run(self.on_error, told)
+            spins += 1
+            if spins > SPIN:
+                raise Stuck(
+                    f"{SPIN} turns of the event loop, and no time has passed: some task spins, for "
+                    "instance in a loop around asyncio.sleep(0)"
+                )
 
     def _mix(self, batch: list[Any]) -> None:
         """Put the steps of tasks in another order."""
@@ -204,7 +222,9 @@ class SimLoop(_Base):  # type: ignore[misc]
 
     def create_future(self) -> SimFuture:
         """A future whose number, not its address, orders it in sets."""
-        return SimFuture(loop=self, number=next(self._numbers))
+        future = SimFuture(loop=self)
+        future._number = next(self._numbers)
+        return future
 
     def create_task(
         self,
@@ -227,9 +247,24 @@ class SimLoop(_Base):  # type: ignore[misc]
     def run_in_executor(
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """The patched ``submit`` of a thread pool runs it in virtual time."""
-        future = (executor or self.default_executor).submit(func, *args)
-        return asyncio.wrap_future(future, loop=self)
+        """In virtual time: in threads of the process that calls, or as an executor's ``submit``,
+        which is replaced, has it."""
+        if executor is not None:
+            return asyncio.wrap_future(executor.submit(func, *args), loop=self)
+        process = PROCESS.get()
+        if process is None:
+            self.refuse_thread()
+        if process.pool is None:
+            process.pool = Pool(self, WORKERS)
+        return process.pool.submit(partial(func, *args), self.create_future())
+
+    def refuse_thread(self) -> NoReturn:
+        """The test is in no process."""
+        self._refuse("a thread of the test itself", "run it on a host")
+
+    def draw_job_us(self, most_us: int) -> int:
+        """How long a thread waits for its turn."""
+        return int(self._threads.random() * most_us)
 
     def _asyncgen_finalizer_hook(self, agen: Any) -> None:
         if not self.ending:

@@ -24,8 +24,10 @@ RETRY_US = 200_000
 class Datagram(msgspec.Struct, frozen=True, gc=False):
     """What a program sends through a UDP socket."""
 
-    source: int
+    source: tuple[str, int]
+    """The address and port that it comes from."""
     target: int
+    """The port that it goes to."""
     data: bytes
 
     def wire_bytes(self) -> int:
@@ -77,7 +79,7 @@ class SimNetwork(Network):
     def datagram(self, src: int, dst: int, datagram: Datagram) -> None:
         """Send from one host to another; it may be lost."""
         self.messages += 1
-        link = self._link(src, dst)
+        link = self._links.get((src, dst)) or self._link(src, dst)
         frame = Received(src, 0, datagram)
         if self.odd is every:
             if self._sized or link is None or link.odd or self._tampers:
@@ -127,11 +129,11 @@ def usual_us(link: LinkModel) -> int:
 
 
 def draw_network(rng: Random) -> NetworkModel:
-    """A network in a good or a bad state, with hops of two to eight milliseconds.
+    """A network in a good or a bad state, with hops of four to twelve milliseconds.
 
     They are longer than on a LAN, which makes runs short: a token's rounds are what takes time.
     """
-    hop_us = rng.choice((2_000, 4_000, 8_000))
+    hop_us = rng.choice((4_000, 8_000, 12_000))
     delay = rng.choice(
         (
             Constant(hop_us),

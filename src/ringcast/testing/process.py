@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ringcast.testing.host import Host
+    from ringcast.testing.threads import Pool
 
 EPOCH_US = 1_700_000_000_000_000
 """What the wall clock of every machine shows when a world begins."""
@@ -22,19 +23,19 @@ MILLION = 1_000_000
 class Clock:
     """A machine's clocks: one that only rises, and one that somebody may set."""
 
-    __slots__ = ("_base_us", "_offset_us", "_since_us", "ppm")
+    __slots__ = ("_offset_us", "_since_us", "ahead_us", "ppm")
 
     def __init__(self) -> None:
         self.ppm = 0
-        self._base_us = self._since_us = 0
+        self._since_us = 0
+        self.ahead_us = 0
+        """Of the world's time, without what it gained since it drifts as it does now."""
         self._offset_us = EPOCH_US
 
     def local_us(self, now_us: int) -> int:
         """The monotonic clock at a moment of the world's time."""
-        passed_us = now_us - self._since_us
-        return self._base_us + (
-            passed_us * (MILLION + self.ppm) // MILLION if self.ppm else passed_us
-        )
+        gained_us = (now_us - self._since_us) * self.ppm // MILLION if self.ppm else 0
+        return now_us + self.ahead_us + gained_us
 
     def wall_us(self, now_us: int) -> int:
         """The wall clock at a moment of the world's time."""
@@ -46,7 +47,7 @@ class Clock:
 
     def drift(self, now_us: int, ppm: int) -> None:
         """Gain ``ppm`` microseconds a second from now on (lose them, below 0)."""
-        self._base_us, self._since_us = self.local_us(now_us), now_us
+        self.ahead_us, self._since_us = self.local_us(now_us) - now_us, now_us
         self.ppm = ppm
 
     def jump(self, by_us: int) -> None:
@@ -57,7 +58,7 @@ class Clock:
 class Process:
     """From a start to an end. What belongs to a process that is not alive never runs again."""
 
-    __slots__ = ("alive", "clock", "held", "host", "in_job", "job_us", "number", "paused")
+    __slots__ = ("alive", "clock", "held", "host", "in_job", "job_us", "number", "paused", "pool")
 
     def __init__(self, host: Host, number: int) -> None:
         self.host = host
@@ -68,6 +69,8 @@ class Process:
         self.paused = False
         self.held: list[asyncio.Handle] = []
         """What became due while the process stood still."""
+        self.pool: Pool | None = None
+        """Its threads, if it has any."""
         self.in_job = False
         """Whether the code that runs is a thread's."""
         self.job_us = 0

@@ -21,13 +21,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from ringcast.testing.copies import copies
 from ringcast.testing.process import PROCESS
 from ringcast.testing.sockets import SimPoll, SimSocket, numeric, owner
-from ringcast.testing.threads import Pool
+from ringcast.testing.threads import JobResult, Pool
 
 if TYPE_CHECKING:
     from ringcast.testing.world import World
@@ -39,6 +40,9 @@ _places: dict[tuple[Any, str], tuple[Any, Any]] = {}
 """By owner and name: the real thing and what takes its place."""
 
 Fake = Callable[..., Any]
+
+CPUS = 4
+"""Of every host."""
 
 
 def here() -> World | None:
@@ -126,7 +130,9 @@ def _monotonic_ns() -> int:
     now_us: int = world.loop.scheduler.now_us
     if process is None:
         return now_us * 1000
-    return (process.clock.local_us(now_us) + process.job_us) * 1000
+    clock = process.clock
+    passed_us = clock.local_us(now_us) if clock.ppm else now_us + clock.ahead_us
+    return (passed_us + process.job_us) * 1000
 
 
 put(time, "monotonic_ns", lambda real: _monotonic_ns)
@@ -246,6 +252,12 @@ def _node(world: World) -> int:
     return 0x0242AC110000 + (process.number & 0xFFFF if process else 1)
 
 
+@replaces(os, "cpu_count", "process_cpu_count")
+def _cpu_count(world: World) -> int:
+    """The same wherever the test runs: thread pools have as many workers as this tells them."""
+    return CPUS
+
+
 @replaces(os, "getpid")
 def _pid(world: World) -> int:
     process = PROCESS.get()
@@ -321,8 +333,10 @@ def _sync(world: World, file: Any) -> None:
 
 
 @replaces(os, "open")
-def _opened(world: World, *args: Any, **kwargs: Any) -> int:
-    file = _open(*args, **kwargs)
+def _opened(world: World, path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+    if flags & os.O_WRONLY and PROCESS.get() is not None:
+        flags += os.O_RDWR - os.O_WRONLY  # so that a sync can read what was written
+    file = _open(path, flags, *args, **kwargs)
     world.files[file] = os.fstat(file).st_ino
     return file
 
@@ -350,18 +364,18 @@ def close_files(files: dict[int, int]) -> None:
 def _pool_of(world: World, executor: Any) -> Pool:
     found: tuple[World, Pool] | None = getattr(executor, "_ringcast_pool", None)
     if found is None or found[0] is not world:
-        pool = Pool(world.loop, executor._max_workers, world.threads.randrange)
-        executor._ringcast_pool = found = (world, pool)
+        executor._ringcast_pool = found = (world, Pool(world.loop, executor._max_workers))
     return found[1]
 
 
 @replaces(concurrent.futures.ThreadPoolExecutor, "submit")
 def _submit(world: World, executor: Any, work: Fake, /, *args: Any, **kwargs: Any) -> Any:
     if PROCESS.get() is None:
-        world.escapes.escape("a thread of the test itself", "run it on a host")
+        world.loop.refuse_thread()
     if executor._shutdown:
         raise RuntimeError("cannot schedule new futures after shutdown")
-    return _pool_of(world, executor).submit(lambda: work(*args, **kwargs))
+    pool = _pool_of(world, executor)
+    return pool.submit(partial(work, *args, **kwargs), JobResult(pool))
 
 
 @replaces(concurrent.futures.ThreadPoolExecutor, "shutdown")

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ringcast.testing.network import Datagram
 from ringcast.testing.process import PROCESS, Process
 
 if TYPE_CHECKING:
@@ -81,19 +80,16 @@ class SimSocket:
 
     def send(self, data: Any, flags: int = 0) -> int:
         """To who it is connected to."""
-        return self._send(data, self.getpeername())
+        return self.sendto(data, self._peer or self.getpeername())
 
     def sendto(self, data: Any, *args: Any) -> int:
         """To a place."""
-        return self._send(data, args[-1])
-
-    def _send(self, data: Any, place: Place) -> int:
         if self._closed:
             raise failure(errno.EBADF)
         if not self._port:
             self._port = self._host.open_port(self, 0)
         if self._process.alive:
-            self._host.send_datagram(place[0], Datagram(self._port, place[1], bytes(data)))
+            self._host.send_datagram(args[-1], self._port, bytes(data))
         return len(data)
 
     # --- receiving -------------------------------------------------------------------------
@@ -105,7 +101,9 @@ class SimSocket:
             return
         self._held += len(data)
         self.inbox.append((data, source))
-        self.wake()
+        if self.reader is not None and not self.waking:
+            self.waking = True
+            self._host.loop._ready.append(self.reader)
 
     def wake(self) -> None:
         """Let the reader know."""
@@ -123,9 +121,10 @@ class SimSocket:
                 try:
                     callback(*args)
                 finally:
-                    self.wake()
+                    if self.inbox:
+                        self.wake()
 
-        self.reader = mine = asyncio.Handle(readable, (), self._host.loop, None)
+        self.reader = mine = asyncio.Handle(readable, (), self._host.loop)
         self.waking = False
         self.wake()
 
@@ -133,9 +132,10 @@ class SimSocket:
         """The next datagram and where it comes from."""
         if not self.inbox:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        data, source = self.inbox.popleft()
-        self._held -= len(data)
-        return data[:size], source
+        received = self.inbox.popleft()
+        length = len(received[0])
+        self._held -= length
+        return received if length <= size else (received[0][:size], received[1])
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         """The next datagram."""
@@ -143,9 +143,8 @@ class SimSocket:
 
     def recv_into(self, buffer: Any, size: int = 0, flags: int = 0) -> int:
         """The next datagram, in a buffer."""
-        view = memoryview(buffer)
-        data, _ = self.recvfrom(size or len(view))
-        view[: len(data)] = data
+        data, _ = self.recvfrom(size or len(buffer))
+        buffer[: len(data)] = data
         return len(data)
 
     # --- the rest --------------------------------------------------------------------------
@@ -204,7 +203,11 @@ class SimPoll:
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
         """Those that have something."""
-        return [(number, select.POLLIN) for number, each in self._sockets.items() if each.inbox]
+        found = []
+        for number, each in self._sockets.items():
+            if each.inbox:
+                found.append((number, select.POLLIN))
+        return found
 
 
 def add_reader(loop: SimLoop, file: Any, callback: Callable[..., object], *args: Any) -> None:

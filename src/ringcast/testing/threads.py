@@ -6,25 +6,38 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ringcast.testing.loop import SimLoop
 from ringcast.testing.process import PROCESS
+
+if TYPE_CHECKING:
+    from ringcast.testing.loop import SimLoop
+
+T = TypeVar("T")
 
 JOB_US = 1_000
 """A job begins and its result comes after up to this long, each."""
 
 
-class PoolJob(Future[Any]):
-    """What a pool was asked to do. Who waits for the result makes it happen."""
+class PoolJob:
+    """What a pool was asked to do, and who is told of the outcome."""
 
-    def __init__(self, pool: Pool, work: Callable[[], Any]) -> None:
-        super().__init__()
-        self._pool = pool
+    __slots__ = ("context", "future", "outcome", "slept_us", "work")
+
+    def __init__(self, future: Any, work: Callable[[], Any]) -> None:
+        self.future = future
         self.work = work
         self.context = copy_context()
         self.outcome: tuple[Any, BaseException | None] | None = None
         self.slept_us = 0
+
+
+class JobResult(Future[Any]):
+    """What ``submit`` of an executor gives. Who waits for it makes it happen."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__()
+        self._pool = pool
 
     def result(self, timeout: float | None = None) -> Any:
         """The result; virtual time goes on until it is there."""
@@ -40,19 +53,17 @@ class PoolJob(Future[Any]):
 class Pool:
     """The jobs of one executor, begun in their order, as many at a time as it has workers."""
 
-    def __init__(self, loop: SimLoop, workers: int, draw: Callable[[int], int]) -> None:
+    def __init__(self, loop: SimLoop, workers: int) -> None:
         self._loop = loop
         self._workers = workers
-        self._draw = draw
         self._waiting: deque[PoolJob] = deque()
         self._begun: list[PoolJob] = []
 
-    def submit(self, work: Callable[[], Any]) -> PoolJob:
-        """Have it done some time later."""
-        job = PoolJob(self, work)
-        self._waiting.append(job)
+    def submit(self, work: Callable[[], Any], future: T) -> T:
+        """Have it done some time later; the future is told, asyncio's or the other kind."""
+        self._waiting.append(PoolJob(future, work))
         self._begin_some()
-        return job
+        return future
 
     def _begin_some(self) -> None:
         while self._waiting and len(self._begun) < self._workers:
@@ -63,21 +74,20 @@ class Pool:
     def _later(self, after_us: int, act: Callable[[PoolJob], None], job: PoolJob) -> None:
         """In the process that submitted the job, if it is still there."""
         loop = self._loop
-
-        def due(_: None) -> None:
-            loop.call_soon(act, job, context=job.context)
-
-        loop.scheduler.at(loop.now_us + after_us + self._draw(JOB_US), due)
+        loop.later(after_us + loop.draw_job_us(JOB_US), act, job, context=job.context)
 
     def _carry_out(self, job: PoolJob) -> None:
         if job.outcome is None and not self._run(job):
             self._end(job)
-        elif not job.done():
+        elif not job.future.done():
             self._later(job.slept_us, self._tell, job)
 
     def _run(self, job: PoolJob) -> bool:
         """The work itself; False if it was cancelled before."""
-        if job.done() or not job.set_running_or_notify_cancel():
+        future = job.future
+        if future.done():
+            return False
+        if isinstance(future, Future) and not future.set_running_or_notify_cancel():
             return False
         process = PROCESS.get()
         assert process is not None, "only hosts have threads"
@@ -91,13 +101,14 @@ class Pool:
         return True
 
     def _tell(self, job: PoolJob) -> None:
-        if not job.done():
+        future = job.future
+        if not future.done():
             assert job.outcome is not None
             result, error = job.outcome
             if error is not None:
-                job.set_exception(error)
+                future.set_exception(error)
             else:
-                job.set_result(result)
+                future.set_result(result)
         self._end(job)
 
     def _end(self, job: PoolJob) -> None:
@@ -105,7 +116,7 @@ class Pool:
             self._begun.remove(job)
             self._begin_some()
 
-    def finish(self, wanted: PoolJob | None = None) -> None:
+    def finish(self, wanted: JobResult | None = None) -> None:
         """Somebody blocks until a job, or all, are done: so they are done now, in their order."""
         while self._begun and not (wanted is not None and wanted.done()):
             job = self._begun[0]

@@ -8,11 +8,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
-from functools import partial
 from itertools import combinations
 from random import Random
 from typing import Any, TypeAlias
-from zlib import crc32
 
 from ringcast.sim.model import NetworkModel
 from ringcast.sim.network import Hearer
@@ -20,9 +18,10 @@ from ringcast.testing import faults as faults_of
 from ringcast.testing.disk import Loss, WorldDisk
 from ringcast.testing.errors import EscapeLog, HostFailed, NotReached, Stuck, Violated
 from ringcast.testing.faults import Plan
+from ringcast.testing.handles import SimTask
 from ringcast.testing.host import LOOPBACK, Host, Main, OnError
-from ringcast.testing.loop import SimLoop, SimTask
-from ringcast.testing.network import Datagram, SimNetwork
+from ringcast.testing.loop import SimLoop
+from ringcast.testing.network import SimNetwork
 from ringcast.testing.process import MILLION, PROCESS, Clock, Process
 
 Check: TypeAlias = Callable[[], object]
@@ -72,7 +71,6 @@ class World:
         """What programs draw from."""
         self.draw = Random(f"{seed}/world")
         """What hosts draw from."""
-        self.threads = Random(f"{seed}/threads")
         self.thread = threading.get_ident()
         self.context = copy_context()
         self.files: dict[int, int] = {}
@@ -172,12 +170,7 @@ class World:
 
     def later(self, seconds: float, act: Callable[..., object], *args: Any) -> None:
         """Something that the world does, in no process."""
-        soon = partial(self.loop.call_soon, act, *args, context=self.context)
-
-        def due(_: None) -> None:
-            soon()
-
-        self.loop.scheduler.at(self.loop.now_us + round(seconds * 1e6), due)
+        self.loop.later(round(seconds * 1e6), act, *args, context=self.context)
 
     def _too_long(self, limit_s: float) -> None:
         self.fail(Stuck(f"the run is not over after {limit_s:g} s of its time"))
@@ -319,33 +312,31 @@ class World:
             text = text.replace(self._disk.root, "")
         self.events.append((self.loop.now_us, host, text))
 
-    def record_datagram(self, source: int, target: int, datagram: Datagram) -> None:
-        """A datagram is sent."""
-        data = datagram.data
-        self.events.append((self.loop.now_us, source, target, len(data), crc32(data)))
-
     # --- the end ---------------------------------------------------------------------------
 
     def bury(self, process: Process) -> None:
         """A process has died: none of its tasks runs again, not even to clean up. They are kept,
         because Python would clean up after them now."""
-        process.end()
-        for task in asyncio.all_tasks(self.loop):
-            assert isinstance(task, SimTask)
+        for task in self._tasks():
             if task.context.get(PROCESS) is process:
                 self._buried.append(task)
+        process.end()  # which may have held a task that nobody else knows
+
+    def _tasks(self) -> list[SimTask]:
+        """All that are not done."""
+        return [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SimTask)]
 
     def end(self) -> None:
         """Close what is left, unheard."""
         self.loop.ending = True
+        left = {*self._buried, *self._tasks()}
         for host in self.hosts:
             if host.process is not None:
                 host.process.end()
             for stream in list(host.streams):
                 stream.reset()  # or asyncio complains that nobody closed it
         asyncio._set_running_loop(self.loop)
-        left = [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SimTask)]
-        for task in sorted({*self._buried, *left}, key=hash):
+        for task in sorted(left, key=hash):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             if not task.done():
                 task.context.run(self._close, task.get_coro())
