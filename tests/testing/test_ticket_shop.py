@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "replica"))
 from wrong_engines import CountsBlankDisks, ReadsAtOnce, TooFewDisks
 
 SEEDS = 2
-"""In the suite; ``ticket_shop.py`` runs thousands."""
+"""In the suite; ``bench/simulated.py shops`` runs thousands."""
 
 
 @pytest.mark.parametrize("protocol", [*RETURNING, *FIXED])

@@ -1,7 +1,7 @@
 """The ticket shop on simulated hosts: three voters, a late member without a vote, clients that
 retry, partitions that move, crashes of some and of all, restarts with and without disk.
 
-``python tests/testing/ticket_shop.py PROTOCOL FIRST COUNT`` runs seeds and says which ones failed.
+``python bench/simulated.py shops`` runs them by the thousand.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from shutil import rmtree
-from time import process_time
 from typing import Any
 
 import ringcast
@@ -29,7 +27,7 @@ FAULTS = Swarm(kinds=("pause", "cut", "drift", "jump"), most=3)
 SPAN_S = 7.0
 ANSWER_S, PATIENCE_S = 2.0, 2.5
 
-RETURNING = ("totem", "total", "counter")
+RETURNING = ("totem", "total", "counter", "irbp", "totem-multi")
 """Protocols whose members come back after a crash, and take in others later."""
 FIXED = ("token-fd",)
 """Protocols of a fixed group, whose crashed members stay out."""
@@ -310,23 +308,3 @@ def one(seed: int, protocol: str, **wrong: Any) -> Outcome:
 
     settings = settings_of(protocol)
     return run(test, RunSetup(seed=seed, faults=FAULTS, span=SPAN_S, settings=settings))
-
-
-def main(protocol: str, first: int, count: int) -> None:
-    """Run seeds; say how many failed, and why."""
-    began_s, failed = process_time(), 0
-    met: dict[str, int] = {}
-    for seed in range(first, first + count):
-        outcome = one(seed, protocol)
-        for name, seen in outcome.met.items():
-            met[name] = met.get(name, 0) + seen
-        if outcome.error is not None:
-            failed += 1
-            print(f"{protocol} seed {seed}: {outcome.kind}: {outcome.error}", flush=True)
-    spent_s = process_time() - began_s
-    print(f"{protocol} {first}..{first + count}: {failed} failed, {count / spent_s:.1f} a second")
-    print(met, flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
