@@ -30,6 +30,7 @@ from ringcast.core.errors import RingcastError
 
 SEATS = int(os.environ.get("TICKETS_SEATS", "1000"))
 PATIENCE_S = 2.0
+FACE = "127.0.0.1"
 
 
 class Seats(StateMachine[str]):
@@ -98,9 +99,9 @@ async def main(me: int) -> None:
         Node.open(config) as node,
         Replica(node.join("tickets"), Seats(), {1, 2, 3}, PLACE / f"tickets{me}") as replica,
     ):
-        server = await asyncio.start_server(Face(replica).serve, "127.0.0.1", PORT + 10 + me)
+        server = await asyncio.start_server(Face(replica).serve, FACE, PORT + 10 + me)
         async with server:
-            print(f"open at http://127.0.0.1:{PORT + 10 + me}", flush=True)
+            print(f"open at http://{FACE}:{PORT + 10 + me}", flush=True)
             async for _ in lines():
                 pass
 

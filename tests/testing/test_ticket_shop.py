@@ -25,7 +25,7 @@ SEEDS = 2
 @pytest.mark.parametrize("protocol", [*RETURNING, *FIXED])
 def test_no_seat_is_sold_twice(protocol: str) -> None:
     async def test(world: World) -> None:
-        await ShopTest(world, protocol in RETURNING).run()
+        await ShopTest(world, protocol).run()
 
     settings = settings_of(protocol)
     simtest(seeds=SEEDS, faults=FAULTS, span=SPAN_S, settings=settings)(test)()

@@ -129,11 +129,11 @@ def usual_us(link: LinkModel) -> int:
 
 
 def draw_network(rng: Random) -> NetworkModel:
-    """A network in a good or a bad state, with hops of four to twelve milliseconds.
+    """A network in a good or a bad state, with hops of four to eight milliseconds.
 
     They are longer than on a LAN, which makes runs short: a token's rounds are what takes time.
     """
-    hop_us = rng.choice((4_000, 8_000, 12_000))
+    hop_us = rng.choice((4_000, 6_000, 8_000))
     delay = rng.choice(
         (
             Constant(hop_us),
