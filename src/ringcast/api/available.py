@@ -229,8 +229,10 @@ class AvailableCopy(Generic[R]):
             if self._asked:
                 self._unseen = event  # of all we missed, the members are known
             else:
-                self._begin(event.position)
-                self._held.append((event.position, event))
+                # Members that come from different views may have it on different branches.
+                place = event.position._replace(branch=0)
+                self._begin(place)
+                self._held.append((place, event))
 
     def _on_word(self, message: Message, word: Word) -> None:
         if isinstance(word, AskAgain):
