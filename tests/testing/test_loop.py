@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -218,3 +219,11 @@ def test_sets_of_tasks_have_one_order() -> None:
     litter = [object() for _ in range(1000)]
     assert order() == first
     assert litter
+
+
+def test_every_host_has_as_many_processors_wherever_it_runs() -> None:
+    async def program() -> tuple[int | None, int]:
+        with ThreadPoolExecutor() as pool:
+            return os.cpu_count(), pool._max_workers
+
+    assert on_host(program) == (4, 8)
