@@ -18,6 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -40,15 +41,15 @@ Run = Callable[[int], Outcome]
 
 def shops() -> dict[str, tuple[int, Run]]:
     """By protocol: how many seeds, and how to run one."""
-    return {name: (SEEDS, lambda seed, name=name: one(seed, name)) for name in RETURNING}
+    return {name: (SEEDS, partial(one, protocol=name)) for name in RETURNING}
 
 
 def catalogue() -> dict[str, tuple[int, Run]]:
     """By program, broken or not."""
     runs: dict[str, tuple[int, Run]] = {}
     for name, bug in CATALOGUE.items():
-        runs[f"{name}, broken"] = (FOUND_WITHIN, lambda seed, bug=bug: bug.run(seed, True))
-        runs[name] = (SEEDS, lambda seed, bug=bug: bug.run(seed, False))
+        runs[f"{name}, broken"] = (FOUND_WITHIN, partial(bug.run, broken=True))
+        runs[name] = (SEEDS, partial(bug.run, broken=False))
     return runs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -31,7 +32,7 @@ from ringcast.traces.synthetic.generate import generate, main
 from ringcast.traces.synthetic.group import Shape
 
 SMALL = Shape(events=6000, members=5, rings=6, frame=2, burst=3, safe=0.2)
-BASE = {"events": 6000, "members": 5, "rings": 8, "frame": 2, "burst": 3}
+BASE: dict[str, Any] = {"events": 6000, "members": 5, "rings": 8, "frame": 2, "burst": 3}
 MESSAGES = ("submit", "originate", "deliver")
 
 
