@@ -1,29 +1,34 @@
 """Random edits of right traces, through all three engines: checks, condensed and queries.
 
 Seeds below ``DRAWN`` edit one short run of a protocol, those from there on a run that a swarm
-draws, with restarts, partitions, merges, quorums and messages reported uncertain. The tests look at
-a few. By hand, as many as there is time for, in passes of so many runs each:
+draws, with restarts, partitions, merges, quorums and messages reported uncertain. From ``SHARED``
+on several seeds edit the same run, up to three times each, so that drawing costs little. The tests
+look at a few. By hand, as many as there is time for, in passes of so many edits each:
 
-    python tests/pipeline/edits.py 10000..20000 --step 2000
+    python tests/pipeline/edits.py 100000..110000 --record
     python tests/pipeline/edits.py 20000..40000 --no-queries
 
-The second compares the checks with the condensed verification alone, which takes no Spark.
+The first writes ``bench/results/edits.json`` after each pass and skips, when called again, the
+passes that the same commit has made. The second compares the checks with the condensed verification
+alone, which takes no Spark.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from random import Random
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import pyarrow.parquet
 import pytest
 import typer
 from spoiling import EVERY_KIND, spoil
@@ -33,19 +38,29 @@ from ringcast.checks import PROPERTIES, Suite, suite
 from ringcast.checks.property import Reads
 from ringcast.core.trace import Crashed, Faulted, ReportedUncertain, TraceEvent
 from ringcast.pipeline.spark.session import Where, open_session
-from ringcast.pipeline.verify.crosscheck import CrossResult, cross_check, disagreements
+from ringcast.pipeline.verify.crosscheck import CrossResult, disagreements, judge
+from ringcast.pipeline.verify.crosscheck.relations import interpreted, read_tables
 from ringcast.pipeline.verify.run_verifier import VerifyRequest, verify_run
 from ringcast.sim.run import run as simulate
 from ringcast.sim.spec import claims_of
 from ringcast.sim.swarm import draw
-from ringcast.traces import Claims, TraceWriter, read_trace
+from ringcast.traces import Claims, TraceFile, TraceWriter
+from ringcast.traces.schema import TABLES
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))  # as for the tests
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
 
+import record
 from test_verify_condense import culprits, set_sizes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SHORT = ("totem", "total", "token-fd")
 DRAWN = 10_000
+SHARED = 100_000
+EDITS_OF_ONE = 20
+"""Edits of the same run, from ``SHARED`` on."""
 SEVERAL = (
     *(("total", profile) for profile in ("agreed", "uniform", "prefix")),
     *((name, "") for name in ("totem", "token-fd", "counter", "rbp", "irbp", "totem-multi")),
@@ -67,7 +82,8 @@ def short(protocol: str) -> tuple[list[TraceEvent], Claims]:
     return right(protocol)
 
 
-def drawn(seed: int) -> tuple[str, list[TraceEvent], Claims]:
+@lru_cache(maxsize=1)
+def drawn(seed: int, longest: int = 2500) -> tuple[str, list[TraceEvent], Claims]:
     """A run of a swarm: one that is not long, breaks nothing and in which somebody fails."""
     protocol, profile = SEVERAL[seed % len(SEVERAL)]
     rng = Random(f"edits/{seed}")
@@ -76,7 +92,7 @@ def drawn(seed: int) -> tuple[str, list[TraceEvent], Claims]:
         events: list[TraceEvent] = []
         broken = simulate(spec, [events.append]).violations
         fails = any(isinstance(e, Crashed | Faulted | ReportedUncertain) for e in events)
-        if fails and not broken and 150 < len(events) < 2500:
+        if fails and not broken and 150 < len(events) < longest:
             return f"{protocol} {profile} {spec.seed}", events, claims_of(spec)
 
 
@@ -86,8 +102,11 @@ def edited(seed: int) -> Edited:
         name = SHORT[seed % len(SHORT)]
         events, claims = short(name)
         return Edited(name, spoil(events, Random(seed), 1 + seed // len(SHORT) % 2), claims)
-    name, events, claims = drawn(seed)
-    return Edited(name, spoil(events, Random(seed), 1 + seed % 2, EVERY_KIND), claims)
+    if seed < SHARED:
+        name, events, claims = drawn(seed)
+        return Edited(name, spoil(events, Random(seed), 1 + seed % 2, EVERY_KIND), claims)
+    name, events, claims = drawn(seed // EDITS_OF_ONE, longest=1000)
+    return Edited(name, spoil(events, Random(seed), 1 + seed % 3, EVERY_KIND), claims)
 
 
 def write(folder: Path, run: int, events: list[TraceEvent], claims: Claims) -> None:
@@ -97,10 +116,10 @@ def write(folder: Path, run: int, events: list[TraceEvent], claims: Claims) -> N
             writer(event)
 
 
-def by_checks(folder: Path, run: int, claims: Claims) -> Suite:
+def by_checks(events: Iterable[TraceEvent], claims: Claims) -> Suite:
     """What the checks say, fed event by event."""
     checks = suite(claims.tags, claims.bound_us)
-    for event in read_trace(folder, run):
+    for event in events:
         checks.feed(event)
     return checks
 
@@ -110,6 +129,7 @@ def condensed_differs(folder: Path, run: int, checks: Suite, claims: Claims) -> 
     tags = tuple(tag for tag in claims.tags if PROPERTIES[tag].reads < Reads.EVERY_EVENT)
     with pytest.MonkeyPatch.context() as patch:
         set_sizes(patch, group=64, window=120, run=4)
+        patch.setattr(TraceFile, "read", read_once)
         found = verify_run(folder, run, VerifyRequest(tags, Claims(())))
     if found.error:
         yield f"condensed: {found.error}"
@@ -121,6 +141,35 @@ def condensed_differs(folder: Path, run: int, checks: Suite, claims: Claims) -> 
     named = {each for each in culprits(checks) if each[0] in tags}
     for each in sorted(map(str, culprits(found) ^ named)):
         yield f"condensed or checks alone name {each}"
+
+
+def read_once(file: TraceFile, group: int, names: list[str] | None = None) -> Any:
+    """Columns of a small file, of which one column after the other takes ten times as long."""
+    whole = whole_group(file.path, group)
+    return whole if names is None else whole.select(names)
+
+
+@lru_cache(maxsize=64)
+def whole_group(path: Path, group: int) -> Any:
+    """All columns of a group of rows."""
+    return pyarrow.parquet.ParquetFile(path).read_row_group(group, use_threads=False)
+
+
+def by_queries(
+    spark: SparkSession, folder: Path, traces: Sequence[Edited], together: Path
+) -> list[CrossResult]:
+    """What the queries say, asked of all runs of a folder in one file for each table: of thousands
+    of small files Spark would open each for each query."""
+    for table in TABLES:
+        (together / table).mkdir(parents=True)
+        runs = [
+            pyarrow.parquet.read_table(folder / table / f"{k}.parquet") for k in range(len(traces))
+        ]
+        pyarrow.parquet.write_table(pyarrow.concat_tables(runs), together / table / "0.parquet")
+    bounds = [(k, bound) for k, t in enumerate(traces) if (bound := t.claims.bound_us) is not None]
+    with interpreted(spark, together):
+        tables = read_tables(spark, together, None)
+        return judge(spark, tables, list(PROPERTIES), range(len(traces)), bounds)
 
 
 def differences(
@@ -135,7 +184,7 @@ def differences(
     for answer in answers or ():
         by_run.setdefault(answer.run, []).append(answer)
     for run, (seed, trace) in enumerate(traces.items(), first):
-        checks = by_checks(folder, run, trace.claims)
+        checks = by_checks(trace.events, trace.claims)
         lines = []
         if answers is not None:
             lines = disagreements(run, checks.verdicts(), checks.violations, by_run[run])
@@ -143,32 +192,61 @@ def differences(
             yield f"seed {seed}, {trace.name}: {line}"
 
 
+def one_pass(spark: SparkSession | None, seeds: Sequence[int]) -> list[str]:
+    """Where the engines differ on these edits."""
+    folder = Path(tempfile.mkdtemp(prefix="ringcast-edits-"))
+    try:
+        traces = {seed: edited(seed) for seed in seeds}
+        for run, trace in enumerate(traces.values()):
+            write(folder, run, trace.events, trace.claims)
+        whole = folder / "together"
+        answers = by_queries(spark, folder, list(traces.values()), whole) if spark else None
+        return list(differences(folder, traces, answers))
+    finally:
+        shutil.rmtree(folder)
+
+
+def recorded(commit: str) -> list[dict[str, Any]]:
+    """The passes that this commit has made; sources that differ from it (+) begin anew."""
+    file = record.RESULTS / "edits.json"
+    found = json.loads(file.read_bytes()) if file.exists() else {}
+    same = found.get("commit") == commit and not commit.endswith("+")
+    passes: list[dict[str, Any]] = found["passes"] if same else []
+    return passes
+
+
 def main(
     seeds: Annotated[str, typer.Argument(help="Such as 10000..20000, the end not included.")],
     step: Annotated[int, typer.Option(help="Edits that are judged in one pass of queries.")] = 1000,
     cores: Annotated[int, typer.Option(help="Of this machine, for Spark.")] = 1,
     queries: Annotated[bool, typer.Option(help="Ask the queries, on Spark, as well.")] = True,
+    keep: Annotated[
+        bool, typer.Option("--record", help="Write the record, or go on with it.")
+    ] = False,
+    minutes: Annotated[float, typer.Option(help="No pass begins later than that.")] = 10**6,
 ) -> None:
     """Compare the engines on random edits; a line for each difference, one for each pass."""
     first, _, last = seeds.partition("..")
-    todo = range(int(first), int(last))
-    total = 0
+    todo, deadline = range(int(first), int(last)), time.monotonic() + 60 * minutes
+    passes = recorded(record.commit()) if keep else []
+    total = sum(len(each["differences"]) for each in passes)
+    made = {(each["first"], each["last"], each["queries"]) for each in passes}
     with open_session(Where(cores=cores)) if queries else nullcontext() as spark:
         for at in range(0, len(todo), step):
             some, start = todo[at : at + step], time.monotonic()
-            folder = Path(tempfile.mkdtemp(prefix="ringcast-edits-"))
-            try:
-                traces = {seed: edited(seed) for seed in some}
-                for run, trace in enumerate(traces.values()):
-                    write(folder, run, trace.events, trace.claims)
-                answers = cross_check(spark, folder, PROPERTIES) if spark else None
-                for line in differences(folder, traces, answers):
-                    total += 1
-                    print(line, flush=True)
-            finally:
-                shutil.rmtree(folder)
+            if (some[0], some[-1], queries) in made or start > deadline:
+                continue
+            found = one_pass(spark, some)
+            total += len(found)
             seconds = time.monotonic() - start
+            for line in found:
+                print(line)
             print(f"{some[0]}..{some[-1]} in {seconds:.0f} s, {total} differences", flush=True)
+            done = {"first": some[0], "last": some[-1], "queries": queries, "differences": found}
+            passes.append({**done, "seconds": round(seconds)})
+            if keep:
+                edits = sum(each["last"] - each["first"] + 1 for each in passes)
+                record.write("edits", {"edits": edits, "differences": total, "passes": passes})
     raise typer.Exit(1 if total else 0)
 
 

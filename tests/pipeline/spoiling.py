@@ -34,9 +34,11 @@ def spoil(
     times: int = 1,
     kinds: tuple[type, ...] = ABOUT_MESSAGES,
 ) -> list[TraceEvent]:
-    """The trace with so many mistakes; numbers and times still ascend at every processor."""
+    """The trace with so many mistakes, in the order in which it would be read: numbers and times
+    still ascend at every processor."""
     own: dict[int, list[Any]] = {}
-    world = [e for e in events if isinstance(e, Ended | Faulted)]
+    faults = [e for e in events if isinstance(e, Faulted)]
+    ends = [e for e in events if isinstance(e, Ended)]
     for event in events:
         if not isinstance(event, Ended | Faulted):
             own.setdefault(event.node, []).append(event)
@@ -46,17 +48,17 @@ def spoil(
         places = [at for at, event in enumerate(mine) if type(event) is kind]
         if places:
             rng.choice(WAYS)(mine, rng.choice(places), rng)
-    return [*_numbered(own), *world]
+    return [*sorted([*_numbered(own), *faults], key=lambda e: (e.t_us, e.node, e.n)), *ends]
 
 
-def _numbered(own: dict[int, list[Any]]) -> list[TraceEvent]:
+def _numbered(own: dict[int, list[Any]]) -> list[Any]:
     found: list[Any] = []
     for mine in own.values():
         t_us = 0
         for n, event in enumerate(mine, start=1):
             t_us = max(t_us, event.t_us)
             found.append(msgspec.structs.replace(event, n=n, t_us=t_us))
-    return sorted(found, key=lambda event: (event.t_us, event.node, event.n))
+    return found
 
 
 def _drop(mine: list[Any], at: int, rng: Random) -> None:

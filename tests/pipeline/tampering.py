@@ -135,7 +135,9 @@ class Trace:
 
 Nodes = tuple[NodeId, ...] | None
 """Who must be named; None: whoever it is."""
-Edit = Callable[[Trace], Nodes]
+Named = Nodes | dict[str, Nodes]
+"""The same, or by property."""
+Edit = Callable[[Trace], Named]
 
 
 class Tampering(msgspec.Struct, frozen=True):
@@ -146,21 +148,31 @@ class Tampering(msgspec.Struct, frozen=True):
     breaks: dict[str, str]
     unseen: str = ""
     """Why no trace can show it."""
+    nothing: str = ""
+    """Why the traces of the other protocols cannot."""
 
 
 TAMPERINGS: dict[str, Tampering] = {}
 
 
-def tampering(*, unseen: str = "", **breaks: str) -> Callable[[Edit], Edit]:
+def tampering(*, unseen: str = "", nothing: str = "", **breaks: str) -> Callable[[Edit], Edit]:
     """Enter an edit. ``breaks`` has ``every`` or one keyword a protocol (``token_fd``)."""
 
     def enter(edit: Edit) -> Edit:
         name = edit.__name__.replace("_", "-")
         by = {p: breaks.get(p.replace("-", "_"), breaks.get("every", "")) for p in PROTOCOLS}
-        TAMPERINGS[name] = Tampering(name, edit, {p: tag for p, tag in by.items() if tag}, unseen)
+        told = {p: tag for p, tag in by.items() if tag}
+        TAMPERINGS[name] = Tampering(name, edit, told, unseen, nothing)
         return edit
 
     return enter
+
+
+UNTOLD = (
+    "counter claims nothing of originations: a member may learn in a reformation where its own "
+    "message stands, and does not originate it then"
+)
+NO_TRANSITIONAL = "it has no transitional configurations"
 
 
 def altered(digests: tuple[int, ...], at: int = 0) -> tuple[int, ...]:
@@ -334,7 +346,13 @@ def all_submissions_left_out(trace: Trace) -> Nodes:
 
 
 @tampering(
-    totem="D1", total="D1", token_fd="D1-own", rbp="D1-own", irbp="D1-own", totem_multi="P-8"
+    totem="D1",
+    total="D1",
+    token_fd="D1-own",
+    rbp="D1-own",
+    irbp="D1-own",
+    totem_multi="P-8",
+    nothing=UNTOLD,
 )
 def origination_left_out(trace: Trace) -> Nodes:
     event = trace.middle(Originated, lambda e: e.owner == e.node, node=1)
@@ -349,6 +367,7 @@ def origination_left_out(trace: Trace) -> Nodes:
     rbp="D1-own",
     irbp="D1-own",
     totem_multi="P-6",
+    nothing=UNTOLD,
 )
 def origination_moved_to_another_processor(trace: Trace) -> Nodes:
     event = trace.middle(Originated, node=1)
@@ -374,7 +393,13 @@ def origination_after_its_own_delivery(trace: Trace) -> Nodes:
 
 
 @tampering(
-    totem="D1", total="D1", token_fd="D1-own", rbp="D1-own", irbp="D1-own", totem_multi="P-6"
+    totem="D1",
+    total="D1",
+    token_fd="D1-own",
+    rbp="D1-own",
+    irbp="D1-own",
+    totem_multi="P-6",
+    nothing=UNTOLD,
 )
 def origination_told_twice(trace: Trace) -> Nodes:
     event = trace.middle(Originated, lambda e: e.owner == e.node, node=1)
@@ -496,35 +521,44 @@ def member_left_out_of_a_view(trace: Trace) -> Nodes:
     return None
 
 
-@tampering(totem="M4", total="M4")
-def transitional_configuration_with_a_stranger(trace: Trace) -> Nodes:
+@tampering(totem="M4", total="M4", counter="M2", nothing=NO_TRANSITIONAL)
+def transitional_configuration_with_a_stranger(trace: Trace) -> Named:
     event = trace.all(Installed, node=2, transitional=True)[-1]
+    first = trace.all(Installed, view=event.view)[0]
     trace.put(event, members=(*event.members, 9))
-    return (2,)
+    return {"M4": (2,), "M2": (first.node, 2)}
 
 
-@tampering(totem="M4", total="M4", irbp="one-ring", totem_multi="P-1")
-def ring_told_without_a_member(trace: Trace) -> Nodes:
+@tampering(
+    totem="M4",
+    total="M4",
+    counter="M2",
+    irbp="one-ring",
+    totem_multi="P-1",
+    nothing="nobody goes on from a ring that others know: there is one, or the first is the last",
+)
+def ring_told_without_a_member(trace: Trace) -> Named:
     """The one that told so is to blame, not those that went on from the ring as it was."""
     ring = trace.all(Installed, node=1, transitional=False)[-2]
     trace.put(ring, members=tuple(m for m in ring.members if m != 2))
-    return (1,)
+    told = [e.node for e in trace.all(Installed, view=ring.view)]
+    return {"M2": (told[0], told[1] if told[0] == 1 else 1), "": (1,)}
 
 
-@tampering(totem="M3", total="M3", counter="M1")
+@tampering(totem="M3", total="M3", counter="M1", nothing=NO_TRANSITIONAL)
 def transitional_configuration_left_out(trace: Trace) -> Nodes:
     trace.drop(trace.all(Installed, node=3, transitional=True)[-1])
     return (3,)
 
 
-@tampering(totem="M7", total="M7", counter="M7")
+@tampering(totem="M7", total="M7", counter="M7", nothing=NO_TRANSITIONAL)
 def another_number_before_a_change(trace: Trace) -> Nodes:
     event = trace.all(Installed, node=3, transitional=True)[-1]
     trace.put(event, seq=event.seq - 1)
     return None
 
 
-@tampering(totem="M8", total="M8")
+@tampering(totem="M8", total="M8", nothing="its members make no note of their consent to a ring")
 def consent_left_out(trace: Trace) -> Nodes:
     view = trace.all(Installed, node=1, transitional=False)[-1].view
     for note in trace.all(Noted, node=2, what="commit", view=view):
@@ -539,7 +573,7 @@ def pause_invented(trace: Trace) -> Nodes:
     return None
 
 
-@tampering(total="accounted")
+@tampering(every="validity", total="accounted")
 def own_frames_left_out(trace: Trace) -> Nodes:
     """Two in a row, so that several numbers are passed over: the first of them is named."""
     own = trace.all(Delivered, node=2, sender=2)

@@ -65,6 +65,10 @@ ROUNDS = 12
 """How often windows may be asked for more."""
 
 
+Numbers = dict[tuple[NodeId, int], list[tuple[int, int, int]]]
+"""By sender and incarnation: first and last number of its messages in a window, and that window."""
+
+
 class Placed(msgspec.Struct, frozen=True):
     """A stretch and the event that it stands behind."""
 
@@ -241,12 +245,13 @@ class StitchedRun:
     def _repeated(self, placed: list[Placed], keeps: dict[int, Keep]) -> None:
         """Show frames of stretches whose place or numbers occur elsewhere."""
         by_ring: dict[ViewId, list[Placed]] = {}
-        numbers: dict[tuple[NodeId, int], list[tuple[int, int, int]]] = {}
+        numbers: Numbers = {}
+        lives = {w.ring: {stay.node: stay.incarnation for stay in w.stays} for w in self.windows}
         for each in placed:
-            by_ring.setdefault(each.piece.stretch.ring, []).append(each)
-            lives = {stay.node: stay.incarnation for stay in self.windows[each.window].stays}
+            ring = each.piece.stretch.ring
+            by_ring.setdefault(ring, []).append(each)
             for share in each.piece.stretch.shares:
-                key = share.sender, lives[share.sender]
+                key = share.sender, lives[ring][share.sender]
                 numbers.setdefault(key, []).append((share.first, share.last, each.window))
             if self._reports:
                 self._reported(each, keeps)
@@ -259,10 +264,27 @@ class StitchedRun:
                     self._ask(keeps, by_ring[event.ring][at].window, seqs=(event.seq,))
                     self._asked.add(place)
         for (sender, _), own in numbers.items():
-            for (_, last, _), (next_first, next_last, window) in pairwise(sorted(own)):
+            own.sort()
+            for (_, last, _), (next_first, next_last, window) in pairwise(own):
                 if next_first <= last:
                     shared = (sender, next_first, min(last, next_last))
                     self._ask(keeps, window, numbers=(shared,))
+        for event in self._shown():
+            if isinstance(event, Delivered):
+                life = lives.get(event.ring, {}).get(event.sender, 1)
+                self._numbered(event, numbers.get((event.sender, life), []), keeps)
+
+    def _numbered(
+        self, event: Delivered, own: list[tuple[int, int, int]], keeps: dict[int, Keep]
+    ) -> None:
+        """Show frames of stretches with numbers of their sender that a shown event names."""
+        last = event.first + len(event.digests) - 1
+        for at in range(bisect_right(own, (last, LIMIT, 0)) - 1, -1, -1):
+            first, its_last, window = own[at]
+            if its_last < event.first:
+                return
+            shared = (event.sender, max(first, event.first), min(its_last, last))
+            self._ask(keeps, window, numbers=(shared,))
 
     def _reported(self, placed: Placed, keeps: dict[int, Keep]) -> None:
         """Show frames of a stretch, its heads among them, that were reported as uncertain."""

@@ -6,6 +6,7 @@ from ringcast.pipeline.verify.crosscheck.compare import (
     Culprit,
     cross_check,
     disagreements,
+    judge,
 )
 
-__all__ = ["NOT_EXPRESSIBLE", "CrossResult", "Culprit", "cross_check", "disagreements"]
+__all__ = ["NOT_EXPRESSIBLE", "CrossResult", "Culprit", "cross_check", "disagreements", "judge"]

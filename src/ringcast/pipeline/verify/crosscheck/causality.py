@@ -80,12 +80,13 @@ CHECKS = {
         broken=(
             """WITH marked AS (
                 SELECT *, max(IF(known, got_n, NULL)) OVER (
-                           PARTITION BY run, rid, p, q ORDER BY at, known
+                           PARTITION BY run, rid, p, crash_n, q ORDER BY at, known
                            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
                 FROM {in_ring_by_two})
             SELECT m.run, m.moment, array(m.p, m.sender) AS nodes, array(k.name, m.name) AS messages
             FROM marked m JOIN {in_ring_by_two} k ON k.run = m.run AND k.rid = m.rid AND k.p = m.p
-                AND k.q = m.q AND k.known AND k.at < m.at AND k.got_n > m.got_n
+                AND k.crash_n = m.crash_n AND k.q = m.q AND k.known AND k.at < m.at
+                AND k.got_n > m.got_n
             WHERE NOT m.known AND m.latest > m.got_n""",
         ),
     ),
@@ -94,20 +95,23 @@ CHECKS = {
 }
 
 DEFINITIONS = {
-    # What q delivered or originated in a ring, and when p, who delivers in that ring, got it.
+    # What q delivered or originated in a ring, and when p, who delivers in that ring, got it, apart
+    # for each time that p began anew there.
     "in_ring_by_two": """
         WITH known AS (
             SELECT run, rid, seq, name, node AS q, n AS at FROM {told} WHERE home
             UNION ALL
             SELECT run, rid, seq, name, node, n FROM {sent} WHERE home AND NOT again)
-        SELECT k.run, k.rid, p.node AS p, k.q, true AS known, k.at, k.name, 0L AS sender,
+        SELECT k.run, k.rid, p.node AS p, p.crash_n, k.q, true AS known, k.at, k.name, 0L AS sender,
                coalesce(t.n, 9223372036854775807L) AS got_n, t.moment
         FROM known k
-        JOIN (SELECT DISTINCT run, rid, node FROM {told}) p ON p.run = k.run AND p.rid = k.rid
+        JOIN (SELECT DISTINCT run, rid, node, crash_n FROM {told}) p ON p.run = k.run
+            AND p.rid = k.rid
         LEFT JOIN {told} t ON t.run = k.run AND t.rid = k.rid AND t.seq = k.seq
-            AND t.node = p.node AND NOT t.again
+            AND t.node = p.node AND t.crash_n = p.crash_n AND NOT t.again
         UNION ALL
-        SELECT s.run, s.rid, t.node, s.node, false, s.n, s.name, s.first.sender, t.n, t.moment
+        SELECT s.run, s.rid, t.node, t.crash_n, s.node, false, s.n, s.name, s.first.sender, t.n,
+               t.moment
         FROM {sent} s JOIN {told} t ON t.run = s.run AND t.rid = s.rid AND t.seq = s.seq
         WHERE s.home AND NOT s.again AND t.sound""",
     "detours": """

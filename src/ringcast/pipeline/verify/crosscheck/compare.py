@@ -29,7 +29,7 @@ from ringcast.traces import read_claims
 from ringcast.traces import runs as runs_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NOT_EXPRESSIBLE = "not expressible"
 """The answer where queries cannot tell."""
@@ -86,22 +86,30 @@ def cross_check(
     tags = list(dict.fromkeys(claim.split(maxsplit=1)[0] for claim in claims))
     every = runs_of(folder)
     wanted = every if runs is None else sorted(runs)
-    known = [tag for tag in tags if tag in CHECKS]
     try:
         with interpreted(spark, folder):
             tables = read_tables(spark, folder, None if wanted == every else wanted)
-            relations = Relations(spark, tables, DEFINITIONS)
-            relations["bounds"] = spark.createDataFrame(
-                _bounds(folder, wanted) if "M5" in tags else [], "run BIGINT, bound_us BIGINT"
-            )
-            found = _findings(relations, [tag for tag in known if _occurs(relations, tag)])
-            facts = {row["run"]: row for row in relations.query(FACTS).collect()}
+            bounds = _bounds(folder, wanted) if "M5" in tags else []
+            return judge(spark, tables, tags, wanted, bounds)
     except Exception as error:
         raise PipelineError(f"the cross-check of {folder} failed: {first_line(error)}") from error
+
+
+def judge(
+    spark: SparkSession,
+    tables: Mapping[str, DataFrame],
+    tags: Sequence[str],
+    runs: Sequence[int],
+    bounds: Sequence[tuple[int, int]],
+) -> list[CrossResult]:
+    """Judge these runs of tables of traces; ``bounds`` has runs with their time bound of M5."""
+    relations = Relations(spark, tables, DEFINITIONS)
+    relations["bounds"] = spark.createDataFrame(list(bounds), "run BIGINT, bound_us BIGINT")
+    known = [tag for tag in tags if tag in CHECKS]
+    found = _findings(relations, [tag for tag in known if _occurs(relations, tag)])
+    facts = {row["run"]: row for row in relations.query(FACTS).collect()}
     return [
-        _result(tag, run, facts.get(run), found.get((tag, run), {}))
-        for run in wanted
-        for tag in tags
+        _result(tag, run, facts.get(run), found.get((tag, run), {})) for run in runs for tag in tags
     ]
 
 

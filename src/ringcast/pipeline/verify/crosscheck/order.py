@@ -97,14 +97,15 @@ CHECKS = {
                   UNION ALL
                   SELECT run, moment, node, first, alike, name FROM {sent} WHERE rid IS NOT NULL)
             WHERE NOT alike""",
-            # What its sender has delivered is not numbered again.
+            # What its sender has delivered is not numbered again, and of what was submitted twice
+            # the last counts.
             """SELECT DISTINCT m.run, m.moment, IF(m.node = m.sender, array(m.node),
                 array(m.node, m.sender)) AS nodes, array(m.name) AS messages
             FROM (
-                SELECT run, moment, node, sender, name, sequence, submission
+                SELECT run, moment, node, sender, incarnation, name, sequence, submission
                 FROM {misnumbered} WHERE submission IS NOT NULL
                 UNION ALL
-                SELECT f.run, f.appeared, f.first.node, f.sender, f.name, f.sequence,
+                SELECT f.run, f.appeared, f.first.node, f.sender, f.incarnation, f.name, f.sequence,
                        struct(s.t_us, s.node, s.n)
                 FROM (
                     SELECT *, content.digest, number + content.`index` AS sequence
@@ -114,9 +115,13 @@ CHECKS = {
                     AND s.incarnation = f.incarnation AND s.sequence = f.sequence
                     AND struct(s.t_us, s.node, s.n) < f.appeared
                 WHERE s.digest <> f.digest OR s.level > f.first.level) m
-            LEFT ANTI JOIN {deliver} d ON d.run = m.run AND d.node = m.sender
-                AND d.sender = m.sender AND d.sequence = m.sequence AND d.n > m.submission.n
-                AND struct(d.t_us, d.node, d.n) < m.moment""",
+            LEFT ANTI JOIN {submit} l ON l.run = m.run AND l.node = m.sender
+                AND l.incarnation = m.incarnation AND l.sequence = m.sequence
+                AND struct(l.t_us, l.node, l.n) > m.submission
+                AND struct(l.t_us, l.node, l.n) < m.moment
+            LEFT ANTI JOIN {heard} d ON d.run = m.run AND d.node = m.sender
+                AND d.sender = m.sender AND d.incarnation = m.incarnation
+                AND m.sequence BETWEEN d.number AND d.upto AND d.moment < m.moment""",
         ),
         open=("SELECT run FROM {submit} WHERE digest IS NULL",),
     ),
@@ -203,7 +208,7 @@ DEFINITIONS = {
         LEFT SEMI JOIN {descents} d ON d.run = t.run""",
     # Messages that were originated without having been submitted just so under their number.
     "misnumbered": """
-        SELECT o.run, o.moment, o.node, o.sender, o.name, o.sequence,
+        SELECT o.run, o.moment, o.node, o.sender, o.incarnation, o.name, o.sequence,
                IF(s.run IS NULL, NULL, struct(s.t_us, s.node, s.n)) AS submission
         FROM (
             SELECT o.run, o.moment, o.node, o.sender, o.sequence, o.digest, o.level,
@@ -221,27 +226,25 @@ DEFINITIONS = {
             AND s.incarnation = o.incarnation AND s.sequence = o.sequence
             AND struct(s.t_us, s.node, s.n) < o.moment
         WHERE s.run IS NULL OR s.digest <> o.digest OR s.level > o.level""",
-    # In which incarnation a ring knows a processor.
-    "known_in": """
-        SELECT r.run, r.ring, r.since, r.until, s.node, s.incarnation
-        FROM {rings} r JOIN {spans} s ON s.run = r.run AND s.rid = r.rid
-        WHERE s.incarnation IS NOT NULL""",
     # Senders whose deliveries may be out of order, repeated or not submitted.
     "suspects": """
         SELECT run, sender FROM {misnumbered}
         UNION
         SELECT run, sender FROM {slips}
         UNION
-        SELECT t.run, t.sender FROM {told} t WHERE again OR NOT sound OR NOT alike
+        SELECT run, node FROM {known_in_two}
+        UNION
+        SELECT t.run, t.sender FROM {told} t WHERE again OR NOT sound OR NOT alike OR NOT home
         UNION
         SELECT t.run, t.sender FROM {told} t LEFT SEMI JOIN {descents} d ON d.run = t.run""",
     # All frames of such a sender at everybody. That one is told again shows only while its ring is
-    # known.
+    # known. A sender's incarnation is the one that the ring knew when the frame appeared.
     "heard": """
-        SELECT d.* EXCEPT (rid), coalesce(v.incarnation, b.incarnation, 1) AS incarnation,
+        SELECT d.* EXCEPT (rid),
+               coalesce(f.incarnation, v.incarnation, b.incarnation, 1) AS incarnation,
                concat('(', d.ring_seq, ',', d.ring_rep, '):', d.seq, '.0') AS name,
                d.rid IS NOT NULL AND row_number() OVER (
-                   PARTITION BY d.run, d.node, d.rid, d.seq ORDER BY d.n) > 1 AS again
+                   PARTITION BY d.run, d.node, d.rid, d.seq, a.crash_n ORDER BY d.n) > 1 AS again
         FROM (
             SELECT d.*, r.rid
             FROM (
@@ -253,12 +256,26 @@ DEFINITIONS = {
                 GROUP BY d.run, d.node, d.n, d.t_us, d.ring_seq, d.ring_rep, d.seq, d.sender) d
             LEFT JOIN {rings} r ON r.run = d.run AND r.ring.seq = d.ring_seq
                 AND r.ring.rep = d.ring_rep AND d.moment >= r.since AND d.moment < r.until) d
-        LEFT JOIN (
-            SELECT run, rid, node, min_by(incarnation, n) AS incarnation
-            FROM {stays} GROUP BY run, rid, node) v
-        ON v.run = d.run AND v.rid = d.rid AND v.node = d.sender
+        LEFT JOIN {anew} a ON a.run = d.run AND a.rid = d.rid AND a.node = d.node
+            AND a.crash_n < d.n AND (a.until_n IS NULL OR d.n < a.until_n)
+        LEFT JOIN {frames} f ON f.run = d.run AND f.rid = d.rid AND f.seq = d.seq
+            AND f.sender = d.sender
+        LEFT JOIN {known_in} v ON v.run = d.run AND v.rid = d.rid AND v.node = d.sender
+            AND v.since <= d.moment AND d.moment < v.until
         LEFT JOIN {starts} b ON b.run = d.run AND b.node = d.sender AND b.since <= d.moment
             AND (b.until IS NULL OR d.moment < b.until)""",
+    # What a processor told as its own, and was another incarnation's.
+    "of_others": """
+        SELECT h.run, h.node, h.n
+        FROM {heard} h
+        LEFT JOIN {starts} b ON b.run = h.run AND b.node = h.node AND b.since <= h.moment
+            AND (b.until IS NULL OR h.moment < b.until)
+        WHERE h.node = h.sender AND h.incarnation <> coalesce(b.incarnation, 1)""",
+    "own_told": """
+        SELECT d.run, d.node, d.n, d.t_us, d.sequence
+        FROM {deliver} d
+        LEFT ANTI JOIN {of_others} o ON o.run = d.run AND o.node = d.node AND o.n = d.n
+        WHERE d.sender = d.node""",
     # Who has not delivered exactly what it submitted since it last went down.
     "behind": """
         SELECT s.run, s.node, s.born_n
@@ -271,18 +288,16 @@ DEFINITIONS = {
         LEFT JOIN (
             SELECT d.run, d.node, count(*) AS messages,
                    sum(xxhash64(d.sequence) & 4294967295L) AS low
-            FROM {deliver} d
+            FROM {own_told} d
             JOIN {births} b ON b.run = d.run AND b.node = d.node AND d.n > b.born_n
-            WHERE d.sender = d.node
             GROUP BY d.run, d.node) d
         ON d.run = s.run AND d.node = s.node
         WHERE NOT coalesce(s.messages = d.messages AND s.low = d.low, false)""",
     # What a processor delivered of its own, and reported as uncertain, by its lives.
     "own": """
         SELECT d.run, d.node, d.n, d.sequence, struct(d.t_us, d.node, d.n) AS moment, l.life
-        FROM {deliver} d JOIN {lives} l ON l.run = d.run AND l.node = d.node
-            AND d.n >= l.since_n AND (l.until_n IS NULL OR d.n < l.until_n)
-        WHERE d.sender = d.node""",
+        FROM {own_told} d JOIN {lives} l ON l.run = d.run AND l.node = d.node
+            AND d.n >= l.since_n AND (l.until_n IS NULL OR d.n < l.until_n)""",
     # Numbers below a processor's own frame that may be the first one it has not heard of.
     "passed_over": """
         WITH frames AS (
@@ -301,8 +316,8 @@ DEFINITIONS = {
         SELECT s.run, s.node, s.sequence, b.born_n
         FROM {submit} s
         JOIN {behind} b ON b.run = s.run AND b.node = s.node AND s.n > b.born_n
-        LEFT ANTI JOIN {deliver} d ON d.run = s.run AND d.node = s.node
-            AND d.sender = s.node AND d.sequence = s.sequence AND d.n > b.born_n""",
+        LEFT ANTI JOIN {own_told} d ON d.run = s.run AND d.node = s.node
+            AND d.sequence = s.sequence AND d.n > b.born_n""",
     "reported": """
         SELECT u.run, u.node, u.n, u.sequence AS first, u.sequence + u.count - 1 AS last,
                struct(u.t_us, u.node, u.n) AS moment, l.life

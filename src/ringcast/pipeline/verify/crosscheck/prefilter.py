@@ -188,6 +188,8 @@ DEFINITIONS = {
             FROM {rings} r JOIN {stays} s ON s.run = r.run AND s.rid = r.rid
             WHERE s.members <> r.members
             UNION ALL
+            SELECT run, ring.seq, ring.rep, 0L FROM {known_in_two}
+            UNION ALL
             SELECT run, ring_seq, ring_rep, since FROM {uneven}
             UNION ALL
             SELECT r.run, r.ring.seq, r.ring.rep, 0L

@@ -27,7 +27,8 @@ SQL_TYPES = {
 
 KEPT = frozenset(
     {
-        *("line", "confs", "visits", "named", "absent", "rings", "spans", "everybody"),
+        *("line", "confs", "visits", "named", "absent", "rings", "stays", "anew"),
+        *("known_in", "spans", "everybody", "of_others"),
         *("places", "uneven", "turns", "setbacks", "odd"),
         *("acts", "frames", "told"),
         *("unmet", "tracks", "promises", "debts", "gaps", "identifiers", "lacking"),

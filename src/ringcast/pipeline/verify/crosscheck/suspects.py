@@ -3,7 +3,8 @@
 ``acts`` has a row for each time such a frame was originated or delivered: with its contents, the
 configuration its processor was in by its own announcements (``conf``), whether that was the
 frame's ring or the transitional configuration after it (``home``), the life of the ring (``rid``,
-none if the ring did not exist then), and whether it repeats an earlier act (``again``). ``frames``
+none if the ring did not exist then), and whether it repeats an earlier act (``again``) of those
+that count there (since ``crash_n``). ``frames``
 has a row for each frame of a ring that existed: when it first appeared, what was said of it then
 and who originated it.
 """
@@ -46,14 +47,17 @@ DEFINITIONS = {
                    c.visit.n AS visit)) AS conf,
                concat('(', p.ring.seq, ',', p.ring.rep, '):', p.seq, '.0') AS name,
                r.rid IS NOT NULL AND row_number() OVER (
-                   PARTITION BY p.run, told, r.rid, p.seq, IF(told, p.node, 0)
-                   ORDER BY p.moment) > 1 AS again
+                   PARTITION BY p.run, told, r.rid, p.seq, IF(told, p.node, 0),
+                       IF(told, a.crash_n, 0)
+                   ORDER BY p.moment) > 1 AS again, coalesce(a.crash_n, -1L) AS crash_n
         FROM present p
         LEFT JOIN {confs} c ON c.run = p.run AND c.node = p.node AND c.n = p.turn
         LEFT JOIN {rings} r ON r.run = p.run AND r.ring = p.ring AND p.moment >= r.since
             AND p.moment < r.until
+        LEFT JOIN {anew} a ON a.run = p.run AND a.rid = r.rid AND a.node = p.node
+            AND a.crash_n < p.n AND (a.until_n IS NULL OR p.n < a.until_n)
         WHERE told IS NOT NULL""",
-    # The incarnation of its sender is the one that was in the ring, which may be ``outlived``.
+    # The incarnation of its sender is the one that the ring knew, which may be ``outlived``.
     "frames": """
         SELECT f.*, coalesce(s.incarnation, b.incarnation, 1) AS incarnation,
                coalesce(s.incarnation <> b.incarnation, false) AS outlived
@@ -64,7 +68,8 @@ DEFINITIONS = {
                        min_by(struct(node, moment), moment) FILTER (WHERE NOT told) AS origin,
                        min_by(struct(node, told, sender, level, number, contents), moment) AS first
                 FROM {acts} WHERE rid IS NOT NULL GROUP BY run, rid, ring, seq, name)) f
-        LEFT JOIN {spans} s ON s.run = f.run AND s.rid = f.rid AND s.node = f.sender
+        LEFT JOIN {known_in} s ON s.run = f.run AND s.rid = f.rid AND s.node = f.sender
+            AND s.since <= f.appeared AND f.appeared < s.until
         LEFT JOIN {starts} b ON b.run = f.run AND b.node = f.sender AND b.since <= f.appeared
             AND (b.until IS NULL OR f.appeared < b.until)""",
     # ``sound``: it was originated before. ``alike``: it says of its frame what was said first.

@@ -74,7 +74,8 @@ DEFINITIONS = {
             FROM {{confs}} WHERE transitional GROUP BY run, node, visit.n) t
         ON t.run = v.run AND t.node = v.node AND t.n = v.n
         WHERE v.kind = 'conf'""",
-    # Whoever is named by the first to install a ring, and how it stood then.
+    # Whoever is named by the first to install a ring, how it stood then, and which incarnation of
+    # it agreed to the ring: the one before, if it has started again since.
     "named": """
         WITH firsts AS (
             SELECT run, ring, node, entered, members
@@ -84,18 +85,21 @@ DEFINITIONS = {
                 FROM {visits})
             WHERE busy IS NULL OR entered >= busy),
         mixed AS (
-            SELECT run, node, moment, NULL AS ring, up, last_seq, born_seq, life FROM {line}
+            SELECT run, node, moment, NULL AS ring, up, last_seq, born_seq, life, incarnation
+            FROM {line}
             UNION ALL
-            SELECT run, member, entered, ring, NULL, NULL, NULL, NULL
+            SELECT run, member, entered, ring, NULL, NULL, NULL, NULL, NULL
             FROM firsts LATERAL VIEW explode(members) AS member WHERE member <> node)
         SELECT run, ring, node, moment AS since, up AND last_seq < ring.seq AS waits,
-               NOT up OR born_seq > ring.seq AS fell, life
+               NOT up OR born_seq > ring.seq AS fell, life,
+               incarnation - int(up AND last_seq >= ring.seq AND born_seq > ring.seq) AS incarnation
         FROM (
             SELECT run, node, moment, ring,
                    coalesce(last(up, true) OVER own, true) AS up,
                    coalesce(last(last_seq, true) OVER own, 0) AS last_seq,
                    coalesce(last(born_seq, true) OVER own, 0) AS born_seq,
-                   coalesce(last(life, true) OVER own, 0) AS life
+                   coalesce(last(life, true) OVER own, 0) AS life,
+                   coalesce(last(incarnation, true) OVER own, 1) AS incarnation
             FROM mixed WINDOW own AS (PARTITION BY run, node ORDER BY moment))
         WHERE ring IS NOT NULL""",
     # One that was on its way and goes past the ring skipped it, even if it comes after all; if that
@@ -139,13 +143,37 @@ DEFINITIONS = {
                min(since) AS since, max(until) AS until,
                min_by(members, since) FILTER (WHERE members IS NOT NULL) AS members
         FROM lives GROUP BY run, ring, life""",
-    # Of a processor that comes back to a ring only what it told since it last crashed there counts.
+    # Of a processor that comes back to a ring after a crash, or comes though nobody waited for it,
+    # only what it tells since then counts: since its event ``crash_n``.
     "stays": """
-        SELECT v.*, r.rid, coalesce(max(IF(v.crashed, v.end_n, NULL)) OVER (
-                   PARTITION BY v.run, r.rid, v.node ORDER BY v.n
-                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -1L) AS crash_n
-        FROM {visits} v JOIN {rings} r ON r.run = v.run AND r.ring = v.ring
-            AND v.entered >= r.since AND v.entered < r.until""",
+        SELECT * EXCEPT (expected, begins), coalesce(max(IF(begins, n, NULL)) OVER (
+                   PARTITION BY run, rid, node ORDER BY n), -1L) AS crash_n
+        FROM (
+            SELECT *, coalesce(lag(crashed) OVER (PARTITION BY run, rid, node ORDER BY n),
+                       NOT expected) AS begins
+            FROM (
+                SELECT v.*, r.rid, r.until AS over,
+                       v.entered = r.since OR coalesce(w.state = 'came', false) AS expected
+                FROM {visits} v JOIN {rings} r ON r.run = v.run AND r.ring = v.ring
+                    AND v.entered >= r.since AND v.entered < r.until
+                LEFT JOIN {absent} w ON w.run = v.run AND w.ring = v.ring AND w.since = r.since
+                    AND w.node = v.node))""",
+    "anew": """
+        SELECT run, rid, node, crash_n, lead(crash_n) OVER (
+                   PARTITION BY run, rid, node ORDER BY crash_n) AS until_n
+        FROM (SELECT DISTINCT run, rid, node, crash_n FROM {stays} WHERE crash_n >= 0)""",
+    # Which incarnation of a processor a ring knows, from when until when.
+    "known_in": """
+        SELECT *, coalesce(lead(since) OVER (PARTITION BY run, rid, node ORDER BY since), over)
+                   AS until
+        FROM (
+            SELECT r.run, r.rid, r.ring, r.until AS over, a.node, a.since, a.incarnation
+            FROM {rings} r JOIN {named} a ON a.run = r.run AND a.ring = r.ring AND a.since = r.since
+            UNION ALL
+            SELECT run, rid, ring, over, node, entered, incarnation FROM {stays})""",
+    "known_in_two": """
+        SELECT run, rid, ring, node FROM {known_in}
+        GROUP BY run, rid, ring, node HAVING min(incarnation) < max(incarnation)""",
     "spans": """
         WITH stayed AS (
             SELECT run, rid, node, max_by(
