@@ -11,6 +11,7 @@ from ringcast.core.effects import InstallView, Persist
 from ringcast.core.ids import LIMIT
 from ringcast.protocols.counter import epoch, reformation
 from ringcast.protocols.counter.config import Counting
+from ringcast.protocols.counter.membership import LISTS
 from ringcast.protocols.counter.messages import (
     LAST,
     Ackd,
@@ -30,7 +31,7 @@ from ringcast.protocols.counter.messages import (
     Told,
 )
 from ringcast.protocols.counter.reach import LAST_EPOCH, REACH, REACH_HOPS
-from ringcast.protocols.counter.state import Phase
+from ringcast.protocols.counter.state import LIVES, Phase
 
 
 def reform(group: Group, initiator: int, *gone: int) -> None:
@@ -192,6 +193,22 @@ def test_cb_39_with_a_message_that_is_lost_all_that_follow_it_go() -> None:
     }
     left = [entry.ids for entry in reformation.struck(entries, list_, proms)]
     assert left == [(1, 2), (3, 3), (), (), (1, 9)]
+
+
+def test_cb_37_a_promise_from_a_later_epoch_is_not_judged_by_an_old_list() -> None:
+    """The others came back and began anew meanwhile: their promises tell us that we are out."""
+    group = Group(3).up()
+    group.pass_on(4)
+    group.fire(1, Timer.SILENCE)
+    group.lose()
+    anew = PassingList(2 * LISTS + 1, 0, (Seat(2, 0, 2 * LIVES + 1), Seat(3, 0, 2 * LIVES + 1)))
+    newer = group.token(2, 3, 4, 9, epoch=2, lists=(anew,))
+    ballot = group[1].reform.ballot
+    assert ballot is not None
+    prom = Prom(group.config.group, ballot, 2 * LIVES + 1, 0, newer, 2, (), None)
+    group.boots[2] = 2
+    effects = group.receive(1, prom, 2)
+    assert [ask.epoch for ask in sent(effects, Ask)] == [2]
 
 
 def test_cb_39_one_that_is_left_out_does_not_vouch_for_what_it_holds() -> None:

@@ -54,6 +54,7 @@ FORMER = (
     5013699,
     6001074,
     6002004,
+    6003753,
 )
 """Seeds that once found a bug, most of them with another draw of faults."""
 

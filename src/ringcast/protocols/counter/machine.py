@@ -98,8 +98,8 @@ class CounterBased(Processor):
         if out_of_reach(self, message):
             env.drop("counter CB-37", "numbers beyond all that can follow")
             return False
-        if type(message) is Prom and message.token is None:
-            return True  # it knows that it remembers nothing
+        if type(message) is Prom and (message.token is None or message.token.epoch > self.epoch):
+            return True  # it knows that it remembers nothing, or more than our list does
         if type(message) in OF_MEMBERS and not self.same(src, event.boot):
             env.drop("counter CB-42", "a member that has lost its memory")
             env.send(src, Stranger(self.group, event.boot))
