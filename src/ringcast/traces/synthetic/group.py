@@ -52,7 +52,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     safe: float = 0.1
     """Share of the frames that are safe."""
     epochs: bool = False
-    """As RBP tells it: numbers go on from ring to ring, and members note that an epoch begins."""
+    """Whether numbers go on from ring to ring, and members note that an epoch begins."""
     seed: int = 0
 
     def __post_init__(self) -> None:
