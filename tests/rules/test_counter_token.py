@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cb import Group, Timer, msgs, tokens
-from driver import sent
+from driver import drops, sent
 
 from ringcast.core.effects import InstallView
-from ringcast.protocols.counter.messages import Prep, Req
+from ringcast.protocols.counter.messages import Entry, Prep, Req
 
 
 def test_cb_3_only_the_next_owner_in_the_right_rotation_accepts() -> None:
@@ -162,3 +162,10 @@ def test_cb_34_the_next_one_raises_the_rotation_when_the_head_is_gone() -> None:
     group.receive(2, group.token(3, 2, 1, 3, lists=lists), 3)
     (token,) = tokens(group.fire(2, Timer.OWNER))
     assert token.t == 2
+
+
+def test_cb_24_an_entry_without_messages_is_malformed() -> None:
+    """Nobody lists one; a member that got one of its own ended with an error."""
+    group = Group().up()
+    effects = group.receive(2, group.token(1, 2, 1, 1, Entry(2, 0, 1, (), (), (), 0)), 1)
+    assert drops(effects) == ["malformed token"]

@@ -413,9 +413,10 @@ def _bad_entry(entry: Entry, known: set[NodeId], lists: tuple[PassingList, ...])
     """Whether it lists no messages of a member of its cycle, or holders that are strangers."""
     return (
         entry.sender not in known
+        or not entry.ids
         or _bad_ids(entry.ids)
-        or (bool(entry.ids) and entry.ids[0] < entry.base)
-        or (bool(entry.ids) and entry.ids[-1] - entry.base >= MOST_WINDOW)
+        or entry.ids[0] < entry.base
+        or entry.ids[-1] - entry.base >= MOST_WINDOW
         or not known.issuperset(entry.acks)
         or (bool(entry.to) and strange(entry.to, known))
         or entry.sender not in in_force(lists, entry.cycle).members
