@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cb import Group, Timer, msgs, said, tokens
+from cb import Group, Timer, msgs, said, settle, tokens
 from driver import only, sent
 
 from ringcast.core.effects import InstallView, Stop
@@ -58,6 +58,33 @@ def test_cb_31_nobody_sends_into_a_view_before_it_is_in_it() -> None:
     effects = group.receive(2, group.token(3, 1, 2, 6, entry, lists=(now, new)), 3)
     assert [view.members for view in only(effects, InstallView)][-1] == (1, 2, 3)
     assert [msg.p for msg in msgs(effects)] == [2]
+
+
+def test_cb_31_a_late_join_of_an_earlier_life_does_nothing() -> None:
+    """It was excluded by mistake, and is back: nobody calls for another list, nor waits for the
+    earlier life, which would keep the token from resting for good (A24)."""
+    group = Group().up()
+    now = group.list(1, 2)
+    seats = (*now.seats, Seat(3, 2, LIVES + 2))
+    group.receive(1, group.token(2, 3, 1, 2, lists=(now, PassingList(2, 2, seats))), 2)
+    late = Join(group.config.group, LIVES + 1, 0, 1)
+    assert not sent(group.receive(1, late, 3), Prep)
+    assert not group[1].joiners
+    later = Join(group.config.group, 2 * LIVES + 1, 0, 1)  # it was started again
+    assert sent(group.receive(1, later, 3), Prep)
+
+
+def test_cb_38_whoever_is_in_a_new_list_is_not_to_be_taken_in() -> None:
+    """It promised in the life it is in; a Join of another one was late."""
+    group = Group().up()
+    group.pass_on()
+    group.boots[3] = 7
+    assert sent(group.receive(1, Join(group.config.group, 7 * LIVES + 1, 0, 1), 3), Prep)
+    assert group[1].joiners
+    group.boots[3] = 1
+    settle(group)
+    assert (group[1].epoch, group[1].list.members) == (1, (1, 2, 3))
+    assert not group[1].joiners
 
 
 def test_cb_32_a_changed_list_is_taken_over() -> None:

@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 from cb import Group, Timer, msgs, settle, tokens
 from driver import only, sent
+from msgspec.structs import replace
 
 from ringcast.core.effects import InstallView
 from ringcast.protocols.counter.commit import STEP
 from ringcast.protocols.counter.membership import LISTS
-from ringcast.protocols.counter.messages import Fetch, Join, PassingList, Seat, Stranger, Told
+from ringcast.protocols.counter.messages import (
+    LAST,
+    Fetch,
+    Join,
+    PassingList,
+    Prep,
+    Seat,
+    Stranger,
+    Told,
+)
 from ringcast.protocols.counter.state import LIVES, Phase
 
 
@@ -78,6 +88,18 @@ def test_cb_42_one_that_remembers_more_than_the_group_comes_with_a_later_epoch()
     views = [e.view for e in only(group.log[3], InstallView)]
     assert [view.seq // STEP for view in views] == [6 * LISTS + 1]
     assert group.told(1) == group.told(3) == [b"c"]
+
+
+def test_cb_42_one_join_calls_for_one_epoch() -> None:
+    """By the number of its list, too; a number that no list can have is none of a member."""
+    group = Group(3).up()
+    group.pass_on(2)
+    ahead = Join(group.config.group, LIVES + 1, 0, 5 * LISTS + 3)
+    (prep,) = sent(group.receive(1, ahead, 3), Prep)
+    assert prep.ballot.epoch == 6
+    settle(group)
+    assert group[1].epoch == 6
+    assert not sent(group.receive(1, replace(ahead, no=LAST - 1), 3), Prep)
 
 
 def test_cb_42_no_list_makes_a_member_that_is_not_above_its_last_view() -> None:

@@ -66,8 +66,8 @@ def start(p: Processor, env: Env, value: Value, issuer: bool) -> None:
     reform.seen = reform.doubts = 0
     env.cancel_timer(Timer.REFORM)
     p.enter(env, Phase.MEMBER, f"epoch {p.epoch} of {' '.join(map(str, p.list.members))}")
-    lives = p.list.lives
-    p.joiners = {node: life for node, life in p.joiners.items() if lives.get(node) != life}
+    lives = p.list.lives  # whoever is in it has promised in the life that it is in
+    p.joiners = {node: life for node, life in p.joiners.items() if node not in lives}
     if issuer and first.n != p.me:
         p.released = first
         p.tries = 0

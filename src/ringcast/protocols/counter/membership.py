@@ -17,7 +17,7 @@ from ringcast.protocols.counter.messages import (
     Token,
     followed,
 )
-from ringcast.protocols.counter.state import Phase, Processor, Timer
+from ringcast.protocols.counter.state import LIVES, Phase, Processor, Timer
 
 LISTS = 1 << 16
 """Lists that one epoch may have; the number of a list tells its epoch."""
@@ -34,11 +34,11 @@ def on_join(p: Processor, env: Env, event: Received) -> None:
     assert isinstance(join, Join)
     seat = p.list.seat(event.src)
     if join.epoch > p.epoch or join.no > p.list.no:
-        p.reform.seen = max(p.reform.seen, join.epoch)
+        p.reform.seen = max(p.reform.seen, join.epoch, join.no // LISTS)
         call_for_another(p, env, p.list.seats[0].node, f"{event.src} is ahead")
         return
-    if seat is not None and seat.life == join.life:
-        return  # it will hear of it
+    if seat is not None and join.life <= seat.life and join.life // LIVES == seat.life // LIVES:
+        return  # it will hear of it, or it is late: of an earlier life of the same incarnation
     p.joiners[event.src] = join.life
     if seat is None:
         tokens.go_on(p, env)

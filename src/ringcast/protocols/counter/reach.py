@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ringcast.protocols.counter.membership import LISTS
 from ringcast.protocols.counter.messages import (
     Ackd,
     Acpt,
@@ -41,7 +42,9 @@ def epoch_of(frame: msgspec.Struct) -> int:
         case Prom(ballot=ballot, spent=spent, token=token, voted=voted):
             told = [spent, token.epoch if token else 0, voted.first.epoch if voted else 0]
             return max(ballot.epoch, *told)
-        case Nack(epoch=epoch) | Join(epoch=epoch) | Ask(epoch=epoch) | Token(epoch=epoch):
+        case Join(epoch=epoch, no=no):
+            return max(epoch, no // LISTS)
+        case Nack(epoch=epoch) | Ask(epoch=epoch) | Token(epoch=epoch):
             return epoch
         case Newl(value=value):
             return value.first.epoch
