@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import pytest
 from cb import Group, Timer, settle, tokens
 from driver import drops, only, sent
@@ -32,6 +34,8 @@ from ringcast.protocols.counter.messages import (
 )
 from ringcast.protocols.counter.reach import LAST_EPOCH, REACH, REACH_HOPS
 from ringcast.protocols.counter.state import LIVES, Phase
+
+T = TypeVar("T")
 
 
 def reform(group: Group, initiator: int, *gone: int) -> None:
@@ -136,6 +140,46 @@ def test_cb_38_a_value_that_got_a_vote_is_continued() -> None:
     effects = group.fire(3, Timer.REFORM)
     assert not sent(effects, Acpt), "of the list that got a vote only one is there"
     assert sent(effects, Newl), "so the other one is told that it is none of it"
+
+
+@pytest.mark.parametrize(("told", "phase"), [("voted", Phase.MEMBER), ("promised", Phase.OUT)])
+def test_cb_38_news_of_an_epoch_that_a_later_one_knew_as_a_proposal(
+    told: str, phase: Phase
+) -> None:
+    """Epoch 1 is decided while epoch 2 is under way, which goes on from the same token: p3 hears of
+    epoch 1 when it has voted for epoch 2, or before, when its promise has been used. It is neither
+    stopped, nor taken for one that lost its storage."""
+    group = Group(3).up()
+    settle(group)
+
+    def heard(node: int, frame: Prep | Prom | Acpt | Ackd | Newl, src: int, kind: type[T]) -> T:
+        (answer,) = sent(group.receive(node, frame, src), kind)
+        group.lose()
+        return answer
+
+    (prep,) = sent(group.fire(2, Timer.SILENCE), Prep)
+    group.lose()
+    proms = {node: heard(node, prep, 2, Prom) for node in (1, 3)}
+    group.receive(2, proms[1], 1)
+    vote = heard(3, heard(2, proms[3], 3, Acpt), 2, Ackd)
+    (prep,) = sent(group.fire(1, Timer.REFORM), Prep)
+    group.lose()
+    prom = heard(3, prep, 1, Prom)
+    news = heard(2, vote, 3, Newl)
+    group.receive(1, prom, 3)
+    (acpt,) = sent(group.fire(1, Timer.REFORM), Acpt)
+    group.lose()
+    assert (news.value.first.epoch, acpt.ballot.epoch) == (1, 2)
+    if told == "promised":
+        group.receive(3, news, 2)
+    vote = heard(3, acpt, 1, Ackd)
+    group.receive(1, news, 2)
+    group.receive(3, news, 2)
+    group.receive(3, heard(1, vote, 3, Newl), 1)
+    assert (group[1].phase, group[3].phase) == (Phase.MEMBER, phase)
+    assert group[3].life == (phase is Phase.OUT) * (LIVES + 1)
+    assert (group[3].parted is not None) == (phase is Phase.OUT)
+    settle(group)
 
 
 def test_cb_39_what_nobody_holds_of_a_lost_sender_is_erased() -> None:

@@ -29,10 +29,13 @@ def install(p: Processor, env: Env, value: Value, issuer: bool = False) -> None:
         env.drop("counter CB-38", "a decision that is known")
     elif not p.seated(first.list) or base is None:
         recovery.excluded(p, env)
+    elif left_out(p, first):
+        env.drop("counter CB-38", "a decision that our vote has left behind")
+    elif base.epoch < p.epoch:
+        recovery.excluded(p, env)  # decided by our promise from before we knew of this epoch
+    elif base.epoch > p.epoch:
+        tokens.astray(p, env, f"from epoch {p.epoch} after {base.epoch} (counter CB-38)")
     else:
-        if base.epoch != p.epoch:
-            tokens.astray(p, env, f"from epoch {p.epoch} after {base.epoch} (counter CB-38)")
-            return
         commit.consider(p, env, base)
         p.parting.append((furthest(base, p.config.counting), first.list))
         commit.part_ways(p, env)
@@ -41,6 +44,15 @@ def install(p: Processor, env: Env, value: Value, issuer: bool = False) -> None:
             pass_through(p, env, value)
         else:
             start(p, env, value, issuer)
+
+
+def left_out(p: Processor, first: Token) -> bool:
+    """CB-38: whether we have voted for a value that goes on from what this epoch would, and that
+    comes after it: those who vote for it know of the epoch as a proposal, if at all."""
+    voted = p.reform.voted
+    if voted is None or voted.base is None:
+        return False
+    return voted.base.epoch < first.epoch < voted.first.epoch
 
 
 def pass_through(p: Processor, env: Env, value: Value) -> None:
