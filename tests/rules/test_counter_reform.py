@@ -239,6 +239,18 @@ def test_cb_39_with_a_message_that_is_lost_all_that_follow_it_go() -> None:
     assert left == [(1, 2), (3, 3), (), (), (1, 9)]
 
 
+def test_cb_39_what_follows_a_message_that_nobody_here_counts_stays() -> None:
+    """p1 was taken in after cycle 4: the others may have delivered all of cycles 4 and 5."""
+    group = Group(3).up()
+    list_ = PassingList(2, 0, (Seat(1, 5, 0),))
+    token = group.token(1, 2, 7, 9, lists=(PassingList(2, 0, (Seat(1, 5, 0), Seat(2, 0, 0))),))
+    entries = (group.entry(3, 4, (1, 1), 2), group.entry(3, 5, (2, 2), 1))
+    held = (Held(3, 5, (2, 2)),)
+    proms = {1: Prom(group.config.group, Ballot(1, 1), 0, 0, token, 4, held, None)}
+    left = [entry.ids for entry in reformation.struck(entries, list_, proms)]
+    assert left == [(), (2, 2)]
+
+
 def test_cb_37_a_promise_from_a_later_epoch_is_not_judged_by_an_old_list() -> None:
     """The others came back and began anew meanwhile: their promises tell us that we are out."""
     group = Group(3).up()

@@ -201,15 +201,16 @@ def struck(
     CB-39 ext: and with a message to all whatever it listed later, lest it comes back and sends the
     first again (P7).
 
-    Nobody can have committed it: that needs every member to hold it, and all before it. What is
-    held by one that promised and is left out does not help: that one lets it go.
+    Nobody can have committed it: that needs every member to hold it, and all before it. If nobody
+    here counts its cycle, others may have, and what follows stays. What is held by one that
+    promised and is left out does not help: that one lets it go.
     """
     lives = list_.lives
     here = {node: prom for node, prom in proms.items() if lives.get(node) == prom.life}
     gone = {entry.key: found(entry, here) for entry in entries if orphan(entry, list_)}
     ends: dict[NodeId, tuple[int, int]] = {}
     for (sender, cycle, to), (_, lost) in gone.items():
-        if lost and not to:
+        if lost and not to and any(counts(node, prom, cycle) for node, prom in here.items()):
             end = (cycle, lost[0])
             ends[sender] = min(end, ends.get(sender, end))
     left: list[Entry] = []
@@ -231,16 +232,21 @@ def found(entry: Entry, proms: dict[NodeId, Prom]) -> tuple[list[int], list[int]
     """
     held: set[int] = set()
     for node, prom in proms.items():
-        seat = prom.token.list.seat(node) if prom.token is not None else None
-        counts = seat is not None and seat.since <= entry.cycle
-        counts = counts and (not entry.to or node in entry.to)  # CB-43: others commit without it
-        if counts and (prom.committed >= entry.cycle or node in entry.acks):
+        due = counts(node, prom, entry.cycle)
+        due = due and (not entry.to or node in entry.to)  # CB-43: others commit without it
+        if due and (prom.committed >= entry.cycle or node in entry.acks):
             return list(entry.numbers()), []
         for each in prom.held:
             if each.sender == entry.sender and each.cycle == entry.cycle:
                 held.update(numbers(each.ids))
     listed = list(entry.numbers())
     return [k for k in listed if k in held], [k for k in listed if k not in held]
+
+
+def counts(node: NodeId, prom: Prom, cycle: int) -> bool:
+    """CB-31: whether one that promised was a member for a cycle."""
+    seat = prom.token.list.seat(node) if prom.token is not None else None
+    return seat is not None and seat.since <= cycle
 
 
 def anew(p: Processor, ballot: Ballot) -> Value:
