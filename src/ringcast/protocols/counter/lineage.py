@@ -176,6 +176,8 @@ class Lineage(Property):
         if self._turns.get(turn, -1) >= token.t:
             self._wrong(event, token, f"P10: it had passed on one of rotation {token.t}")
         self._turns[turn] = token.t
+        if token.node not in token.since:
+            del self._turns[turn]  # CB-33: it leaves; CB-31: who comes back owns this rotation, too
         for key, entry in token.entries.items():
             self._count(event, token, before, key, entry)
         self._passed[token.epoch, token.hop] = token
