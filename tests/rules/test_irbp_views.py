@@ -9,6 +9,8 @@ from driver import drops, sent, stops
 from irbp import Sites
 from msgspec.structs import replace
 
+from ringcast.blocks import detector
+from ringcast.blocks.detector import Heartbeat
 from ringcast.checks.suite import Suite
 from ringcast.core.env import Env
 from ringcast.core.ids import ViewId
@@ -17,6 +19,7 @@ from ringcast.core.trace import Installed, Noted, Restarted
 from ringcast.protocols.irbp import Config, Irbp
 from ringcast.protocols.irbp.membership import HIGHEST
 from ringcast.protocols.irbp.messages import (
+    Catch,
     Contribution,
     Join,
     Kind,
@@ -26,8 +29,8 @@ from ringcast.protocols.irbp.messages import (
 )
 from ringcast.protocols.irbp.one_ring import OneRing
 from ringcast.protocols.irbp.proposals import best, next_iview, next_view
-from ringcast.protocols.rbp.epochs import NEVER, Entry, Epoch, EpochConfig, Extent, Seat
-from ringcast.protocols.rbp.messages import News
+from ringcast.protocols.rbp.epochs import NEVER, Entry, Epoch, EpochConfig, Extent, Ids, Seat
+from ringcast.protocols.rbp.messages import Fetch, News, Past
 from ringcast.protocols.rbp.reach import LAST_STEP, LAST_VIEW, REACH
 from ringcast.protocols.rbp.state import Phase
 
@@ -268,3 +271,82 @@ def test_a3_a_member_whose_storage_is_lost_is_told_to_start_again() -> None:
     site.delivered = 0
     assert not stops(group.receive(2, replace(word, boot=site.boot + 1), 1))
     assert stops(group.receive(2, word, 1))[0].startswith("gap: this member took part before")
+
+
+def without_the_third(heard: bool) -> Sites:
+    """Two of three, in the second view; the third is gone, and its storage is lost."""
+    group = Sites()
+    if heard:
+        group.fire(3, detector.Timer.BEAT)
+        group.settle()
+    group.crash(3)
+    group.stable[3].clear()
+    group.blame(3, 1, 2, for_long=True)
+    group.settle()
+    assert group[1].current is not None and group[1].current.epoch.view.seq == 2
+    return group
+
+
+def test_a3_a_founder_that_forgot_is_told_though_it_is_a_member_no_longer() -> None:
+    """It would deliver the first view once more."""
+    group = without_the_third(heard=True)
+    group.start(3)
+    site = group[3]
+    assert site.current is not None
+    epoch = site.current.epoch
+    asked = (
+        Heartbeat(epoch.view, (0, 0, 0, 0)),
+        Catch(site.group, epoch, 0),
+        Fetch(site.group, epoch.view, 0),
+    )
+    for message in asked:
+        assert sent(group.receive(1, message, 3), Stranger) == [Stranger(site.group, site.boot)]
+    group.fire(3, detector.Timer.BEAT)
+    group.settle()
+    assert stops(group.log[3])[0].startswith("gap: this member took part before")
+    group.crash(3)
+    group.start(3)
+    assert group[3].life and group[3].current is None, "another one, which asks to be a member"
+
+
+def test_a3_a_founder_that_starts_late_delivers_the_first_view() -> None:
+    """Nobody has heard another incarnation of it."""
+    group = without_the_third(heard=False)
+    group.start(3)
+    site = group[3]
+    group.fire(3, detector.Timer.BEAT)
+    group.run(lambda: site.current is None)
+    assert not stops(group.log[3]) and site.life
+    assert site.phase is Phase.OUT
+
+
+def test_a3_a_founder_that_is_told_of_its_own_bodies_has_lost_its_storage() -> None:
+    """Even if whoever tells it has never heard it."""
+    group = without_the_third(heard=False)
+    group.start(3)
+    site = group[3]
+    assert site.current is not None and group[1].current is not None
+    view, later = site.current.epoch.view, group[1].current
+    group.receive(3, News(site.group, later), 1)
+    others = Past(site.group, view, 0, (Entry(1, Epoch(view), (Ids(2, 1, 1),)),), None)
+    assert not stops(group.receive(3, others, 1))
+    own = Past(site.group, view, 1, (Entry(2, Epoch(view), (Ids(3, 1, 1),)),), None)
+    assert stops(group.receive(3, own, 1))[0].startswith("gap: this member took part before")
+
+
+def test_i24_whoever_knows_what_followed_its_view_goes_there_first() -> None:
+    """Each i-view of the later view made it begin again, so it never had all it asked for."""
+    group = without_the_third(heard=False)
+    group.start(3)
+    site = group[3]
+    following = site.chooser.following
+    assert site.current is not None and group[1].current is not None
+    view, later = site.current.epoch.view, group[1].current
+    later = replace(later, start=2, base=Epoch(view), decided=2)
+    group.receive(3, News(site.group, later), 1)
+    entries = tuple(Entry(number, Epoch(view), (Ids(2, number, number),)) for number in (1, 2))
+    group.receive(3, Past(site.group, view, 0, entries, later), 1)
+    assert following.pending == [later] and following.newest is None
+    group.receive(3, News(site.group, replace(later, epoch=Epoch(later.epoch.view, 1))), 2)
+    assert following.pending == [later] and following.newest is None
+    assert site.log.entry(2) is not None, "what it filed stays, and its body may come"

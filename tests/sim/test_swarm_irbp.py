@@ -26,10 +26,15 @@ from ringcast.sim.swarm import draw
 sys.path.insert(0, str(Path(__file__).parents[1] / "mutants"))
 from parted_irbp import parted
 
-SEEDS = (range(8), range(8, 16), (6000074, 6010235, 6020374, 6040627, 6060129, 6050243))
-"""The last: one that came back without its storage is no member, though it takes itself for one;
+SEEDS = (
+    range(8),
+    range(8, 16),
+    (6000074, 6010235, 6020374, 6040627, 6060129, 6050243),
+    (6060971, 6061093, 6061317),
+)
+"""The third: one that came back without its storage is no member, though it takes itself for one;
 all but one remember nothing; one starts late, with a number that the others gave anew; and a Join
-comes late, of a life that is over."""
+comes late, of a life that is over. The last: storage is lost of one that was a member no longer."""
 
 FORMER = (14, 36, 50, 55, 68, 108, 245, 794, 979, 3000230)
 """Seeds that once found a bug, with the usual history, when anybody could crash in every run."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Received, TimerFired
+from ringcast.protocols.irbp.membership import AMNESIA
 from ringcast.protocols.irbp.messages import Catch, Caught, Successor, ViewTimer
 from ringcast.protocols.rbp import catchup, delivery, install
 from ringcast.protocols.rbp.epochs import Entry, Epoch, EpochConfig
@@ -189,6 +190,9 @@ class Following:
         """I11: entries that are right, as far as they go; more are asked for."""
         if not entries:
             return
+        if self.views.membership.forgot(entries):
+            env.stop(AMNESIA)
+            return
         self._right_to(entries[-1].number)
         install.keep(self.p, env, entries)  # which begins what it can, by ``grown``
 
@@ -199,10 +203,7 @@ class Following:
         if p.current is None or past.view != p.current.epoch.view or past.after != self.checked:
             env.drop("irbp I13", "an answer to nothing")
             return
-        leads_on = self.newest is not None or (
-            self.pending and self.pending[0].epoch.view != past.view
-        )
-        if not leads_on:
+        if self.newest is None and not self._succeeded:
             env.drop("irbp I13", "an answer to nothing")
             return
         self._checked(env, past.entries)
@@ -306,8 +307,18 @@ class Following:
         elif config.epoch.view.seq > mine.epoch.view.seq and p.current is not None:
             self._behind(env, config)
 
+    @property
+    def _succeeded(self) -> bool:
+        """I13: whether we know what followed our view, and are on the way there."""
+        current = self.p.current
+        assert current is not None
+        return bool(self.pending) and self.pending[0].epoch.view != current.epoch.view
+
     def _behind(self, env: Env, config: EpochConfig) -> None:
-        """I24: a later view than any we know of: find out what followed ours."""
+        """I24: a later view than any we know of: find out what followed ours. Whoever knows that
+        goes there first: if it began again with each view it hears of, it might never arrive."""
+        if self._succeeded:
+            return
         if self.newest is None:
             self._only_the_log()
             self._aim(env, [])

@@ -15,7 +15,7 @@ from ringcast.core.inputs import Received, Started
 from ringcast.core.machine import Cell, Handler, Key, Table
 from ringcast.protocols.irbp.config import Config
 from ringcast.protocols.irbp.following import Following
-from ringcast.protocols.irbp.membership import HIGHEST, ViewMembership
+from ringcast.protocols.irbp.membership import FIRST, HIGHEST, ViewMembership
 from ringcast.protocols.irbp.messages import (
     CHOOSING,
     Catch,
@@ -30,7 +30,7 @@ from ringcast.protocols.irbp.messages import (
 from ringcast.protocols.irbp.views import Views
 from ringcast.protocols.rbp.epochs import Data
 from ringcast.protocols.rbp.machine import TOO_FEW, EpochMachine, core_cells
-from ringcast.protocols.rbp.messages import ORDERING, Ack, Ask, Gone, News, Past
+from ringcast.protocols.rbp.messages import ORDERING, Ack, Ask, Fetch, Gone, News, Past
 from ringcast.protocols.rbp.reach import furthest
 from ringcast.protocols.rbp.state import Phase, Timer
 
@@ -79,6 +79,10 @@ class Irbp(EpochMachine):
         if type(message) is Join and message.highest > furthest(self.highest):
             env.drop("irbp R16", "a view far ahead")
             return False
+        if self._forgot(event):
+            env.drop("irbp A3", "a founder that has lost its memory")
+            env.send(src, Stranger(self.group, event.boot))
+            return False
         early = type(message) is Ack and self.current and message.epoch > self.current.epoch
         if early and len(chooser.early_acks) < MOST_EARLY:
             chooser.early_acks.append(event)  # we may be about to begin that epoch
@@ -90,6 +94,19 @@ class Irbp(EpochMachine):
                 env.send(src, Stranger(self.group, event.boot))
                 return False
         return True
+
+    def _forgot(self, event: Received) -> bool:
+        """A3 ext: whether a site speaks of the first view as its own, and another incarnation of it
+        began with the group, as we know: that one may have delivered all of the view."""
+        message = event.message
+        if isinstance(message, Catch):
+            view = message.epoch.view
+        elif isinstance(message, Fetch | Heartbeat):
+            view = message.view
+        else:
+            return False
+        founder = self.chooser.boots.get(event.src, event.boot)
+        return view.seq == FIRST and founder != event.boot
 
 
 def asked(part: str, method: Callable[..., None]) -> Handler:

@@ -13,7 +13,7 @@ from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.irbp.messages import Join, Kind, Leave, Ready, Stranger, ViewTimer
 from ringcast.protocols.rbp import install
-from ringcast.protocols.rbp.epochs import NEVER, Epoch, EpochConfig, Seat
+from ringcast.protocols.rbp.epochs import NEVER, Entry, Epoch, EpochConfig, Seat
 from ringcast.protocols.rbp.messages import News
 from ringcast.protocols.rbp.state import Phase
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 HIGHEST = "irbp_view"
 """Stable storage: the number of the last view that this site knew of; there since it first took
 part."""
+
+FIRST = 1
+"""The number of the view that a group begins with: no other has only members in life 0."""
 
 LEFT = "left"
 
@@ -62,9 +65,9 @@ class ViewMembership:
     def first_view(self, env: Env) -> None:
         """A site that starts for the first time is a member of the first view, which all know."""
         p = self.p
-        self.know(env, 1)
+        self.know(env, FIRST)
         seats = tuple(Seat(node, 0) for node in p.members)
-        epoch = Epoch(ViewId(1, p.members[0]))
+        epoch = Epoch(ViewId(FIRST, p.members[0]))
         config = EpochConfig(epoch, seats, p.members, 0, NEVER, 0, None)
         install.install(p, env, config, False)
 
@@ -186,6 +189,18 @@ class ViewMembership:
         founder = p.life == 0 and self.views.decided is not None
         if founder and stranger.boot == p.boot and not p.delivered:
             env.stop(AMNESIA)
+
+    def forgot(self, entries: tuple[Entry, ...]) -> bool:
+        """A3 ext: whether the log of the first view names bodies of ours that we do not remember to
+        have sent: an earlier incarnation did."""
+        p = self.p
+        if p.current is None or p.current.epoch.view.seq != FIRST:
+            return False
+        return any(
+            ids.source == p.me and ids.last > p.sending.counter
+            for entry in entries
+            for ids in entry.ids
+        )
 
     # --- leaving --------------------------------------------------------------------------------
 

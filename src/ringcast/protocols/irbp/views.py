@@ -71,7 +71,8 @@ class Views(Chooser):
         self.following = following.Following(self)
         self.membership = membership.ViewMembership(self)
         self.boots: dict[NodeId, int] = {}
-        """Incarnations of members that began with the group, as heard first."""
+        """Incarnations of members that began with the group, as heard first; kept when they are
+        members no longer."""
         self.early_acks: list[Received] = []
         """ACKs of an epoch that we are about to begin."""
         self._early: list[tuple[NodeId, int, Message]] = []
@@ -407,10 +408,8 @@ class Views(Chooser):
         self.passed_over_us = None
         lives = config.lives
         for node, life in sorted(before.lives.items() if before else ()):
-            if lives.get(node) != life:
-                self.boots.pop(node, None)
-                if node != self.p.me:
-                    self.channel.call(env, self.channel.machine.reset, node)
+            if lives.get(node) != life and node != self.p.me:
+                self.channel.call(env, self.channel.machine.reset, node)
         self.changes.call(env, self.changes.machine.among, config.members)
         self.membership.entered(env, config)
         if before is None:
@@ -425,7 +424,6 @@ class Views(Chooser):
         self.decided = None
         self.asked.clear()
         self.given.clear()
-        self.boots.clear()
         self._early.clear()
         self.following.clear(env)
         self.detector.call(env, self.detector.machine.watch, NOBODY, {})
