@@ -44,7 +44,8 @@ class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     token_us: int = 20 * MS
     """R8, T_tok: an ACK that nobody answers is repeated after so long …"""
     retries: int = 5
-    """… R19: so often, before its issuer suspects the next one."""
+    """… R19: so often, before its issuer suspects the next one. All repeats together must take
+    longer than a round trip."""
     data_us: int = 40 * MS
     """R1, T_data: a body without a number is repeated after so long."""
     nack_us: int = 5 * MS
@@ -54,7 +55,8 @@ class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     act_us: int = 300 * MS
     """R18, T_act: so long without a new number, and the list is formed anew."""
     vote_us: int = 60 * MS
-    """F6: how long an originator waits for votes."""
+    """F6: how long an originator waits for votes; with less than a round trip no list is ever
+    formed."""
     backoff_us: int = 30 * MS
     """F13: how long at least it waits before it tries again."""
     join_us: int = 100 * MS
