@@ -99,7 +99,7 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "totem-multi overlapping": (overlapping, tuple(range(40))),
     "totem-multi split": (split, tuple(range(30))),
     "totem-multi turned": (turned, tuple(range(30))),
-    "totem-multi congested": (congested, tuple(range(10))),
+    "totem-multi congested": (congested, tuple(range(15))),
     "totem-multi drawn": (partial(draw, name="totem-multi"), tuple(range(20))),
 }
 """Where to look for a run that catches a mutant: how to make it, and the seeds to try."""

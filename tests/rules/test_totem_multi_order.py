@@ -9,6 +9,8 @@ from multi_driver import Core, chain, graph_of, member, ring
 from ringcast.core.ids import Level
 from ringcast.protocols.totem_multi.messages import (
     Change,
+    Data,
+    Forwarded,
     Key,
     Member,
     NetworkTopology,
@@ -214,6 +216,16 @@ def test_g_23_what_belongs_to_no_known_ring_is_not_for_us() -> None:
     core.message("X6", "X6", level=Level.SAFE)
     assert len(core.said) == 1 and core.refused == [Key(6, ring("X"))]
     assert core.env.dropped["of a ring that is not in the topology"] == 3
+
+
+def test_a4_ext_what_waits_for_a_ring_is_refused_once_its_place_was_passed() -> None:
+    """Its sender may wait for this word, and we for the sender's."""
+    core = fig_5_5()
+    for timestamp in (6, 12):
+        safe = Data(1, Level.SAFE, 1, (b"",))
+        core.order.unplaced.append((None, Forwarded(timestamp, ring("X"), None, safe)))
+    core.order.refuse_passed()
+    assert core.refused == [Key(6, ring("X"))], "the other may still get its place"
 
 
 def test_a7_what_a_pending_change_may_bring_is_kept_and_passed_on() -> None:
