@@ -120,6 +120,8 @@ def test_a_result_is_the_same_everywhere(tmp_path: Path, protocol: str) -> None:
                 await a.submit(bytes(a.group.max_message))
             with pytest.raises(ValueError, match="belong together"):
                 await a.submit(b"9 x", client="c")
+            with pytest.raises(TypeError, match="request an int"):
+                await a.submit(b"9 x", client="c", request="1")  # type: ignore[arg-type]
 
     run(story)
 

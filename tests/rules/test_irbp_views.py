@@ -350,3 +350,12 @@ def test_i24_whoever_knows_what_followed_its_view_goes_there_first() -> None:
     group.receive(3, News(site.group, replace(later, epoch=Epoch(later.epoch.view, 1))), 2)
     assert following.pending == [later] and following.newest is None
     assert site.log.entry(2) is not None, "what it filed stays, and its body may come"
+
+
+def test_i17_a_site_that_is_in_no_view_says_for_whom_it_waits() -> None:
+    sites = Sites(3)
+    assert sites[1].blocked == ""
+    alone = Irbp(2, sites.config)
+    assert alone.blocked == (
+        "in no view: it begins when a view takes us in, or all of 1, 2, 3 are here"
+    )

@@ -247,6 +247,12 @@ def test_mistakes_in_the_test_itself_are_told() -> None:
         simtest()(lonely)
     with pytest.raises(ValueError, match="at least one"):
         simtest(seeds=0)
+    with pytest.raises(TypeError, match=r"write @simtest\(\)"):
+        simtest(lonely)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="faults = 'swrm'"):
+        simtest(faults="swrm")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"no kind of fault \['crsh'\]; known: crash"):
+        Swarm(kinds=("crsh",))  # type: ignore[arg-type]
 
     async def twice(world: World) -> None:
         world.host("one", asyncio.sleep, 1)

@@ -181,6 +181,8 @@ class QuorumCopy(Generic[R]):
             raise ValueError("client and request belong together: give both or neither")
         if client is None or request is None:
             content = Command(body)
+        elif not isinstance(client, str) or not isinstance(request, int):
+            raise TypeError("client is a str and request an int")
         elif not 1 <= len(client) <= 64 or not 0 <= request < 2**62:
             raise ValueError("a client's name has 1 to 64 characters, requests count from 0")
         else:

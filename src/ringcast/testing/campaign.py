@@ -56,6 +56,10 @@ def simtest(
     ``settings`` are for every node that a host opens. A run that takes more than ``limit`` seconds
     of its own time fails.
     """
+    if callable(seeds):
+        raise TypeError("simtest is called: write @simtest(), or @simtest(seeds=100)")
+    if isinstance(faults, str) and faults != "swarm":
+        raise ValueError(f"faults = {faults!r}: give 'swarm', a Swarm, a plan or None")
     which = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not which:
         raise ValueError("seeds: give at least one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -82,6 +82,10 @@ class Swarm(msgspec.Struct, frozen=True):
 
     kinds: tuple[Kind, ...] = ("crash", "pause", "cut", "partition", "drift", "jump")
     most: int = 6
+
+    def __post_init__(self) -> None:
+        if strange := sorted(set(self.kinds) - set(get_args(Kind))):
+            raise ValueError(f"no kind of fault {strange}; known: {', '.join(get_args(Kind))}")
 
 
 def schedule(world: World, plan: Plan) -> None:

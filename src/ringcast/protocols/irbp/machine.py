@@ -58,7 +58,10 @@ class Irbp(EpochMachine):
 
     @property
     def blocked(self) -> str:
-        """G46: too few for a change."""
+        """G46: too few for a change; I17: or nobody is in a view yet, as far as we know."""
+        if self.chooser.decided is None:
+            listed = ", ".join(map(str, self.members))
+            return f"in no view: it begins when a view takes us in, or all of {listed} are here"
         return f"{TOO_FEW} (irbp I7)" if self.chooser.blocked else ""
 
     def start(self, env: Env, event: Started) -> None:
