@@ -31,6 +31,22 @@ def test_cb_42_a_restarted_member_remembers_nothing_and_asks() -> None:
     assert sent(group.fire(3, Timer.JOIN), Join)
 
 
+def test_cb_42_one_that_came_back_says_what_it_waits_for() -> None:
+    """Too few to begin anew, and no member is heard."""
+    group = Group(5).up()
+    for node in group.ids:
+        group.crash(node)
+    group.lose()
+    group.up(4, 5)
+    group.fire(5, Timer.JOIN)
+    assert group[5].blocked == "members here: 1, majority: 3"
+    group.quiet()
+    group.fire(4, Timer.JOIN)
+    assert group[4].blocked == "members here: 2, majority: 3"
+    group.receive(4, group.token(2, 3, 1, 2), 2)
+    assert not group[4].blocked
+
+
 def test_cb_42_it_has_a_vote_and_is_taken_in_by_the_decision() -> None:
     """Two of two: one is killed and comes back (CB-38 ext)."""
     group = Group(2).up()

@@ -55,9 +55,13 @@ class CounterBased(Processor):
 
     @property
     def blocked(self) -> str:
-        """CB-38: a list is a majority."""
-        here, least = len(self.reform.proms), self.config.majority
-        if self.phase is not Phase.FROZEN or here >= least:
+        """CB-38: a list is a majority; CB-42: so is a new beginning."""
+        here, least = self.config.n, self.config.majority
+        if self.phase is Phase.OUT:
+            here = self.here or here
+        elif self.phase is Phase.FROZEN and (promised := self.reform.promised):
+            here = len({self.me, promised.node, *self.reform.proms})
+        if here >= least:
             return ""
         return f"members here: {here}, majority: {least}"
 
