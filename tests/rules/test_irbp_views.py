@@ -10,7 +10,6 @@ from irbp import Sites
 from msgspec.structs import replace
 
 from ringcast.blocks import detector
-from ringcast.blocks.detector import Heartbeat
 from ringcast.checks.suite import Suite
 from ringcast.core.env import Env
 from ringcast.core.ids import ViewId
@@ -25,6 +24,7 @@ from ringcast.protocols.irbp.messages import (
     Kind,
     Stranger,
     Successor,
+    ViewTimer,
     bad_successor,
 )
 from ringcast.protocols.irbp.one_ring import OneRing
@@ -294,12 +294,7 @@ def test_a3_a_founder_that_forgot_is_told_though_it_is_a_member_no_longer() -> N
     site = group[3]
     assert site.current is not None
     epoch = site.current.epoch
-    asked = (
-        Heartbeat(epoch.view, (0, 0, 0, 0)),
-        Catch(site.group, epoch, 0),
-        Fetch(site.group, epoch.view, 0),
-    )
-    for message in asked:
+    for message in (Catch(site.group, epoch, 0), Fetch(site.group, epoch.view, 0)):
         assert sent(group.receive(1, message, 3), Stranger) == [Stranger(site.group, site.boot)]
     group.fire(3, detector.Timer.BEAT)
     group.settle()
@@ -307,6 +302,22 @@ def test_a3_a_founder_that_forgot_is_told_though_it_is_a_member_no_longer() -> N
     group.crash(3)
     group.start(3)
     assert group[3].life and group[3].current is None, "another one, which asks to be a member"
+
+
+def test_a3_one_that_delivered_what_it_numbered_itself_believes_all_of_the_later_ring() -> None:
+    """It is refused for ever otherwise; and no one word stops it."""
+    group = without_the_third(heard=True)
+    group.start(3)
+    site = group[3]
+    site.delivered = 1
+    group.fire(3, detector.Timer.BEAT)
+    group.settle()
+    word = Stranger(site.group, site.boot)
+    assert site.chooser.following.newest is not None
+    assert not stops(group.log[3] + group.receive(3, word, 1))
+    assert not stops(group.fire(3, ViewTimer.CATCH)), "2 has said nothing"
+    group.settle()
+    assert stops(group.fire(3, ViewTimer.CATCH))[0].startswith("gap: what this member missed")
 
 
 def test_a3_a_founder_that_starts_late_delivers_the_first_view() -> None:

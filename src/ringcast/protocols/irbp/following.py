@@ -234,6 +234,14 @@ class Following:
         elif self.gone >= set(target.core) - {p.me}:
             self._gap(env, target)
 
+    def refused(self, src: NodeId) -> None:
+        """A3 ext, I21: one tells us nothing, since it knows another incarnation of ours. When all
+        of the ring that we are to catch up with do, what we lack is gone."""
+        target = self.pending[0] if self.pending else self.newest
+        if target is not None:
+            self.gone.add(src)
+            self.ring |= set(target.core) - {self.p.me}
+
     def _gap(self, env: Env, target: EpochConfig) -> None:
         """I22: what we missed is not kept by anybody."""
         self.views.membership.gap(env, target.lives.get(self.p.me) == self.p.life)

@@ -99,15 +99,12 @@ class Irbp(EpochMachine):
         return True
 
     def _forgot(self, event: Received) -> bool:
-        """A3 ext: whether a site speaks of the first view as its own, and another incarnation of it
-        began with the group, as we know: that one may have delivered all of the view."""
+        """A3 ext: whether a site asks about the first view as its own, and another incarnation of
+        it began with the group, as we know: that one may have delivered all of the view."""
         message = event.message
-        if isinstance(message, Catch):
-            view = message.epoch.view
-        elif isinstance(message, Fetch | Heartbeat):
-            view = message.view
-        else:
+        if not isinstance(message, Catch | Fetch):
             return False
+        view = message.epoch.view if isinstance(message, Catch) else message.view
         founder = self.chooser.boots.get(event.src, event.boot)
         return view.seq == FIRST and founder != event.boot
 

@@ -182,13 +182,17 @@ class ViewMembership:
     def on_stranger(self, env: Env, event: Received) -> None:
         """A3, G47: we have taken part before and lost the memory of it, and took ourselves for a
         member: whoever starts this one again is another one, that knows it is none. One that has
-        delivered something is a member, whatever somebody says."""
+        delivered something is a member, whatever one of the others says."""
         stranger = event.message
         assert isinstance(stranger, Stranger)
         p = self.p
         founder = p.life == 0 and self.views.decided is not None
-        if founder and stranger.boot == p.boot and not p.delivered:
+        if not founder or stranger.boot != p.boot:
+            env.drop("irbp A3", "no word about this incarnation")
+        elif not p.delivered:
             env.stop(AMNESIA)
+        else:
+            self.views.following.refused(event.src)
 
     def forgot(self, entries: tuple[Entry, ...]) -> bool:
         """A3 ext: whether the log of the first view names bodies of ours that we do not remember to
