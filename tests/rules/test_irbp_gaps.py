@@ -66,6 +66,20 @@ def test_k7_what_a_ring_begins_with_is_kept_until_it_has_gone_round() -> None:
     assert site.log.floor > alone
 
 
+def test_i24_a_ring_that_is_decided_is_told_before_the_log_reaches_it() -> None:
+    """Whoever decided it may be gone, and the others would wait for each other in the last one."""
+    group = Sites()
+    group.settle()
+    site, held = group[3], group[3].log.held
+    assert site.current is not None
+    now = site.current.epoch
+    ring = replace(site.current, epoch=Epoch(now.view, 1), core=(1, 2), start=held + 2, base=now)
+    group.do(3, lambda env: site.chooser.following.adopt(env, ring))
+    assert site.current.epoch == now, "what it lacks has not come"
+    (told,) = sent(group.receive(3, Catch(site.group, now, held), 2), News)
+    assert told.config == ring
+
+
 def test_i21_entries_whose_bodies_nobody_keeps_are_gone() -> None:
     """Whoever let an entry go let its bodies go, and says so when it is asked once more."""
     group = Sites()

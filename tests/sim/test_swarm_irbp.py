@@ -30,11 +30,12 @@ SEEDS = (
     range(8),
     range(8, 16),
     (6000074, 6010235, 6020374, 6040627, 6060129, 6050243),
-    (6060971, 6061093, 6061317),
+    (6060971, 6061093, 6061317, 6070053, 6072684, 6071425),
 )
 """The third: one that came back without its storage is no member, though it takes itself for one;
 all but one remember nothing; one starts late, with a number that the others gave anew; and a Join
-comes late, of a life that is over. The last: storage is lost of one that was a member no longer."""
+comes late, of a life that is over. The last: storage is lost of one that was a member no longer;
+and whoever decided on a ring crashes, before those that it is for know of it."""
 
 FORMER = (14, 36, 50, 55, 68, 108, 245, 794, 979, 3000230)
 """Seeds that once found a bug, with the usual history, when anybody could crash in every run."""

@@ -164,12 +164,15 @@ class Following:
         self.ask(env)
 
     def on_catch(self, env: Env, event: Received) -> None:
-        """I11: one that is aligned in the same epoch answers; one that is further says so."""
+        """I11: one that is aligned in the same epoch answers; one that is further says so, and one
+        that knows of a later ring."""
         p, catch = self.p, event.message
         assert isinstance(catch, Catch)
         if p.current is None or p.current.epoch != catch.epoch:
             self.other_epoch(env, event.src, catch.epoch)
             return
+        if self.views.decided != p.current:
+            self.tell(env, event.src)
         entries = p.read(catch.after, p.log.held, MOST_ENTRIES)
         if entries is None:
             env.send(event.src, catchup.gone(p, catch.epoch.view, catch.after))
@@ -279,10 +282,14 @@ class Following:
             self._inquire(env, src)
 
     def tell(self, env: Env, src: NodeId) -> None:
-        """R16: CONFIG, though not too often."""
-        mine = self.p.current
-        if mine is not None and self._may(env, src):
-            env.send(src, News(self.p.group, mine))
+        """R16: CONFIG, though not too often. I24: a ring that is decided, even if our log does not
+        reach it yet: nobody else may be left that knows of it."""
+        mine, decided = self.p.current, self.views.decided
+        if mine is None or not self._may(env, src):
+            return
+        if decided is not None and decided.epoch.view == mine.epoch.view:
+            mine = decided
+        env.send(src, News(self.p.group, mine))
 
     def _inquire(self, env: Env, src: NodeId) -> None:
         """I24: what became of our view? The answer is entries, CONFIG, or a later view."""
