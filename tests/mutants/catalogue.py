@@ -77,7 +77,6 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "regression": (SAVED.__getitem__, tuple(SAVED)),
     "token-fd": (lambda seed: draw(seed, "token-fd"), tuple(range(300))),
     "counter": (lambda seed: draw(seed, "counter"), tuple(range(300))),
-    "counter former": (lambda seed: draw(seed, "counter"), (101939,)),
     "counter lost": (lost, tuple(range(20))),
     "counter newcomer": (newcomer, tuple(range(40))),
     **{
@@ -112,7 +111,7 @@ runs: `counter`, `rbp`, `irbp`, `token-fd` and `total` with a mode draw anything
 protocols;
 `total late` and `total remerged` aim at the end of a view and at a merge, `counter lost` at
 messages that go down with their sender, `counter newcomer` at the same while somebody is taken in,
-`counter former` are seeds that once showed a bug; `rbp bare` delivers what one member holds, and
+`rbp bare` delivers what one member holds, and
 `rbp forgotten` restarts a member that alone held a message with another; `irbp parted` makes a ring
 small, and the other members go on; `centralised`,
 `two-phase`, `optimistic` and `fast-message` are
