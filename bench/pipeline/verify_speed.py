@@ -1,7 +1,7 @@
 """``verify`` of large traces in this checkout and in another one: has it become slower?
 
     git worktree add /tmp/before 7dc2056
-    python bench/pipeline/against.py /tmp/before
+    python bench/pipeline/verify_speed.py /tmp/before
 
 7dc2056 is the last commit whose checks compared no contents. Both judge the same made traces, in
 turn and in one process each, without Spark, as ``verify`` does it in its workers: one of Totem, and
