@@ -19,8 +19,8 @@ Levels    Agreed: a prefix of one sequence in each topology. Safe: every member 
 To some   F1 to F5: messages to some processors, which gateways keep from rings without any (ours).
 Views     A topology: the rings that are connected, with their members, which are also the view's
           sets. There are no transitional views; a change of one ring is two topologies.
-Promise   P-1 to P-16 of the dossier but P-5, on trees, on parallel gateways and, as far as swarms
-          and runs aimed at them have shown (docs/simulator.md), on cycles of three rings. P-17
+Promise   P-1 to P-16 of the dossier but P-5, and P-18 of ours, on trees, on parallel gateways and,
+          as far as swarms and runs aimed at them have shown (docs/simulator.md), on cycles. P-17
           concerns frames, which a trace does not have.
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           A4  a member says also what it has refused, or others would wait for ever
