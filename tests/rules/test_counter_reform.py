@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ringcast.core.effects import InstallView, Persist
 from ringcast.core.ids import LIMIT
-from ringcast.protocols.counter import epoch, reformation
+from ringcast.protocols.counter import commit, epoch, reformation
 from ringcast.protocols.counter.config import Counting
 from ringcast.protocols.counter.membership import LISTS
 from ringcast.protocols.counter.messages import (
@@ -339,6 +339,25 @@ def test_cb_36_with_bare_counters_all_count_anew() -> None:
     assert all(entry.counter == 0 for entry in (group[2].newest.S if group[2].newest else ()))
     group.pass_on(9)
     assert group.told(1) == group.told(2) == group.told(3) == [b"a"]
+
+
+def test_cb_42_one_that_never_came_to_its_seat_was_not_in_the_view() -> None:
+    """An epoch seats p3, which never hears of it and promises once more as one that is no member:
+    the next epoch takes it in anew, in the same life. What the others still deliver of the epoch
+    before is not known to it, so they are in a transitional view without it."""
+    group = Group(3).up()
+    member, life = group[1], 2 * LIVES + 1
+    seats = (Seat(1, 0, life), Seat(2, 0, life))
+    member.life = member.view_life = life
+    member.in_view = {seat.node: seat for seat in (*seats, Seat(3, 0, life))}
+    member.committed = 4
+    following = PassingList(2 * LISTS + 1, 9, (*seats, Seat(3, 9, life)))
+    member.parting.append((4, following))
+    env = group.envs[1]
+    commit.part_ways(member, env)
+    (view,) = only(env.take(), InstallView)
+    assert (view.members, view.transitional) == ((1, 2), True)
+    assert [each.member for each in view.departures] == [3]
 
 
 def test_cb_41_a_member_that_hears_of_a_list_without_it_stops_at_once() -> None:

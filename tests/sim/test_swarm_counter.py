@@ -55,6 +55,7 @@ FORMER = (
     6001074,
     6002004,
     6003753,
+    3012214,
 )
 """Seeds that once found a bug, most of them with another draw of faults."""
 

@@ -10,7 +10,7 @@ from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.protocols.counter import losses
 from ringcast.protocols.counter.entries import place, rank, reached
-from ringcast.protocols.counter.messages import Msg, PassingList, Past, Token
+from ringcast.protocols.counter.messages import Msg, PassingList, Past, Seat, Token
 from ringcast.protocols.counter.state import LIVES, Processor
 
 VIEW_NO = "counter_view"
@@ -112,21 +112,20 @@ def part_ways(p: Processor, env: Env) -> None:
     from the cycle on that nobody has committed before the epoch began."""
     while p.parting and p.parting[0][0] <= p.committed:
         _, list_ = p.parting.popleft()
-        lives = list_.lives
         p.skip_lists = list_.no
-        lost = any(lives.get(node) != life for node, life in p.in_view.items())
+        lost = any(list_.seat(node) != seat for node, seat in p.in_view.items())
         if lost and p.view is not None and p.view == p.ring:
-            transit(p, env, between(list_), lives)
+            transit(p, env, between(list_), list_.seats)
 
 
 def install(p: Processor, env: Env, list_: PassingList) -> None:
     """A regular view, after a transitional one of those who come along."""
     if p.view is not None and p.view == p.ring:
-        transit(p, env, between(list_), list_.lives)
+        transit(p, env, between(list_), list_.seats)
     members = tuple(sorted(list_.members))
     view = ViewId(STEP * list_.no, list_.seats[0].node)
     env.persist(VIEW_NO, list_.no)
-    gone = departed(p, list_.lives)  # after the transitional view, if another epoch came between
+    gone = departed(p, list_.seats)  # after the transitional view, if another epoch came between
     env.install_view(InstallView(view, members, False, view, 0, p.view, gone))
     if p.ring is not None and p.whole:
         p.views_over[p.ring_no] = list_
@@ -138,8 +137,8 @@ def install(p: Processor, env: Env, list_: PassingList) -> None:
     p.view_life = p.life
     p.ring_no = list_.no
     p.ring_seq = 0
-    p.in_view = list_.lives
-    p.boots |= {node: life // LIVES for node, life in p.in_view.items() if life}
+    p.in_view = {seat.node: seat for seat in list_.seats}
+    p.boots |= {seat.node: seat.life // LIVES for seat in list_.seats if seat.life}
     p.assembler = Assembler(p.config.max_message)
 
 
@@ -152,14 +151,18 @@ def transit(
     p: Processor,
     env: Env,
     number: int,
-    lives: dict[NodeId, int],
+    seats: tuple[Seat, ...],
     reason: Reason = Reason.SILENT,
     judged_by: str = JUDGED_BY,
 ) -> None:
-    """The transitional view after ours: who of it is still with us, in the same life."""
+    """The transitional view after ours: who of it is still with us, in the same seat.
+
+    CB-42: one that promised, was seated by an epoch and never heard of it comes to the next as one
+    that has just joined, in the same life: it was not in our view.
+    """
     assert p.ring is not None
-    departures = departed(p, lives, reason, judged_by)
-    p.in_view = {node: life for node, life in p.in_view.items() if lives.get(node) == life}
+    departures = departed(p, seats, reason, judged_by)
+    p.in_view = {node: seat for node, seat in p.in_view.items() if seat in seats}
     members = tuple(sorted(p.in_view))
     view = ViewId(number, members[0])
     last = max(p.ring_seq, place(p.committed + 1, 0, 0) - 1)  # whoever was to get the last message
@@ -170,15 +173,14 @@ def transit(
 
 def departed(
     p: Processor,
-    lives: dict[NodeId, int],
+    seats: tuple[Seat, ...],
     reason: Reason = Reason.SILENT,
     judged_by: str = JUDGED_BY,
 ) -> tuple[Departure, ...]:
-    """Those of our view that are not in these lives: gone for this reason, unless they left."""
-    others = [(node, life) for node, life in sorted(p.in_view.items()) if node != p.me]
-    gone = [node for node, life in others if lives.get(node) != life]
-    back = "it came back in another life"
+    """Those of our view that have not kept their seat: gone for this reason, unless they left."""
+    gone = [node for node, seat in sorted(p.in_view.items()) if node != p.me and seat not in seats]
+    here, back = {seat.node for seat in seats}, "it was taken in anew"
     return tuple(
-        p.farewells.pop(node, Departure(node, reason, back if node in lives else judged_by))
+        p.farewells.pop(node, Departure(node, reason, back if node in here else judged_by))
         for node in gone
     )

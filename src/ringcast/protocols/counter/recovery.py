@@ -52,14 +52,14 @@ def excluded(p: Processor, env: Env, why: str = "excluded", owed: bool = True) -
     else:
         put_back(p, env)
     if p.view_life == p.life:
-        alone(p, env, p.life)
+        alone(p, env)
     go_out(p, env)
 
 
-def alone(p: Processor, env: Env, life: int) -> None:
+def alone(p: Processor, env: Env) -> None:
     """CB-41: a transitional view of our own; its number is odd, and nobody else's."""
     number = p.highest_view + 1 + p.highest_view % 2
-    commit.transit(p, env, number, {p.me: life}, Reason.MOVED, "the others go on without us")
+    commit.transit(p, env, number, (p.in_view[p.me],), Reason.MOVED, "the others go on without us")
 
 
 def go_out(p: Processor, env: Env) -> None:
@@ -113,7 +113,6 @@ def resolved(p: Processor, env: Env) -> None:
     """CB-42: it is known what became of the view we were in; what comes next is another."""
     p.parted = None
     put_back(p, env)
-    p.in_view = {p.me: p.life}
     p.view_life = -1
 
 
@@ -280,7 +279,7 @@ def on_told(p: Processor, env: Env, event: Received) -> None:
             return
         if following is not None and following.no > p.ring_no:
             commit.install(p, env, following)  # we were to be in it
-            alone(p, env, me)
+            alone(p, env)
         if following is not None or told.items:
             fetch(p, env, event.src)
 

@@ -209,8 +209,8 @@ class Processor(Machine):
         self.highest_view = 0
         self.view_life = -1
         """The life in which we came to the present ring."""
-        self.in_view: dict[NodeId, int] = {}
-        """Its members, and the lives they are in."""
+        self.in_view: dict[NodeId, Seat] = {}
+        """Its members, and their seats."""
         self.delivered_seq = 0
         """The place of the last message delivered; and of the last one in this ring."""
         self.ring_seq = 0
