@@ -32,6 +32,7 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
         "answer_us": hop_us * rng.choice((1, 3)),
         "grace_us": hop_us * rng.choice((12, 24)),
         "join_us": hop_us * rng.choice((10, 40)),
+        "leave_us": hop_us * stream("leave").choice((0, 40, 200)),
         "window": rng.choice((1, 4, 16, 64)),
         "most_held": rng.choice((0, 0, 4)),
         "most_listed": rng.choice((0, 0, 3)),
