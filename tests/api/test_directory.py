@@ -69,6 +69,18 @@ def on_ring(count: int = 3) -> list[Member]:
     return members
 
 
+def test_the_members_are_those_of_the_last_view_until_there_is_another() -> None:
+    a, *_ = on_ring()
+    a.transitional(T1, R1, 20, 1, 2)
+    assert a.directory.members("g") == (1, 2)
+    a.view(R2, 1, 2)
+    assert a.directory.members("g") == (1, 2)  # nobody has spoken on the new ring
+    order(R2, 1, 1, a.directory.word(), a)
+    assert a.directory.members("g") == (1, 2)
+    order(R2, 2, 2, Groups(R2, ()), a)
+    assert a.directory.members("g") == (1,)
+
+
 def test_joins_leaves_and_messages_share_one_order() -> None:
     a, b = Member(1), Member(2)
     for each in (a, b):

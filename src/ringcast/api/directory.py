@@ -77,7 +77,12 @@ class Directory:
         """Members that were not waited for any longer, since the start."""
 
     def members(self, group: str) -> tuple[NodeId, ...]:
-        """The group's members as of the last event given out."""
+        """The group's members as of the last event given out: while the members of a new ring say
+        which groups they are in, those of the group's last view."""
+        told = () if self._open else self._told.get(group, ())
+        return told or self._who_spoke_of(group)
+
+    def _who_spoke_of(self, group: str) -> tuple[NodeId, ...]:
         return tuple(sorted(q for q, groups in self._spoken.items() if group in groups))
 
     def enter(self, group: str, sink: Sink) -> None:
@@ -232,7 +237,7 @@ class Directory:
     def _tell(self, group: str, position: Position, transitional: bool, ring: ViewId) -> None:
         sink = self._sinks.get(group)
         if sink is not None and group in self._spoken.get(self._me, ()):
-            members = self.members(group)
+            members = self._who_spoke_of(group)
             gone = self._departures(group, members, ring)
             sets = tuple(
                 (name, tuple(q for q in some if q in members)) for name, some in self._sets
