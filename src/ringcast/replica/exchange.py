@@ -71,7 +71,7 @@ def lacking(mine: Status, said: Mapping[NodeId, Status], primary: bool) -> str:
     """What stands in the way of a confirmation, for people."""
     here, asked = sorted(said), mine.voters or mine.count
     if primary:
-        return "the disks of a majority did not answer in time"
+        return f"a majority of {here} has not written it in time: some are cut off, or slow"
     if voters := next((each.voters for each in (mine, *said.values()) if each.founder), ()):
         lost = [node for node in here if node in voters and not said[node].founder]
         blank = f", where the disks of {lost} are blank" if lost else ""
