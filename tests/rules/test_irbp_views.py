@@ -370,3 +370,13 @@ def test_i17_a_site_that_is_in_no_view_says_for_whom_it_waits() -> None:
     assert alone.blocked == (
         "in no view: it begins when a view takes us in, or all of 1, 2, 3 are here"
     )
+
+
+def test_i7_a_member_that_cannot_go_on_names_who_is_missing() -> None:
+    """G46: two of three are silent."""
+    sites = Sites(3)
+    for node in (2, 3):
+        sites[1].chooser.detector.machine.suspected.add(node)
+    assert sites[1].blocked == "", "the ring moves still"
+    sites[1].phase = Phase.FROZEN
+    assert sites[1].blocked == "too few members are here to go on without 2, 3 (irbp I7)"

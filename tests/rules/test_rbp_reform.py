@@ -8,12 +8,12 @@ from driver import drops, only, sent, stops
 from msgspec.structs import replace
 from rbp import FIRST, Group, Phase, ReformTimer, Timer, acks, views
 
-from ringcast.core.effects import InstallView, Persist, Reason
+from ringcast.core.effects import InstallView, Persist, Reason, Send
 from ringcast.core.ids import ViewId
 from ringcast.core.inputs import Leaving
 from ringcast.protocols.rbp import Config
 from ringcast.protocols.rbp.config import Resiliency
-from ringcast.protocols.rbp.epochs import NEVER, Entry, Epoch, EpochConfig, Ids, Seat
+from ringcast.protocols.rbp.epochs import NEVER, NOBODY, Entry, Epoch, EpochConfig, Ids, Seat
 from ringcast.protocols.rbp.lists import next_list
 from ringcast.protocols.rbp.messages import (
     Abort,
@@ -39,7 +39,7 @@ def vote(number: int, installed: ViewId | None = OLD, **more: Any) -> Vote:
     """A vote of a site in a list of three; its life is its number."""
     fields: dict[str, Any] = {
         "life": 7,
-        "faithful": installed is not None,
+        "forgot": NOBODY if installed else None,
         "ring": 3 if installed else 0,
         "start": 0 if installed else -1,
         "tail": Epoch(installed) if installed and number else NEVER,
@@ -68,12 +68,52 @@ def test_f7_a_majority_of_the_group_must_vote() -> None:
     assert isinstance(found, EpochConfig) and found.members == (1, 3)
 
 
+def test_f7_a_site_that_cannot_go_on_names_who_is_missing() -> None:
+    """G46: and one that is in no list, for whom it waits."""
+    group = Group()
+    group.start(1)
+    assert group[1].blocked == (
+        "in no list: it begins when a list takes us in, or most of 1, 2, 3 are here"
+    )
+    group = Group().up()
+    assert group[1].blocked == ""
+    group.cut = {(2, 1), (3, 1)}
+    group.reform(1)
+    group.votes_in(1)
+    assert group[1].blocked == "too few members are here to go on without 2, 3 (rbp F7)"
+
+
 def test_f7_whoever_forgot_what_it_held_is_no_voter() -> None:
     """F7, G47: it may have held what was delivered."""
     blank = vote(0, None)
     assert isinstance(next_list(NEWEST, {1: vote(5), 2: blank}, config()), str)
     found = next_list(NEWEST, {1: vote(5), 2: blank, 3: vote(5)}, config())
     assert isinstance(found, EpochConfig) and found.members == (1, 2, 3)
+
+
+def test_f7_half_of_an_even_group_is_enough_to_know_of_every_list() -> None:
+    """F7: two of four that remember are in any list there was, for it had three; not three are."""
+    blank = vote(0, None)
+    votes = {1: vote(5, ring=4), 2: vote(5, ring=4), 3: blank, 4: blank}
+    found = next_list(NEWEST, votes, config(4))
+    assert isinstance(found, EpochConfig) and found.members == (1, 2, 3, 4)
+    assert isinstance(next_list(NEWEST, {1: votes[1], 2: votes[2]}, config(4)), str)
+    assert isinstance(next_list(NEWEST, {1: votes[1], 3: blank, 4: blank}, config(4)), str)
+    majority = config(4, resiliency=Resiliency.MAJORITY)
+    assert isinstance(next_list(NEWEST, votes, majority), str), "F8: 3 and 4 may have delivered"
+
+
+def test_f7_whoever_knows_that_it_was_in_no_later_list_is_a_voter() -> None:
+    """F7, G47: after a crash it remembers the last list it was in, and nothing of its log."""
+    assert isinstance(
+        next_list(NEWEST, {1: vote(5), 2: vote(0, None, forgot=OLD)}, config()), EpochConfig
+    )
+    for forgot in (LATER, None):
+        votes = {1: vote(5), 2: vote(0, None, forgot=forgot)}
+        assert isinstance(next_list(NEWEST, votes, config()), str)
+    both = {2: vote(0, None, forgot=OLD), 3: vote(0, None, forgot=OLD)}
+    found = next_list(NEWEST, both, config())
+    assert isinstance(found, EpochConfig) and found.parent is None, "nobody has the log"
 
 
 def test_f7_a_majority_that_remembers_nothing_begins_anew() -> None:
@@ -278,6 +318,19 @@ def test_f11_in_force_with_all_second_votes_and_for_a_member_with_its_first_ack(
     assert group[3].ring.seen >= ack.number
 
 
+def test_f11_an_originator_that_is_not_in_its_list_asks_the_first_of_it() -> None:
+    """F11, F15: 2 and 3 remember nothing and begin anew; 1 must not ask itself what came of it."""
+    group = Group().up()
+    for node in (2, 3):
+        group.stable[node].clear()
+        group.start(node)
+    group.reform(1)
+    group.votes_in(1)
+    assert group.list(2).members == group.list(3).members == (2, 3)
+    asked = [each.to for each in only(group.log[1], Send) if isinstance(each.message, Fetch)]
+    assert asked and 1 not in asked
+
+
 def test_f12_an_abort_is_told_to_all_and_a_higher_version_is_accepted() -> None:
     """F12, T28: one second yes is missing; no ACK ever bears that version."""
     group = Group().up().token_at(2)
@@ -385,6 +438,51 @@ def test_f15_gone_means_stop_and_says_what_to_do() -> None:
     assert sent(group.receive(2, Fetch(group.config.group, view, held), 1), Gone)
     group[3].children.clear()
     assert sent(group.receive(3, Fetch(group.config.group, view, held), 1), Gone)
+
+
+def test_f15_gone_from_those_who_are_here_means_stop_in_the_end() -> None:
+    """GONE, A5: the group may need us, and the one that we have not heard may never come back."""
+    group = excluded()
+    gone = Gone(group.config.group, FIRST.view, group[1].log.held, 9, FIRST, (2, 3))
+    assert not stops(group.receive(1, gone, 2))
+    group.now_us += 3 * group.config.vote_us - 1
+    assert not stops(group.receive(1, gone, 2)), "3 may keep what we lack"
+    group.now_us += 1
+    (reason,) = stops(group.receive(1, gone, 2))
+    assert reason.startswith("gap: ")
+
+
+def test_f15_whoever_was_restarted_with_a_gap_goes_on_with_one_of_the_newest_list() -> None:
+    """F7, A5: member 1 was in no list since the one that 2 is in, and remembers that."""
+    group = excluded()
+    group.crash(3)
+    group.start(1)
+    group.reform(2)
+    group.votes_in(2)
+    assert group.list(1) == group.list(2) and group.list(2).members == (1, 2)
+    assert group.list(2).parent == ViewId(2, 2)
+
+
+def test_f7_a_site_remembers_the_last_list_that_it_committed() -> None:
+    """F7, G47: it is on disk before the second yes is sent; with its storage it forgets that."""
+    group = Group().up()
+    machine, version = group[2], ViewId(7, 3)
+    group.receive(2, Invite(machine.group, version), 3)
+    next_one = replace(
+        group.list(2),
+        epoch=Epoch(version),
+        start=machine.log.held,
+        base=machine.log.tail,
+        parent=FIRST.view,
+    )
+    effects = group.receive(2, Announce(machine.group, next_one), 3)
+    assert [type(each) for each in effects if isinstance(each, Persist | Send)] == [Persist, Send]
+    assert sent(effects, Commit) and machine.chooser.vote().forgot == NOBODY
+    group.start(2)
+    assert group[2].chooser.vote().forgot == version
+    group.stable[2].clear()
+    group.start(2)
+    assert group[2].chooser.vote().forgot is None
 
 
 def test_f15_entries_whose_bodies_nobody_keeps_are_asked_for_again() -> None:

@@ -29,9 +29,6 @@ ANSWER_S, PATIENCE_S = 2.0, 2.5
 
 RETURNING = ("totem", "total", "counter", "rbp", "irbp", "totem-multi")
 """Protocols whose members come back after a crash, and take in others later."""
-ODD = ("rbp",)
-"""Protocols without a late member: RBP goes on if more than half of the listed ones remember, and
-anew if more than half do not (F7), so an even group of which half was restarted never does."""
 FIXED = ("token-fd",)
 """Protocols of a fixed group, whose crashed members stay out."""
 
@@ -111,7 +108,6 @@ class ShopTest:
         numbered: bool = True,
     ) -> None:
         self.world, self.returning = world, protocol in RETURNING
-        self.has_late = protocol not in ODD
         self._replica, self._numbered = replica, numbered
         self.rng = Random(f"{world.seed}/shop")
         self.judge = Judge()
@@ -283,9 +279,8 @@ class ShopTest:
     async def run(self) -> None:
         world = self.world
         self.voters = [world.host(f"shop{n}", self.shop, on_error="restart") for n in VOTERS]
-        self.shops = list(self.voters)
-        if self.has_late:
-            self.shops.append(world.host(f"shop{LATE}", self.late, on_error="restart"))
+        late = world.host(f"shop{LATE}", self.late, on_error="restart")
+        self.shops = [*self.voters, late]
         clients = [world.host(f"client{n}", self.client, n, steady=True) for n in range(4)]
         clients.append(world.host("rush", self.rush, steady=True))
         last = world.host("last", self.last_buyer, steady=True)
@@ -302,7 +297,7 @@ class ShopTest:
 
 def settings_of(protocol: str) -> dict[str, Any]:
     """Of every shop's node."""
-    return {"protocol": protocol, "peers": PEERS[: len(VOTERS)] if protocol in ODD else PEERS}
+    return {"protocol": protocol, "peers": PEERS}
 
 
 def one(seed: int, protocol: str, **wrong: Any) -> Outcome:

@@ -29,7 +29,7 @@ from ringcast.protocols.irbp.messages import (
 )
 from ringcast.protocols.irbp.views import Views
 from ringcast.protocols.rbp.epochs import Data
-from ringcast.protocols.rbp.machine import TOO_FEW, EpochMachine, core_cells
+from ringcast.protocols.rbp.machine import EpochMachine, core_cells, too_few
 from ringcast.protocols.rbp.messages import ORDERING, Ack, Ask, Fetch, Gone, News, Past
 from ringcast.protocols.rbp.reach import furthest
 from ringcast.protocols.rbp.state import Phase, Timer
@@ -62,7 +62,7 @@ class Irbp(EpochMachine):
         if self.chooser.decided is None:
             listed = ", ".join(map(str, self.members))
             return f"in no view: it begins when a view takes us in, or all of {listed} are here"
-        return f"{TOO_FEW} (irbp I7)" if self.chooser.blocked else ""
+        return too_few(self.chooser.lost, "irbp I7") if self.chooser.blocked else ""
 
     def start(self, env: Env, event: Started) -> None:
         """A3: a site that has taken part before comes back as somebody new."""

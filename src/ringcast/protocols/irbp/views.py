@@ -100,13 +100,19 @@ class Views(Chooser):
         return suspected | self.membership.reborn
 
     @property
+    def lost(self) -> set[NodeId]:
+        """Members that are not here, as it looks."""
+        return self.doubted(Limit.AGGRESSIVE).intersection(
+            self.decided.members if self.decided else ()
+        )
+
+    @property
     def blocked(self) -> bool:
         """G46: too few are here to choose another epoch."""
-        if self.decided is None:
+        if self.decided is None or self.p.phase is Phase.MEMBER:
             return False
-        here = set(self.decided.members) - self.doubted(Limit.AGGRESSIVE)
-        stuck = self.p.phase is not Phase.MEMBER
-        return stuck and len(here) < self.settings.contributions(len(self.decided.members))
+        members = len(self.decided.members)
+        return members - len(self.lost) < self.settings.contributions(members)
 
     # --- what the core says ---------------------------------------------------------------------
 

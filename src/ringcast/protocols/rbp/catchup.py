@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 IN_VAIN = 2
 """Requests for a body that nobody answered, the last to all."""
 
+PATIENCE = 3
+"""Times ``vote_us`` that one who lacks what somebody let go looks for another who keeps it."""
+
 GAP = "gap: what this member missed is not kept any more; start it again (rbp F15)"
 
 
@@ -76,6 +79,8 @@ class CatchUp:
         """Who told us of it."""
         self.gone: set[NodeId] = set()
         """GONE: members that do not keep what we lack."""
+        self.gone_us = 0
+        """When the first of them said so."""
 
     def done(self) -> None:
         """We are in the next list, or in none."""
@@ -132,7 +137,8 @@ class CatchUp:
     def on_gone(self, env: Env, event: Received) -> None:
         """GONE, I21: when all of the newest list say so, we cannot go on from where we are. The
         others are asked once: an answer from each to each would go round for ever. Of whom no
-        answer came, the next frame makes us ask it again (``begin``)."""
+        answer came, the next frame makes us ask it again (``begin``). A5: nor may the group wait
+        for ever, with us, for one that is away."""
         p, gone = self.site.p, event.message
         assert isinstance(gone, Gone)
         if p.current is None or gone.view != p.current.epoch.view or gone.after != p.log.held:
@@ -142,8 +148,11 @@ class CatchUp:
             env.drop("rbp F7", "a list that no majority is in")
             return
         first = not self.gone
+        if first:
+            self.gone_us = env.now_us
         self.gone.add(event.src)
-        if self.gone >= set(gone.core) - {p.me}:
+        in_vain = env.now_us - self.gone_us >= PATIENCE * p.config.vote_us
+        if self.gone >= set(gone.core) - {p.me} or in_vain:
             env.stop(GAP)
         elif first:
             fetch(p, env, gone.view, None)

@@ -72,7 +72,6 @@ def install(p: Processor, env: Env, config: EpochConfig, joined: bool) -> None:
         if before.epoch.view != config.epoch.view:
             remember(p, before, config)
     p.current = config
-    p.faithful = True
     p.ring = Ring(config.start)
     p.asking = Asking()
     for timer in Timer:

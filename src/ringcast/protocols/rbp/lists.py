@@ -22,8 +22,7 @@ def next_list(version: ViewId, votes: Votes, config: Config) -> EpochConfig | st
         found = continued(version, votes, config, installed)
     else:
         found = None
-    blank = sum(vote.out and not vote.faithful for vote in votes.values())
-    if found is None and blank >= config.majority:
+    if found is None and sum(vote.blank for vote in votes.values()) >= config.majority:
         found = anew(version, votes, config)
     return found or f"{len(votes)} votes of {config.n} sites are too few (rbp F7, F8)"
 
@@ -50,12 +49,17 @@ def committed(vote: Vote, view: ViewId) -> bool:
 
 
 def enough(votes: Votes, config: Config, view: ViewId, ring: int) -> bool:
-    """F7: more than half of the group remember which lists they were in, so one of them is in the
-    newest list in force. F8: so many of that list take part that one holds whatever was delivered
-    in it."""
+    """F7: of those who committed no later list, as far as these votes can tell, too few are left
+    for any later list to be in force, which takes more than half of the group. F8: so many of the
+    list take part that one holds whatever was delivered in it."""
     there = [vote for vote in votes.values() if committed(vote, view)]
-    known = sum(vote.faithful or committed(vote, view) for vote in votes.values())
-    return known >= config.majority and len(there) >= config.awaited(ring)
+    known = sum(committed(vote, view) or no_later(vote, view) for vote in votes.values())
+    return config.n - known < config.majority and len(there) >= config.awaited(ring)
+
+
+def no_later(vote: Vote, view: ViewId) -> bool:
+    """Whether the vote's maker knows that it was in no later list in a life that it forgot."""
+    return vote.forgot is not None and vote.forgot <= view
 
 
 def continued(version: ViewId, votes: Votes, config: Config, parent: ViewId) -> EpochConfig | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, ClassVar
 
 from ringcast.core.env import Env
-from ringcast.core.ids import NodeId, ViewId
+from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted
 from ringcast.core.machine import Cell, Discard, Handler, Impossible, Key, Table
 from ringcast.protocols.rbp import catchup, install, losses, ordering, sending
@@ -36,7 +37,7 @@ from ringcast.protocols.rbp.messages import (
 )
 from ringcast.protocols.rbp.originator import ReformTimer
 from ringcast.protocols.rbp.reach import out_of_reach
-from ringcast.protocols.rbp.reformation import ANYBODY, JOINED, Reformation
+from ringcast.protocols.rbp.reformation import Reformation
 from ringcast.protocols.rbp.state import Phase, Processor, Timer
 
 
@@ -82,7 +83,13 @@ class EpochMachine(Processor):
         return True
 
 
-TOO_FEW = "too few members are here to go on without the others"
+def too_few(missing: Collection[NodeId], rule: str) -> str:
+    """Why nobody here goes on, for people."""
+    if not missing:
+        return f"too few members remember what was delivered ({rule})"
+    return (
+        f"too few members are here to go on without {', '.join(map(str, sorted(missing)))} ({rule})"
+    )
 
 
 class Rbp(EpochMachine):
@@ -102,15 +109,17 @@ class Rbp(EpochMachine):
 
     @property
     def blocked(self) -> str:
-        """F7, G46: the votes make no list."""
-        return f"{TOO_FEW} (rbp F7)" if self.chooser.blocked else ""
+        """F7, G46: the votes make no list; F1: or nobody is in one yet, as far as we know."""
+        if self.current is None:
+            listed = ", ".join(map(str, self.members))
+            return f"in no list: it begins when a list takes us in, or most of {listed} are here"
+        missing = self.chooser.missing
+        return "" if missing is None else too_few(missing, "rbp F7")
 
     def start(self, env: Env, event: Started) -> None:
-        """A3: a new incarnation, which remembers what it voted for and nothing else."""
+        """A3: a new incarnation, which remembers what it voted for and nothing of its log."""
         self.boot = event.boot
-        joined = event.stable.get(JOINED)
-        if joined is not None:
-            self.chooser.joined, self.chooser.highest = ViewId(joined, ANYBODY), joined
+        self.chooser.recall(event.stable)
         self.chooser.start(env)
 
 
@@ -184,4 +193,4 @@ MESSAGES = (*ORDERING, *REFORMATION)
 
 Rbp.table = Table(Phase, MESSAGES, (*Timer, *ReformTimer), CELLS)
 
-__all__ = ["MESSAGES", "TOO_FEW", "EpochMachine", "Rbp", "core_cells"]
+__all__ = ["MESSAGES", "EpochMachine", "Rbp", "core_cells", "too_few"]

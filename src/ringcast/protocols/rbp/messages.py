@@ -8,7 +8,7 @@ import msgspec
 
 from ringcast.core.ids import LIMIT, NodeId, Seq, ViewId
 from ringcast.protocols.rbp.config import MAX_MEMBERS, MOST_BATCH
-from ringcast.protocols.rbp.epochs import Data, Entry, Epoch, EpochConfig, Ids
+from ringcast.protocols.rbp.epochs import NOBODY, Data, Entry, Epoch, EpochConfig, Ids
 
 Group = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_MEMBERS)]
@@ -117,14 +117,14 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, tag=149, gc=False):
 
     ``installed`` is the list in force that I am in, ``ring`` its size, ``start`` where it began,
     and ``tail`` and ``number`` how far its log reaches here; ``pending`` are the lists that I
-    committed since, and have not seen in force. ``faithful``: I remember every list that I ever was
-    in.
+    committed since, and have not seen in force. ``forgot``: of the lists that I was in before a
+    crash, none is later than this; nothing, if I cannot tell.
     """
 
     group: Group
     version: ViewId
     life: Seq
-    faithful: bool
+    forgot: ViewId | None
     installed: ViewId | None
     ring: Annotated[int, msgspec.Meta(ge=0, le=MAX_MEMBERS)]
     start: Annotated[int, msgspec.Meta(ge=-1, le=LIMIT)]
@@ -136,6 +136,11 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, tag=149, gc=False):
     def out(self) -> bool:
         """Whether its maker is in no list."""
         return self.installed is None
+
+    @property
+    def blank(self) -> bool:
+        """Whether its maker has forgotten what it held, or never held anything."""
+        return self.out and self.forgot != NOBODY
 
 
 class Refuse(msgspec.Struct, frozen=True, array_like=True, tag=150, gc=False):

@@ -142,10 +142,11 @@ class Forming:
         found = next_list(self.version, self.votes, p.config)
         if isinstance(found, str):
             env.note("rbp F7", "blocked", found, self.version, tuple(sorted(self.votes)))
-            site.blocked = p.current is not None
+            if p.current is not None:
+                site.missing = frozenset(p.members) - self.votes.keys()
             self._abort(env, found)
             return
-        site.blocked = False
+        site.missing = None
         self.config, self.ticks = found, 0
         env.note("rbp F9", "announce", f"{found.epoch} start={found.start}", self.version)
         if len(found.members) > 1:
@@ -160,7 +161,7 @@ class Forming:
         self.committed(env, event.src, commit.version)
 
     def committed(self, env: Env, node: NodeId, version: ViewId) -> None:
-        """F11: with all of them, the list is in force."""
+        """F11: with all of them, the list is in force. If we are not in it, its first is asked."""
         site, p, config = self.site, self.site.p, self.config
         if not self.active or config is None or version != self.version:
             env.drop("rbp F11", "a yes to another version")
@@ -170,7 +171,7 @@ class Forming:
             return
         if len(p.members) > 1:
             env.broadcast(News(p.group, config))
-        site.other_epoch(env, p.me, config.epoch)
+        site.other_epoch(env, config.core[0], config.epoch)
 
     def _repeat_news(self, env: Env, config: EpochConfig) -> None:
         """F11: until the token is seen, or the ring's own watch finds it lost (R18)."""

@@ -5,12 +5,15 @@ This is RBP's way to choose the next epoch. Each list has a version, which is it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ringcast.core.effects import Departure, Reason
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.rbp import install, ordering
 from ringcast.protocols.rbp.catchup import CatchUp, fetch
+from ringcast.protocols.rbp.config import MAX_MEMBERS
 from ringcast.protocols.rbp.epochs import NOBODY, Chooser, Epoch, EpochConfig, Trouble
 from ringcast.protocols.rbp.messages import (
     MOST_PENDING,
@@ -32,6 +35,9 @@ JOINED = "rbp_joined"
 
 ANYBODY: NodeId = 2**32 - 1
 """After a crash a site takes part in no version of a number that it voted for, whoever's it is."""
+
+KNOWN = "rbp_known"
+"""Stable storage: the newest list that this site has committed or was in, as one number (F7)."""
 
 LEFT = "left"
 """The reason a member stops with when it leaves."""
@@ -55,6 +61,11 @@ class Reformation(Chooser):
         """F4: the highest version that it has voted for."""
         self.highest = 0
         """F2: the highest counter seen."""
+        self.forgot: ViewId | None = None
+        """F7, G47: of the lists that it was in before a crash, none is later; None, if it cannot
+        tell: it starts for the first time, or its storage is lost."""
+        self.known: ViewId = NOBODY
+        """The same of all the lists that it ever was in, as its storage says."""
         self.pending: list[EpochConfig] = []
         """Lists committed and not seen in force, oldest first; all begin at one number."""
         self.announced: EpochConfig | None = None
@@ -67,11 +78,23 @@ class Reformation(Chooser):
         """Sites that are in no list, and when they were heard."""
         self.heard_us = 0
         """When a list was last heard of, for one that is in none."""
-        self.blocked = False
+        self.missing: frozenset[NodeId] | None = None
+        """G46: who did not vote, when the votes made no list."""
         self.tries = 0
         """F13: reformations since the last list came in force."""
 
     # --- what the core says ---------------------------------------------------------------------
+
+    def recall(self, stable: Mapping[str, int]) -> None:
+        """A3: a site remembers how far the lists went that it voted for, and that it committed, and
+        nothing else."""
+        members, joined, known = self.p.members, stable.get(JOINED), stable.get(KNOWN)
+        if joined is not None:
+            self.joined, self.highest = ViewId(joined, ANYBODY), joined
+        if known is not None:
+            seq, rank = divmod(known, MAX_MEMBERS)
+            self.known = ViewId(seq, members[rank] if rank < len(members) else ANYBODY)
+            self.forgot = self.known
 
     def start(self, env: Env) -> None:
         """F1: a site that starts is in no list, whatever it was in before."""
@@ -121,13 +144,15 @@ class Reformation(Chooser):
         view = current.epoch.view
         if self.joined < view:
             self._promised(env, view)
+        self.forgot = NOBODY  # whatever it was in before was earlier than this (F4)
+        self._know(env, max([view, *(each.epoch.view for each in self.pending)]))
         self.catchup.done()
         lives = current.lives
         self.joiners = {n: life for n, life in self.joiners.items() if lives.get(n) != life}
         env.cancel_timer(ReformTimer.JOIN)
         if self.joined == view:
             self.announced = None
-            self.blocked = False
+            self.missing = None
             self.tries = 0
             self.blank.clear()
             env.cancel_timer(ReformTimer.WAIT)
@@ -142,7 +167,7 @@ class Reformation(Chooser):
         """State for people."""
         return {
             "joined": str(self.joined),
-            "blocked": self.blocked,
+            "blocked": self.missing is not None,
             "forming": self.forming.active,
             "pending": len(self.pending),
         }
@@ -194,6 +219,12 @@ class Reformation(Chooser):
         self.highest = max(self.highest, version.seq)
         env.persist(JOINED, version.seq)
 
+    def _know(self, env: Env, view: ViewId) -> None:
+        """F7: after a crash, too, we can tell that we were in no later list than this."""
+        if view > self.known:
+            self.known = view
+            env.persist(KNOWN, view.seq * MAX_MEMBERS + self.p.members.index(view.rep))
+
     def vote(self) -> Vote:
         """F5: what we hold."""
         p = self.p
@@ -202,7 +233,7 @@ class Reformation(Chooser):
             p.group,
             self.joined,
             p.life,
-            p.faithful,
+            self.forgot,
             current.epoch.view if current else None,
             len(current.core) if current else 0,
             current.start if current else -1,
@@ -279,6 +310,8 @@ class Reformation(Chooser):
         kept = [each for each in self.pending if each.start == config.start]
         self.pending = [*kept, config][-MOST_PENDING:]
         self.announced = None
+        if self.forgot is not None:
+            self._know(env, config.epoch.view)
         self._second_yes(env, config)
 
     def _second_yes(self, env: Env, config: EpochConfig) -> None:
@@ -342,7 +375,7 @@ class Reformation(Chooser):
         self.announced = None
         self.catchup.done()
         self.joiners.clear()
-        self.blocked = False
+        self.missing = None
         if self.forming.active:
             self.forming.drop(env)
         env.cancel_timer(ReformTimer.WAIT)

@@ -119,8 +119,6 @@ class Processor(Machine):
         self.life = 0
         self.lives = 0
         """How many lives this incarnation has had."""
-        self.faithful = False
-        """Whether it remembers every list that it was ever in, since it has installed one (G47)."""
 
         self.current: EpochConfig | None = None
         self.log = Log()
