@@ -279,6 +279,19 @@ def test_fl_3_orders_give_each_what_it_lacks_once_from_one_that_holds_it(
     assert sorted(got) == sorted(lacking)
 
 
+def test_fl_3_a_holder_gets_no_more_orders_than_its_cut_can_tell() -> None:
+    """Two members lack every other number: 8,192 pieces of two, where 4,096 fit."""
+    whole, holes = set(range(1, 8193)), set(range(2, 8193, 2))
+    group = {1: holding(whole), 2: holding(holes), 3: holding(holes)}
+    orders = orders_of(group, 1, 8192)
+    assert orders.keys() == {1, 2, 3} and not orders[2] and not orders[3]
+    cut = Cut(ViewId(100, 1), 1, 8192, 0, orders[1])
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(cut), type=Cut) == cut
+    for member in (2, 3):
+        sent = {k for o in orders[1] if o.to == member for k in range(o.low, o.high + 1)}
+        assert sent | holes == whole
+
+
 def test_fl_2_what_is_stable_is_held_by_all_even_if_nobody_keeps_it() -> None:
     group = {1: holding((), stable=7), 2: holding((), stable=4)}
     group = {node: msgspec.structs.replace(h, got=8) for node, h in group.items()}

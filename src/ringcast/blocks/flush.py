@@ -14,6 +14,7 @@ Rules: G-8, FL-1 to FL-5.
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
 from typing import Annotated, ClassVar, TypeAlias
 
@@ -294,7 +295,12 @@ def cut_of(group: dict[NodeId, Holding]) -> tuple[int, int, int]:
 def orders_of(
     group: dict[NodeId, Holding], first: int, cut: int
 ) -> dict[NodeId, tuple[Order, ...]]:
-    """FL-3: who sends what to whom, so that each gets what it lacks from one that holds it."""
+    """FL-3: who sends what to whom, so that each gets what it lacks from one that holds it.
+
+    A holder gets no more orders than a cut can tell. For a member that lacks more pieces the last
+    order goes on over numbers that it has, or that the holder has not: these cost frames only.
+    """
+    most = MOST_PIECES // len(group)
     held: dict[NodeId, SeqSet] = {}
     for member, holding in group.items():
         held[member] = numbers = SeqSet()
@@ -303,11 +309,13 @@ def orders_of(
             numbers.add_range(low, high)
     orders: dict[NodeId, list[Order]] = {member: [] for member in group}
     for member in group:
+        pieces = Counter[NodeId]()
         for number in held[member].missing(first, cut, MOST_LACKING):
             holder = next((other for other in group if number in held[other]), member)
-            last = orders[holder][-1] if orders[holder] else None
-            if last is not None and last.to == member and last.high == number - 1:
+            last = orders[holder][-1] if pieces[holder] else None
+            if last is not None and (last.high == number - 1 or pieces[holder] == most):
                 orders[holder][-1] = Order(member, last.low, number)
             else:
                 orders[holder].append(Order(member, number, number))
+                pieces[holder] += 1
     return {member: tuple(found) for member, found in orders.items()}

@@ -3,7 +3,7 @@
 The invariants I1 to I6 of token-fd, and what they are for: no two members decide differently.
 Members note ``group`` (n and f) at the start, ``token`` for each one sent (``Sent``) and ``decide``
 for each decision (how many frames were ordered before, and which are now). Without such notes there
-is nothing to be said.
+is nothing to be said. Each epoch, which is a ring of its own, begins with its first hop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property
-from ringcast.core.ids import NodeId
+from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.trace import Ended, Installed, Noted
 from ringcast.protocols.token_fd.order import Flat, shown
 
@@ -52,6 +52,19 @@ class Pack(msgspec.Struct):
     places: dict[NodeId, int]
 
 
+class Epoch(msgspec.Struct):
+    """What is known of the tokens of one ring."""
+
+    members: tuple[NodeId, ...] = ()
+    group: Pack | None = None
+    sent: dict[int, Sent] = {}
+    last: dict[NodeId, Sent] = {}
+    orders: dict[int, tuple[str, NodeId]] = {}
+    decided: dict[int, tuple[str, NodeId]] = {}
+    early: dict[int, list[tuple[Noted, Sent]]] = {}
+    """Tokens noted before the one they were taken after: clocks of live members differ."""
+
+
 class TokenPath(Property):
     """I1 to I6."""
 
@@ -63,49 +76,47 @@ class TokenPath(Property):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._group: Pack | None = None
-        self._members: tuple[NodeId, ...] = ()
-        self._sent: dict[int, Sent] = {}
-        self._last: dict[NodeId, Sent] = {}
-        self._orders: dict[int, tuple[str, NodeId]] = {}
-        self._decided: dict[int, tuple[str, NodeId]] = {}
-        self._early: dict[int, list[tuple[Noted, Sent]]] = {}
-        """Tokens noted before the one they were taken after: clocks of live members differ."""
+        self._epochs: dict[ViewId, Epoch] = {}
+        self._present: dict[NodeId, Epoch] = {}
 
     def on_installed(self, event: Installed) -> None:
         """Who is where on the ring."""
-        self._members = event.members
+        epoch = self._epochs.setdefault(event.view, Epoch())
+        epoch.members = event.members
+        self._present[event.node] = epoch
 
     def on_noted(self, event: Noted) -> None:
         """Read what a member tells of its token."""
+        if event.what not in ("group", *self.notes):
+            return
+        epoch = self._present.get(event.node)
+        if epoch is None:
+            self.undecided = True  # no ring that its hop could be of
+            return
         match event.what, event.data or ():
             case "group", (n, f):
-                self._meet(n, f)
+                _meet(epoch, n, f)
             case "decide", (length, *runs):
-                self._decide(event, length, tuple(runs))
+                self._agree(event, length, shown(tuple(runs)), epoch.decided, "the decision after")
             case "token", (_, _, _, _, _, _, *_) as data:
-                self._follow(event, Sent.of(event.node, data))
-            case (("group" | "decide" | "token"), _):
+                self._follow(event, Sent.of(event.node, data), epoch)
+            case _:
                 self.undecided = True  # a note that another program wrote
 
     def on_ended(self, event: Ended) -> None:
         """A token that was taken after one of which nothing is known."""
-        for hop, early in sorted(self._early.items()):
-            for noted, token in early:
-                self._wrong(noted, token, f"I2: nobody sent hop {hop}")
+        for epoch in self._epochs.values():
+            for hop, early in sorted(epoch.early.items()):
+                for noted, token in early:
+                    self._wrong(noted, token, f"I2: nobody sent hop {hop}")
 
-    def _meet(self, n: int, f: int) -> None:
-        if self._group is None and n == len(self._members):
-            places = {node: place for place, node in enumerate(sorted(self._members))}
-            self._group = Pack(n, f, places)
-
-    def _follow(self, event: Noted, token: Sent) -> None:
+    def _follow(self, event: Noted, token: Sent, epoch: Epoch) -> None:
         """Compare a token with its sender's last one, the one it was taken after, and the order."""
-        group = self._group
+        group = epoch.group
         if group is None:
             return
-        last = self._last.get(token.node)
-        again = self._sent.get(token.hop)
+        last = epoch.last.get(token.node)
+        again = epoch.sent.get(token.hop)
         if token.hop % group.n != group.places.get(token.node):
             self._wrong(event, token, "I1: the hop is not its own")
         elif again is not None or (last is not None and last.hop >= token.hop):
@@ -115,25 +126,25 @@ class TokenPath(Property):
         elif token.open < sum(token.proposal[1::2]):
             self._wrong(event, token, "I5: it proposes more than waits to be ordered")
         elif token.hop != token.after:  # the first token of all comes after itself
-            self._compare(event, token, group)
+            self._compare(event, token, epoch, group)
         order = f"{token.order:08x}"
-        self._agree(event, token.length, order, token.node, self._orders, "I6: the order of")
-        self._last[token.node] = self._sent[token.hop] = token
-        for later in self._early.pop(token.hop, ()):
-            self._compare(*later, group)
-        _let_go(self._sent)
+        self._agree(event, token.length, order, epoch.orders, "I6: the order of")
+        epoch.last[token.node] = epoch.sent[token.hop] = token
+        for later in epoch.early.pop(token.hop, ()):
+            self._compare(*later, epoch, group)
+        _let_go(epoch.sent)
 
-    def _compare(self, event: Noted, token: Sent, group: Pack) -> None:
+    def _compare(self, event: Noted, token: Sent, epoch: Epoch, group: Pack) -> None:
         """I2, I3, I4: the token it was taken after, if that is remembered."""
         distance = token.hop - token.after
         if not 1 <= distance <= group.f + 1:
             self._wrong(event, token, "I2: it was taken from too far away")
             return
-        before = self._sent.get(token.after)
+        before = epoch.sent.get(token.after)
         if before is None:
-            if token.after > max(self._sent, default=0) - KEPT // 2 and token.after >= 0:
-                self._early.setdefault(token.after, []).append((event, token))
-                _let_go(self._early)
+            if token.after > max(epoch.sent, default=0) - KEPT // 2 and token.after >= 0:
+                epoch.early.setdefault(token.after, []).append((event, token))
+                _let_go(epoch.early)
             return
         votes = before.votes + 1 if distance == 1 else 1
         kept = bool(before.proposal) and before.length == token.length
@@ -146,25 +157,21 @@ class TokenPath(Property):
         elif kept and votes > group.f:
             self._wrong(event, token, "I4: it has votes enough, and did not decide")
 
-    def _decide(self, event: Noted, length: int, runs: Flat) -> None:
-        self._agree(event, length, shown(runs), event.node, self._decided, "the decision after")
-
     def _agree(
         self,
         event: Noted,
         length: int,
         value: str,
-        node: NodeId,
         known: dict[int, tuple[str, NodeId]],
         what: str,
     ) -> None:
         """I6 and the lemma: one order of each length, and one decision."""
-        first, other = known.setdefault(length, (value, node))
+        first, other = known.setdefault(length, (value, event.node))
         if first != value:
             self.violate(
-                f"At {event.t_us} us {what} {length} frames is {value} at processor {node}, "
-                f"but {first} at processor {other}.",
-                (other, node),
+                f"At {event.t_us} us {what} {length} frames is {value} at processor "
+                f"{event.node}, but {first} at processor {other}.",
+                (other, event.node),
                 (),
                 event.t_us,
             )
@@ -178,6 +185,12 @@ class TokenPath(Property):
             (),
             event.t_us,
         )
+
+
+def _meet(epoch: Epoch, n: int, f: int) -> None:
+    if epoch.group is None and n == len(epoch.members):
+        places = {node: place for place, node in enumerate(sorted(epoch.members))}
+        epoch.group = Pack(n, f, places)
 
 
 def _let_go(known: dict[int, T]) -> None:
