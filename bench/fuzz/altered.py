@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any, TypeAlias
 
 from ringcast.core.ids import LIMIT
@@ -81,20 +80,21 @@ def numbers(value: Any, found: list[int], most: int = 40) -> None:
             numbers(each, found, most)
 
 
-def spoilt(rng: Random, data: bytes) -> bytes:
+def spoilt(random: Draw, data: bytes) -> bytes:
     """Bytes cut, overwritten, repeated or flipped in some places."""
     found = bytearray(data)
-    for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        at = rng.randrange(len(found) + 1)
-        match rng.randrange(5):
+    for _ in range(one_of(random, (1, 1, 1, 2, 4))):
+        at = int(random() * (len(found) + 1))
+        match int(random() * 5):
             case 0:
                 found = found[:at]
             case 1:
-                found[at : at + 1] = bytes([rng.randrange(256)])
+                found[at : at + 1] = bytes([int(random() * 256)])
             case 2:
-                found[at:at] = found[at : at + rng.randrange(1, 40)]
+                found[at:at] = found[at : at + 1 + int(random() * 39)]
             case 3:
-                found[at : at + 8] = rng.choice(INTEGERS).to_bytes(8, rng.choice(("big", "little")))
+                order = one_of(random, ("big", "little"))
+                found[at : at + 8] = one_of(random, INTEGERS).to_bytes(8, order)
             case _:
-                del found[at : at + rng.randrange(1, 9)]
+                del found[at : at + 1 + int(random() * 8)]
     return bytes(found)

@@ -104,7 +104,7 @@ class Attack:
         """Spoilt bytes for the journal's port."""
         with suppress(OSError):
             _, writer = await asyncio.open_connection(*self._to)
-            writer.write(spoilt(self.rng, bytes(self.rng.choice((4, 60, 600)))))
+            writer.write(spoilt(self.rng.random, bytes(self.rng.choice((4, 60, 600)))))
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()

@@ -113,9 +113,9 @@ def records(rng: Random, place: Path) -> None:
     )
     section, data = RECORDS.section, RECORDS.data
     if rng.random() < 0.9:
-        section = spoilt(rng, section)
+        section = spoilt(rng.random, section)
     if rng.random() < 0.3:
-        data = spoilt(rng, data)
+        data = spoilt(rng.random, data)
     taken = from_records(Records(1, entries, rows, section, data))
     for _ in taken.sources():
         pass
@@ -123,7 +123,7 @@ def records(rng: Random, place: Path) -> None:
 
 def words(rng: Random, place: Path) -> None:
     """A message of the ring."""
-    envelope.decode(spoilt(rng, encode(rng.choice(WORDS))))
+    envelope.decode(spoilt(rng.random, encode(rng.choice(WORDS))))
 
 
 QUESTION, NODE, CALLER = (
@@ -135,9 +135,9 @@ def questions(rng: Random, place: Path) -> None:
     """A frame on TCP."""
     draw = rng.random()
     if draw < 0.6:
-        QUESTION(spoilt(rng, encode(rng.choice(QUESTIONS))))
+        QUESTION(spoilt(rng.random, encode(rng.choice(QUESTIONS))))
     else:
-        (NODE if draw < 0.8 else CALLER)(spoilt(rng, encode(rng.choice(OPENINGS))))
+        (NODE if draw < 0.8 else CALLER)(spoilt(rng.random, encode(rng.choice(OPENINGS))))
 
 
 class Served:
@@ -187,7 +187,7 @@ class Served:
 def key_files(rng: Random, place: Path) -> None:
     """Text of a key file."""
     text = "guest read dash\n1 " + "A" * 43 + "=\n2 " + "B" * 43 + "=\n"
-    given = spoilt(rng, text.encode()).decode("latin-1")
+    given = spoilt(rng.random, text.encode()).decode("latin-1")
     keys.parse(given, place)
     keys.parse_grant(given, place)
 
@@ -197,7 +197,7 @@ def small_files(rng: Random, place: Path) -> None:
     file = place / "stable.json"
     file.write_bytes(
         spoilt(
-            rng,
+            rng.random,
             rng.choice(
                 (b'{"boot": 17}', b'[{"name":"a","rows":1,"content":2}]', b'[["g","s",1,2]]')
             ),
@@ -218,7 +218,7 @@ def journals(rng: Random, place: Path) -> None:
     target = rng.choice(files)
     sound = target.read_bytes()
     try:
-        target.write_bytes(spoilt(rng, sound))
+        target.write_bytes(spoilt(rng.random, sound))
         for look in (look_at, examine_all, read_all):
             try:
                 look(place / "journal")

@@ -16,7 +16,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import msgspec
-from altered import altered, numbers, spoilt
+from altered import altered, numbers, one_of, spoilt
 from steps import Steps
 
 from ringcast.core.effects import Broadcast, CancelTimer, Persist, Send, SetTimer, Stop
@@ -32,10 +32,11 @@ RING, RINGS, VICTIM = ((1, 2, 3),), ((1, 2, 3), (2, 4, 5)), 2
 MOST_UNDER_WAY = 400
 KEPT, KEPT_OF_ALL = 300, 0.1
 """Honest frames to alter, and which share of those that are sent replace older ones."""
-BLOCK = 12
-"""Hostile frames that follow each other."""
+BLOCKS = (24, 60)
+"""Hostile frames that follow each other. Of 60 alone, a round meets fewer lines of a machine."""
 ALTERATIONS = (0, 1, 1, 1, 2, 3)
 """How many parts of a frame are replaced."""
+LEVELS = tuple(Level)
 ELSEWHERE = (type, ModuleType, FunctionType, Random)
 
 encode = msgspec.msgpack.Encoder().encode
@@ -92,7 +93,8 @@ class World:
     def __init__(self, sheet: Sheet, seed: int) -> None:
         self.sheet, self.seed = sheet, seed
         self.places = attached(RINGS if sheet.most_ports > 1 else RING)
-        self.config = sheet.for_group(sheet.default, tuple(self.places))
+        self.members = tuple(self.places)
+        self.config = sheet.for_group(sheet.default, self.members)
         self.rng = Random(f"{seed}/fuzz/{sheet.name}")
         self.decode = msgspec.msgpack.Decoder(union(sheet)).decode
         self.now_us = 1_000_000
@@ -106,7 +108,8 @@ class World:
         self.sent = self.refused = 0
         self.steps = Steps()
         self.pace = self.rng.choice((1, 4, 12))
-        """How much else goes on."""
+        self.block = self.rng.choice(BLOCKS)
+        """How much else goes on, and after how many hostile frames."""
         self.at = {
             (domain, pid): (me, port)
             for me, ports in self.places.items()
@@ -122,6 +125,8 @@ class World:
             for domain, pid in self.at
         }
         """By domain and id there: ids of the others, whose they are and at which port."""
+        self.victim_at = {at: (port, pid) for port, (at, pid) in enumerate(self.places[VICTIM])}
+        """By domain: the victim's port there, and its id."""
         self.processors: dict[int, Processor] = {}
         for me in self.places:
             self.processors[me] = Processor(self, me)
@@ -149,30 +154,31 @@ class World:
             for pid, me, its in self.beside[domain, src]:
                 if not to or pid == to:
                     self.under_way.append((me, Received(src, sender.boot, message, its)))
-        if len(self.kept) < 20 or self.rng.random() < KEPT_OF_ALL:
+        random = self.rng.random
+        if len(self.kept) < 20 or random() < KEPT_OF_ALL:
             plain = msgspec.to_builtins(message, builtin_types=(bytes,))
             entry = (domain, src, plain)
             if len(self.kept) < KEPT:
                 self.kept.append(entry)
             else:
-                self.kept[self.rng.randrange(KEPT)] = entry
+                self.kept[int(random() * KEPT)] = entry
             found: list[int] = []
             numbers(plain, found)
             self.known = (found + self.known)[:200]
 
     def live(self, steps: int) -> None:
         """Let honest frames arrive, timers run out and applications speak."""
-        rng = self.rng
+        random = self.rng.random
         for _ in range(steps):
-            self.now_us += rng.choice((10, 50, 200))
-            if self.under_way and rng.random() < 0.85:
+            self.now_us += one_of(random, (10, 50, 200))
+            if self.under_way and random() < 0.85:
                 me, frame = self.under_way.popleft()
                 self.processors[me].handle(frame)
-            elif rng.random() < 0.2:
-                processor = self.processors[rng.choice([*self.places])]
+            elif random() < 0.2:
+                processor = self.processors[one_of(random, self.members)]
                 if processor.machine.ready:
-                    body = bytes(rng.choice((0, 5, 60, 3000)))
-                    processor.handle(Submitted((body,) * rng.choice((1, 3)), rng.choice([*Level])))
+                    bodies = (bytes(one_of(random, (0, 5, 60, 3000))),) * one_of(random, (1, 3))
+                    processor.handle(Submitted(bodies, one_of(random, LEVELS)))
             else:
                 self.run_out()
 
@@ -196,15 +202,15 @@ class World:
         """A block of hostile frames."""
         random, kept, victim = self.rng.random, self.aimed, self.victim
         self.steps.begin_block()
-        self.sent += BLOCK
-        for _ in range(BLOCK):
+        self.sent += self.block
+        for _ in range(self.block):
             domain, src, plain = kept[int(random() * len(kept))]
             for _ in range(ALTERATIONS[int(random() * len(ALTERATIONS))]):
                 plain = altered(random, plain, self.known)
             try:
                 data = encode(plain)
                 if random() < 0.05:
-                    data = spoilt(self.rng, data)
+                    data = spoilt(self.rng.random, data)
                 message = self.decode(data)
             except (*UNREADABLE, OverflowError):
                 self.refused += 1
@@ -216,10 +222,9 @@ class World:
 
     def said_to_victim(self, draw: float, domain: int, src: int, message: Any) -> Received:
         """A hostile frame as it comes in: most often at the right place, in a member's name."""
-        ports = self.victim.ports
         if draw < 0.02:
-            domain = self.rng.randrange(len(ports))
-        port, own = next((i, pid) for i, (at, pid) in enumerate(ports) if at == domain)
+            domain = one_of(self.rng.random, tuple(self.victim_at))
+        port, own = self.victim_at[domain]
         if src == own or draw < 0.2:
             others = self.beside[domain, own]
             at = int(self.rng.random() * (3 * len(others) + 1))
