@@ -441,14 +441,23 @@ def test_f15_gone_means_stop_and_says_what_to_do() -> None:
 
 
 def test_f15_gone_from_those_who_are_here_means_stop_in_the_end() -> None:
-    """GONE, A5: the group may need us, and the one that we have not heard may never come back."""
+    """GONE, A5: the group may need us, and the one that we have not heard may never come back.
+    While our ring moves, or we hear more of it, there is no need."""
     group = excluded()
-    gone = Gone(group.config.group, FIRST.view, group[1].log.held, 9, FIRST, (2, 3))
+    gone = Gone(group.config.group, FIRST.view, group[1].log.held, 99, FIRST, (2, 3))
+    patience_us = 3 * group.config.vote_us
     assert not stops(group.receive(1, gone, 2))
-    group.now_us += 3 * group.config.vote_us - 1
-    assert not stops(group.receive(1, gone, 2)), "3 may keep what we lack"
+    group.now_us += patience_us
+    assert not stops(group.receive(1, gone, 2)), "whoever says so may be wrong"
+    group.reform(1)
+    group.lose()
+    group[1].log.held += 1
+    more = replace(gone, after=gone.after + 1)
+    assert not stops(group.receive(1, more, 2)), "it is about another number"
+    group.now_us += patience_us - 1
+    assert not stops(group.receive(1, more, 2)), "3 may keep what we lack"
     group.now_us += 1
-    (reason,) = stops(group.receive(1, gone, 2))
+    (reason,) = stops(group.receive(1, more, 2))
     assert reason.startswith("gap: ")
 
 

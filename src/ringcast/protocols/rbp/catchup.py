@@ -12,7 +12,7 @@ from ringcast.core.inputs import Received
 from ringcast.protocols.rbp import delivery, install
 from ringcast.protocols.rbp.epochs import NOBODY, Entry, EpochConfig
 from ringcast.protocols.rbp.messages import MOST_ENTRIES, Fetch, Gone, Past
-from ringcast.protocols.rbp.state import Processor
+from ringcast.protocols.rbp.state import Phase, Processor
 
 if TYPE_CHECKING:
     from ringcast.protocols.rbp.reformation import Reformation
@@ -79,6 +79,8 @@ class CatchUp:
         """Who told us of it."""
         self.gone: set[NodeId] = set()
         """GONE: members that do not keep what we lack."""
+        self.gone_after = -1
+        """What they do not keep follows this number."""
         self.gone_us = 0
         """When the first of them said so."""
 
@@ -137,8 +139,8 @@ class CatchUp:
     def on_gone(self, env: Env, event: Received) -> None:
         """GONE, I21: when all of the newest list say so, we cannot go on from where we are. The
         others are asked once: an answer from each to each would go round for ever. Of whom no
-        answer came, the next frame makes us ask it again (``begin``). A5: nor may the group wait
-        for ever, with us, for one that is away."""
+        answer came, the next frame makes us ask it again (``begin``). A5: nor may the group, if it
+        stands still, wait for ever, with us, for one that is away."""
         p, gone = self.site.p, event.message
         assert isinstance(gone, Gone)
         if p.current is None or gone.view != p.current.epoch.view or gone.after != p.log.held:
@@ -147,12 +149,13 @@ class CatchUp:
         if len(gone.core) < p.config.majority:
             env.drop("rbp F7", "a list that no majority is in")
             return
-        first = not self.gone
+        first = gone.after != self.gone_after or not self.gone
         if first:
-            self.gone_us = env.now_us
+            self.gone, self.gone_after, self.gone_us = set(), gone.after, env.now_us
         self.gone.add(event.src)
-        in_vain = env.now_us - self.gone_us >= PATIENCE * p.config.vote_us
-        if self.gone >= set(gone.core) - {p.me} or in_vain:
+        waited_us = env.now_us - self.gone_us
+        in_vain = p.phase is Phase.FROZEN and waited_us >= PATIENCE * p.config.vote_us
+        if in_vain or self.gone >= set(gone.core) - {p.me}:
             env.stop(GAP)
         elif first:
             fetch(p, env, gone.view, None)
