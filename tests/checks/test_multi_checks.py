@@ -236,6 +236,15 @@ def not_all_at_the_end(trace: MadeTrace) -> None:
     trace.end(1, 2, 3)
 
 
+def not_all_after_all_is_told(trace: MadeTrace) -> None:
+    """Nothing else is wrong: all was delivered before."""
+    for node in (1, 2, 3):
+        delivered(trace, node, 6, 7, 8)
+    for node in (1, 2, 3):
+        trace.install(node, T2, 9, (A, B), (1, 2))
+    trace.end(1, 2, 3)
+
+
 def other_outcome(trace: MadeTrace) -> None:
     trace.install(1, T2, 9, (A, C), (1,))
     trace.install(2, T2, 9, (A, B), (1, 2))
@@ -328,6 +337,12 @@ def effect_without_cause(trace: MadeTrace) -> None:
     delivered(trace, 2, 6)
     trace.originate(1, A, 12)
     trace.deliver(2, 1, A, 12)
+
+
+def effect_of_an_agreed_cause(trace: MadeTrace) -> None:
+    delivered(trace, 2, 6)
+    trace.originate(2, A, 12)
+    trace.deliver(3, 2, A, 12)
 
 
 def two_ways_round(trace: MadeTrace) -> None:
@@ -427,7 +442,7 @@ WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
         in_a_former_one,
     ),
     "P-2": (other_list, again),
-    "P-3": (apart_at_the_end, not_all_at_the_end),
+    "P-3": (apart_at_the_end, not_all_at_the_end, not_all_after_all_is_told),
     "P-4": (other_outcome,),
     "P-6": (
         other_contents,
@@ -441,7 +456,7 @@ WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
     "P-9": (own_left_out, own_never),
     "P-10": (last_is_not_whole,),
     "P-11": (different_sets,),
-    "P-12": (effect_without_cause,),
+    "P-12": (effect_without_cause, effect_of_an_agreed_cause),
     "P-13": (left_out,),
     "P-14": (unsafe, unsafe_before, unsafe_at_the_end),
     "P-15": (two_ways_round, a_topology_at_two_places),

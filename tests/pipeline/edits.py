@@ -2,10 +2,12 @@
 
 Seeds below ``DRAWN`` edit one short run of a protocol, those from there on a run that a swarm
 draws, with restarts, partitions, merges, quorums and messages reported uncertain. From ``SHARED``
-on several seeds edit the same run, up to three times each, so that drawing costs little. The tests
-look at a few. By hand, as many as there is time for, in passes of so many edits each:
+on several seeds edit the same run, up to three times each, so that drawing costs little, and from
+``LITTLE`` on little is sent in it: queries take time by the row, and an edit meets a change of the
+group more often. The tests look at a few. By hand, as many as there is time for, in
+passes of so many edits each:
 
-    python tests/pipeline/edits.py 100000..110000 --record
+    python tests/pipeline/edits.py 200000..210000 --record
     python tests/pipeline/edits.py 20000..40000 --no-queries
 
 The first writes ``bench/results/edits.json`` after each pass and skips, when called again, the
@@ -36,7 +38,7 @@ from tampering import right
 
 from ringcast.checks import PROPERTIES, Suite, suite
 from ringcast.checks.property import Reads
-from ringcast.core.trace import Crashed, Faulted, ReportedUncertain, TraceEvent
+from ringcast.core.trace import Crashed, Delivered, Faulted, ReportedUncertain, TraceEvent
 from ringcast.pipeline.spark.session import Where, open_session
 from ringcast.pipeline.verify.crosscheck import CrossResult, disagreements, judge
 from ringcast.pipeline.verify.crosscheck.relations import interpreted, read_tables
@@ -44,6 +46,7 @@ from ringcast.pipeline.verify.run_verifier import VerifyRequest, verify_run
 from ringcast.sim.run import run as simulate
 from ringcast.sim.spec import claims_of
 from ringcast.sim.swarm import draw
+from ringcast.sim.workload import Bursts
 from ringcast.traces import Claims, TraceFile, TraceWriter
 from ringcast.traces.schema import TABLES
 
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
 SHORT = ("totem", "total", "token-fd")
 DRAWN = 10_000
 SHARED = 100_000
+LITTLE = 200_000
 EDITS_OF_ONE = 20
 """Edits of the same run, from ``SHARED`` on."""
 SEVERAL = (
@@ -83,16 +87,23 @@ def short(protocol: str) -> tuple[list[TraceEvent], Claims]:
 
 
 @lru_cache(maxsize=1)
-def drawn(seed: int, longest: int = 2500) -> tuple[str, list[TraceEvent], Claims]:
-    """A run of a swarm: one that is not long, breaks nothing and in which somebody fails."""
+def drawn(
+    seed: int, longest: int = 2500, little: bool = False
+) -> tuple[str, list[TraceEvent], Claims]:
+    """A run of a swarm: one that is not long, breaks nothing and in which somebody fails; or one in
+    which little is sent, too."""
     protocol, profile = SEVERAL[seed % len(SEVERAL)]
     rng = Random(f"edits/{seed}")
     while True:
         spec = draw(rng.randrange(10**6), protocol, profile=profile)
+        if little:
+            now_and_then = Bursts(messages=2, every_us=1 + spec.duration_us // 4, safe=0.4)
+            spec = msgspec.structs.replace(spec, workload=(now_and_then,))
         events: list[TraceEvent] = []
         broken = simulate(spec, [events.append]).violations
         fails = any(isinstance(e, Crashed | Faulted | ReportedUncertain) for e in events)
-        if fails and not broken and 150 < len(events) < longest:
+        told = sum(isinstance(e, Delivered) for e in events)
+        if fails and not broken and 150 < len(events) < longest and (told < 250 or not little):
             return f"{protocol} {profile} {spec.seed}", events, claims_of(spec)
 
 
@@ -105,7 +116,7 @@ def edited(seed: int) -> Edited:
     if seed < SHARED:
         name, events, claims = drawn(seed)
         return Edited(name, spoil(events, Random(seed), 1 + seed % 2, EVERY_KIND), claims)
-    name, events, claims = drawn(seed // EDITS_OF_ONE, longest=1000)
+    name, events, claims = drawn(seed // EDITS_OF_ONE, longest=1000, little=seed >= LITTLE)
     return Edited(name, spoil(events, Random(seed), 1 + seed % 3, EVERY_KIND), claims)
 
 
@@ -217,7 +228,7 @@ def recorded(commit: str) -> list[dict[str, Any]]:
 
 def main(
     seeds: Annotated[str, typer.Argument(help="Such as 10000..20000, the end not included.")],
-    step: Annotated[int, typer.Option(help="Edits that are judged in one pass of queries.")] = 1000,
+    step: Annotated[int, typer.Option(help="Edits that are judged in one pass of queries.")] = 2000,
     cores: Annotated[int, typer.Option(help="Of this machine, for Spark.")] = 1,
     queries: Annotated[bool, typer.Option(help="Ask the queries, on Spark, as well.")] = True,
     keep: Annotated[

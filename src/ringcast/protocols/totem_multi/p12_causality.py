@@ -65,12 +65,12 @@ class CausesFirst(TopologyProperty):
         key, node = place(event), event.node
         had = self._had.setdefault(node, {})
         since = self._with.get(node, {}).get(event.sender)
-        oldest = next(iter(had), key)
+        oldest = next(iter(had)) if len(had) == REMEMBERED else None
         been = self._been.get(node, {})
         for cause, view in self._past.get(key, ()):
-            if since is None or view not in been:
+            if since is None or view not in been or (oldest is not None and cause < oldest):
                 continue
-            if cause > max(since, oldest) and cause not in had:
+            if cause > since and cause not in had:
                 self.violate(
                     f"Processor {node} delivered {shown(key)} at {event.t_us} us without "
                     f"{shown(cause)}, which its sender {event.sender} had delivered before.",
