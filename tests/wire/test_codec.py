@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -410,13 +411,21 @@ def test_state_rolled_back_repeats_no_nonce(tmp_path: Path) -> None:
     assert len({HEADER.unpack_from(frame)[-1] for frame in frames}) == 100
 
 
-def test_deep_nesting_in_an_ignored_field_is_refused() -> None:
-    """Fields beyond the known ones are skipped, which must not be a way to exhaust the stack."""
+@pytest.mark.parametrize("depth", [50_000, 1_000_000])
+def test_deep_nesting_in_an_ignored_field_is_refused(depth: int) -> None:
+    """Fields beyond the known ones are skipped, which must not be a way to exhaust the stack.
+
+    From 3.14 on Python measures the stack, and skips what fits, as the most of a datagram does.
+    """
     known = msgspec.to_builtins(SAMPLES[2])
     payload = bytearray(msgspec.msgpack.encode(known))
     payload[0] += 1
     receiver = meet(codec(2), codec())
-    assert receiver.decode(head() + bytes(payload) + b"\x91" * 50_000 + b"\xc0") is None
+    found = receiver.decode(head() + bytes(payload) + b"\x91" * depth + b"\xc0")
+    if sys.version_info >= (3, 14) and found is not None:
+        assert depth == 50_000 and found[-1] == SAMPLES[2]
+        return
+    assert found is None
     assert receiver.refused == {"malformed, from node 1": 1}
 
 
