@@ -1,11 +1,13 @@
 """Spark for the tests that need it: a session on this machine, and a real cluster.
 
-A module that uses these fixtures has ``pytestmark = pytest.mark.xdist_group("spark")``: such tests
-run in one process, one at a time, and share what is slow to start.
+Tests that use the session run in one process, one at a time, and those that use the cluster in
+another one, so each group shares what is slow to start. Tests that start a Spark of their own are
+in no group, and run wherever there is room.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -25,7 +27,9 @@ from ringcast.pipeline.spark.session import Where, open_session, spark_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-sys.path.insert(0, str(Path(__file__).parent))  # for modules that several tests here share
+HERE = Path(__file__).parent
+
+sys.path.insert(0, str(HERE))  # for modules that several tests here share
 
 WORKERS = 2
 
@@ -42,12 +46,27 @@ jvm.wait()  # it is written at the very end
 """
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups for pytest-xdist, by what a test uses, unless its module says another."""
+    for item in items:
+        if not isinstance(item, pytest.Function) or item.get_closest_marker("xdist_group"):
+            continue
+        for fixture, group in (("running_cluster", "cluster"), ("spark", "spark")):
+            if fixture in item.fixturenames and item.path.parent == HERE:
+                item.add_marker(pytest.mark.xdist_group(group))
+                break
+
+
 @pytest.fixture(scope="session")
-def first_session() -> None:
+def first_session(tmp_path_factory: pytest.TempPathFactory) -> None:
     """On a new machine, a session that leaves the archive by which all others start faster."""
     archive = class_archive(java_home(os.environ), spark_home(), os.environ)
-    if archive is not None and not is_whole(archive):
-        subprocess.run([sys.executable, "-c", FIRST], check=True)
+    every = tmp_path_factory.getbasetemp().parent  # of all processes of pytest-xdist
+    with (every / "first-session.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if archive is not None and not is_whole(archive):
+            subprocess.run([sys.executable, "-c", FIRST], check=True)
 
 
 @pytest.fixture(scope="session")

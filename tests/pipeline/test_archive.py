@@ -95,7 +95,6 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     assert using_or_making(archive) == ""
 
 
-@pytest.mark.xdist_group("spark")
 def test_the_first_session_makes_it(first_session: None) -> None:
     """Whether a JVM takes it is a matter of time alone: half of its start."""
     archive = class_archive(java_home(os.environ), spark_home(), os.environ)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,8 +13,6 @@ from typing import Any
 import pytest
 
 from ringcast.pipeline.spark.cluster import wait_until
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 ITEMS = 6
 
@@ -49,6 +48,14 @@ print(json.dumps({"rows": found.to_pylist(), "threes": threes, "done": bar.done}
 def other(worker: str) -> str:
     """There are two."""
     return {"worker-1": "worker-2", "worker-2": "worker-1"}[worker]
+
+
+def test_one_process_runs_all_tests_with_a_cluster(
+    cluster: Any, request: pytest.FixtureRequest
+) -> None:
+    """They are a group; were it not kept, every process would start a cluster."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        assert request.node.nodeid.endswith("@cluster")
 
 
 @pytest.mark.parametrize("kind", ["master", "remote"])

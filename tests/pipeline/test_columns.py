@@ -14,8 +14,6 @@ from ringcast.pipeline.stream.source import RingcastSource
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 GOOD = [
     EXAMPLE,
     "id BIGINT",

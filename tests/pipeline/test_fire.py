@@ -8,7 +8,6 @@ import fire
 import pytest
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize(("seed", "kills"), [(105, 5)])
 def test_rows_out_are_rows_in(first_session: None, tmp_path: Path, seed: int, kills: int) -> None:
     assert fire.run(seed, kills, tmp_path) == []

@@ -108,7 +108,6 @@ print("as before" if before == (dict(os.environ), signal.getsignal(signal.SIGINT
 """
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_runs_quietly_on_a_machine_without_java(tmp_path: Path) -> None:
     """No JAVA_HOME, and a PATH that holds what Spark's scripts need, but no java."""
     tools, temporary, cache = tmp_path / "bin", tmp_path / "tmp", tmp_path / "cache"

@@ -20,8 +20,6 @@ from ringcast.wire import keys
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 PAGE = (Path(__file__).parents[2] / "docs" / "journal.md").read_text("utf-8")
 PART = PAGE.partition("\n## As a table of Spark\n")[2]
 

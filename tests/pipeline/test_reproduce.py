@@ -23,7 +23,7 @@ from ringcast.pipeline.spark.tasks import tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("cluster")  # it needs both, and half of its time is its own
 
 DIFFERS = {
     "totem-throughput": {"useful utilisation, 1024 and 1350 bytes"},

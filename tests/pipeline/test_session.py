@@ -196,7 +196,6 @@ def test_the_end_of_a_dead_spark_does_not_hide_what_killed_it(
     assert os.environ.get("JAVA_HOME") == before
 
 
-@pytest.mark.xdist_group("spark")
 def test_a_session_that_is_open_is_taken_and_left_open(spark: SparkSession) -> None:
     with open_session() as taken:
         assert taken is spark

@@ -19,8 +19,6 @@ from ringcast.journal.writer import Journal, Limits, readers
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def bodies(frame: DataFrame) -> list[bytes]:
     rows = frame.where("kind = 'message'").orderBy("position").select("body").collect()

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from groups import arrived, group, wanted, write
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 JOB = """
 import json, sys
 from pyspark.errors import PySparkException

@@ -18,7 +18,7 @@ from ringcast.pipeline.stream.source import RingcastSource, RingcastStreamReader
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("spark")  # all of it, for the groups parted once
 
 
 @pytest.fixture(scope="module")

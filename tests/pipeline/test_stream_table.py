@@ -6,14 +6,10 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-import pytest
-
 from ringcast.pipeline.stream.table import StreamTable, upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 SCHEMA = "item string, count long"
 

@@ -85,7 +85,6 @@ def test_a_study_or_a_simtest(file: Path) -> None:
         assert "name a study, or a test with --simtest" in done.stderr
 
 
-@pytest.mark.xdist_group("spark")
 def test_seeds_on_spark(file: Path, tmp_path: Path, first_session: None) -> None:
     out = tmp_path / "out"
     arguments = ["sweep", "--simtest", f"{file}::test_some_fail", "--seeds", "1..101"]

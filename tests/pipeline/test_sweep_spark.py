@@ -23,8 +23,6 @@ from ringcast.pipeline.sweep.simulations import Orders, code_digest, key_of, pac
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 PATIENCE_S = 600.0
 """A JVM on a machine with much else to do takes its time; only what waits for ever is wrong."""
 
@@ -127,7 +125,9 @@ def bearers(token: str) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_sweep_killed_five_times_ends_with_the_same_table(tmp_path: Path) -> None:
+def test_a_sweep_killed_five_times_ends_with_the_same_table(
+    first_session: None, tmp_path: Path
+) -> None:
     """Each life is killed in the middle, with all that belongs to it, as when the machine goes
     down, but for the last: Spark must see by itself that its driver is gone. No life touches the
     rows that are there."""

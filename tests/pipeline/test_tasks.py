@@ -22,13 +22,13 @@ from ringcast.pipeline.spark.tasks import TaskFailed, hint, tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 SQUARES = pa.schema([("of", pa.int64()), ("square", pa.int64()), ("kind", pa.string())])
 
 
-def test_one_process_runs_all_tests_with_spark(request: pytest.FixtureRequest) -> None:
-    """They are a group; were it not kept, every process would start a Spark and a cluster."""
+def test_one_process_runs_all_tests_with_spark(
+    spark: SparkSession, request: pytest.FixtureRequest
+) -> None:
+    """They are a group; were it not kept, every process would start a Spark."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         assert request.node.nodeid.endswith("@spark")
 

@@ -35,8 +35,6 @@ from ringcast.traces.text import parse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ASK = VerifyRequest((), Claims(CLAIMS))
 RIGHT = "ring(8,1){1,2}\np1: o1-3 d1-3\np2: d1-3\nend{1,2}"
 WRONG = "ring(8,1){1,2}\np1: o1-3 d1 d2 d3\np2: d1 d3 d2\nend{1,2}"

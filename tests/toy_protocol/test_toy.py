@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from loopback import joined, ring
 from msgspec.structs import replace
 from property_table import claims_table
@@ -184,7 +183,6 @@ def test_groups_of_an_application(toy: Sheet, tmp_path: Path) -> None:
     assert not any(isinstance(each, View) and each.transitional for each in first + second)
 
 
-@pytest.mark.xdist_group("spark")
 def test_commands_of_an_installation(installed: Environment, tmp_path: Path) -> None:
     """The swarm in several processes, traces, and ``verify`` on Spark, by the entry point."""
     env = installed("toy_primary")
