@@ -7,7 +7,8 @@ again.
 
 ``swarm.py outsider`` does the same with somebody on the path who has no key, for every protocol in
 turn, and writes ``outsider.json``. With ``--minutes`` no call begins later than that; the record
-holds what was run, and the next call of the same commit goes on from there.
+holds what was run, and the next call of the same commit goes on from there. ``--modes`` names those
+to run now, the cheapest first for instance.
 """
 
 from __future__ import annotations
@@ -117,7 +118,10 @@ def main() -> None:
     parser.add_argument("record", choices=PLANS)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10**6)
+    parser.add_argument("--modes", nargs="+")
     asked = parser.parse_args()
+    if unknown := {*(asked.modes or ())} - {*PLANS[asked.record]}:
+        parser.error(f"no mode of {asked.record}: {', '.join(sorted(unknown))}")
     name = asked.record if asked.record == OUTSIDER else f"swarm-{asked.record}"
     folder = Path("out", f"{name}-{commit()}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +133,8 @@ def main() -> None:
         for mode, calls in PLANS[asked.record].items()
     }
     commands, deadline = in_turn(modes), time.monotonic() + 60 * asked.minutes
-    for command in commands:
+    now = {mode: modes[mode] for mode in asked.modes or modes}
+    for command in in_turn(now):
         if time.monotonic() < deadline:
             run(folder, command, asked.jobs)
     made = {

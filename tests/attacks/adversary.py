@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from loopback import configs
 
+from ringcast.api.node import Node
 from ringcast.wire import keys
 
 Frame = tuple[int, int, bytes]
@@ -80,3 +81,18 @@ def keyed(root: Path, count: int, **more: Any) -> list[dict[str, Any]]:
     file = root / "group.key"
     keys.write(file, keys.add({}))
     return configs(root, count, key_file=str(file), **more)
+
+
+async def opened(stack: AsyncExitStack, settings: list[dict[str, Any]]) -> list[Node]:
+    """Nodes on one ring."""
+    nodes = [await stack.enter_async_context(Node.open(each)) for each in settings]
+    for node in nodes:
+        await node.wait_for_ring(len(nodes))
+    return nodes
+
+
+def refused(node: Node) -> dict[str, int]:
+    """How many frames a node refused, by reason."""
+    found = node.metrics()["frames_refused"]
+    assert isinstance(found, dict)
+    return found

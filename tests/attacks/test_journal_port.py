@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from adversary import keyed
+from adversary import keyed, opened
 from journals import bodies, caught_up, folder
 from loopback import eventually, joined, messages, run
 
@@ -76,13 +76,6 @@ def place(settings: dict[str, Any]) -> Address:
 
 async def ask(line: Line, question: Question) -> list[Any]:
     return [each async for each in answers(line, question)]
-
-
-async def opened(stack: AsyncExitStack, settings: list[dict[str, Any]]) -> list[Node]:
-    nodes = [await stack.enter_async_context(Node.open(each)) for each in settings]
-    for node in nodes:
-        await node.wait_for_ring(len(nodes))
-    return nodes
 
 
 def open_files() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from ringcast.core.registry import protocol as find
 from ringcast.journal.check import examine
 from ringcast.journal.merged_reader import whole
 from ringcast.journal.service import GUEST, call
+from ringcast.wire import keys
 from ringcast.wire.address import parse
 from ringcast.wire.envelope import Enter, Exit, encode
 from ringcast.wire.keys import KeyFile
-from ringcast.wire.meeting import Whereabouts, disagreement
+from ringcast.wire.meeting import Hello, Whereabouts, disagreement
 
 
 def test_members_with_other_settings_do_not_meet_and_say_why(tmp_path: Path) -> None:
@@ -127,6 +129,64 @@ def test_a_node_that_waits_says_for_whom(
         async with Node.open(one):
             said = f"node 1 has heard nothing of node 2 ({other['bind']}) since its start"
             await eventually(lambda: any(line.startswith(said) for line in caplog.messages))
+
+    run(story)
+
+
+@pytest.mark.parametrize("found_by", ["peers", "seeds"])
+def test_a_node_with_another_key_says_that_frames_do_not_open(
+    found_by: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It said that it had heard nothing of the other one, and so led away from the cause."""
+    monkeypatch.setattr("ringcast.runtime.port.PATIENT_LOOKS", 3)
+
+    async def story() -> None:
+        settings = keyed(tmp_path, 2)
+        keys.write(tmp_path / "other.key", keys.add({}))
+        settings[1]["key_file"] = str(tmp_path / "other.key")
+        if found_by == "seeds":
+            for each in settings:
+                each["seeds"] = [other["bind"] for other in settings]
+                del each["peers"]
+        other = settings[1]["bind"]
+        whom = f"anybody at the seeds {other}" if found_by == "seeds" else f"node 2 ({other})"
+        async with AsyncExitStack() as stack:
+            for each in settings:
+                await stack.enter_async_context(Node.open(each))
+            said = f"node 1 could open no frame of {whom} since its start, 3 s ago, though some "
+            said += "come in that name: give all members one key file"
+            await eventually(lambda: any(line.startswith(said) for line in caplog.messages))
+        assert "heard nothing of" not in caplog.text
+        assert "has another key 1, or another network than ''" in caplog.text
+
+    run(story)
+
+
+def test_one_member_s_word_ends_no_node_that_has_just_started(tmp_path: Path) -> None:
+    """In its first ten seconds a node believed any member that it was an old one, and stopped."""
+
+    async def story() -> None:
+        settings = keyed(tmp_path, 3)
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(Node.open(each)) for each in settings]
+            for node in nodes:
+                await node.wait_for_ring(3)
+            liar, victim = (nodes[index]._host for index in (1, 2))
+            assert liar is not None and victim is not None
+            at = parse(settings[2]["bind"], "bind")
+            book = liar.ports[0]._meetings.book
+            lie = Hello((book.mine, Whereabouts(3, victim.boot + 1, *at)), False)
+            looks = victim.ports[0]._meetings
+            while looks.looks < 5:
+                liar.ports[0]._transport.send_to(at, liar.ports[0]._codec.encode(lie, 0))
+                await asyncio.sleep(0.05)
+            assert nodes[2].running and nodes[2].ring == (1, 2, 3)
+            misfits = nodes[2].metrics()["misfits"]
+            assert isinstance(misfits, dict)
+            assert "says: others know a later start" in misfits["2"]
 
     run(story)
 

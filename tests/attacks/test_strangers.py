@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adversary import keyed, on_the_path
+from adversary import keyed, on_the_path, opened, refused
 from loopback import eventually, joined, messages, run
 from published import PUBLISHED
 
@@ -16,19 +16,6 @@ from ringcast.api.node import Node
 from ringcast.core.ids import Level
 from ringcast.core.inputs import Received
 from ringcast.wire.codec import EVERYBODY, HEADER
-
-
-async def opened(stack: AsyncExitStack, settings: list[dict[str, Any]]) -> list[Node]:
-    nodes = [await stack.enter_async_context(Node.open(each)) for each in settings]
-    for node in nodes:
-        await node.wait_for_ring(len(nodes))
-    return nodes
-
-
-def refused(node: Node) -> dict[str, int]:
-    found = node.metrics()["frames_refused"]
-    assert isinstance(found, dict)
-    return found
 
 
 def heard(node: Node) -> list[Received]:

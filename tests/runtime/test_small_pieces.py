@@ -264,11 +264,12 @@ def test_a_node_that_was_removed_for_good_is_forgotten(monkeypatch: pytest.Monke
 
 def test_who_is_listed_and_was_never_heard() -> None:
     meetings, _, mine, _ = acquainted()
-    assert meetings.unheard() == ["node 3 (127.0.0.1:3)"]
+    assert meetings.unheard() == (["node 3 (127.0.0.1:3)"], [])
     mine.decode(HEADER.pack(MAGIC, 7 << 4, 1, 0, 3, 5, EVERYBODY, 5))
-    assert list(mine.unproven.said()) == [3] and meetings.unheard(), "anybody could say so"
+    assert list(mine.unproven.said()) == [3]
+    assert meetings.unheard() == ([], ["node 3 (127.0.0.1:3)"]), "anybody could say so"
     mine.misfit(3, "max_message is 7 at node 3 and 100 at this node")
-    assert meetings.unheard() == [], "of that it is said why"
+    assert meetings.unheard() == ([], []), "of that it is said why"
 
 
 @pytest.mark.parametrize("claimed", [(4, 5), (2, 6)])
@@ -303,13 +304,33 @@ def test_of_one_with_this_nodes_id_only_its_own_word_counts() -> None:
 def test_a_node_whose_state_was_lost_is_told_so_when_it_starts() -> None:
     """Later a member could not know it, and must not end a node by saying so."""
     lost = Hello((place(2, 5, 2), place(1, 6, 1)), False)
-    meetings, _, mine, its = acquainted()
+    meetings, udp, mine, its = acquainted()
     say(meetings, mine, its, lost)
+    meetings.look_around()
+    assert not meetings.twin and udp.told.count(Address("127.0.0.1", 3)) == 1, "others are asked"
+    meetings.look_around()
     assert meetings.twin.startswith("others know a later start of this node: its state_dir was")
     meetings, _, mine, its = acquainted()
     for _ in range(discovery.YOUNG + 1):
         meetings.look_around()
     say(meetings, mine, its, lost)
+    for _ in range(3):
+        meetings.look_around()
+    assert not meetings.twin and mine.misfits[2].startswith("node 2 says: others know a later")
+
+
+def test_one_member_s_word_ends_no_node_that_another_member_knows() -> None:
+    """In the first ten seconds of a node, one Hello of any member ended it."""
+    meetings, udp, mine, its = acquainted()
+    say(meetings, mine, its, Hello((place(2, 5, 2), place(1, 6, 1)), False))
+    meetings.look_around()
+    assert Address("127.0.0.1", 3) in udp.told
+    third = Codec((), 3, 5, None, Realm(Medium.RING, "test", "totem"))
+    knows = (place(3, 5, 3), place(1, 5, 1))
+    say(meetings, mine, third, Hello(knows, False, 1, mine.challenge))
+    for _ in range(discovery.YOUNG):
+        say(meetings, mine, its, Hello((place(2, 5, 2), place(1, 6, 1)), False))
+        meetings.look_around()
     assert not meetings.twin and mine.misfits[2].startswith("node 2 says: others know a later")
 
 

@@ -120,30 +120,39 @@ class Meetings:
         """The newest frame of who is not listed, and for how many looks around there was none."""
         self.twin = ""
         """Who else has this node's id, and started later."""
+        self._doubted: int | None = None
+        """The look around at which a member first said that this node's state is old."""
+        self._vouchers: set[NodeId] = set()
+        """Members to whom this start of the node is its latest."""
 
     def all_met(self) -> bool:
         """Whether everybody that is known has been met."""
         known = self.book.known()
         return bool(known) and all(self._codec.knows(node) for node in known)
 
-    def unheard(self) -> list[str]:
+    def unheard(self) -> tuple[list[str], list[str]]:
         """Listed processors that were never met, and did not prove that they do not fit; of seeds
-        one must have answered."""
+        one must have answered. First those that are silent, then those in whose name frames come
+        that cannot be opened."""
         codec, listed = self._codec, self._config.peer_addresses
-        missing = [
-            f"node {node} ({at})"
-            for node, at in listed.items()
-            if not codec.knows(node) and node not in codec.misfits
-        ]
+        silent: list[str] = []
+        closed: list[str] = []
+        said = codec.unproven.said()
+        for node, at in listed.items():
+            if not codec.knows(node) and node not in codec.misfits:
+                (closed if node in said else silent).append(f"node {node} ({at})")
         mine = Address(self.book.mine.host, self.book.mine.port)
         seeds = [str(at) for at in self._seeds if at != mine]
         if seeds and not codec.misfits and not any(map(codec.knows, self.book.known())):
-            missing += [f"anybody at the seeds {', '.join(seeds)}"]
-        return missing
+            (closed if said else silent).append(f"anybody at the seeds {', '.join(seeds)}")
+        return silent, closed
 
     def look_around(self) -> None:
         """Once in a while: to seeds, to the multicast group, and to who was not met yet."""
         self.looks += 1
+        doubted = None if self._vouchers else self._doubted
+        if doubted is not None and self.looks > doubted + 1:
+            self.twin = LOST
         self._forget_silent()
         self._udp.connect(self.book.addresses())  # a name may have moved, a route appeared
         self._greeted.clear()
@@ -151,7 +160,8 @@ class Meetings:
             self._udp.send_to(seed, self._hello(True))
         if self._config.multicast:  # tokens are unicast, so addresses must be known here too
             self._udp.broadcast(self._hello(False))
-        self._greet(node for node in self.book.known() if not self._codec.knows(node))
+        knows = self._codec.knows
+        self._greet(n for n in self.book.known() if doubted is not None or not knows(n))
 
     def _forget_silent(self) -> None:
         """Who is not listed and was not heard for long was removed for good: frames to it, and a
@@ -197,8 +207,9 @@ class Meetings:
 
     def _look_for_twins(self, hello: Hello, met: bool) -> None:
         """Another node with this one's id: if it started later, this one has to go. Any member can
-        say so, so the other one is asked itself; only of its own past a node that has just started
-        believes a member. If others have the id at another address, they do not send here."""
+        say so, so the other one is asked itself. Of its own past a node that has just started
+        believes a member, unless another one knows no later start; the next look around asks them.
+        If others have the id at another address, they do not send here."""
         mine, src = self.book.mine, hello.places[0].node
         for place in hello.places[1:]:
             if place.node != mine.node:
@@ -208,10 +219,13 @@ class Meetings:
             if met and place.boot > mine.boot:
                 if not here:
                     self._say(mine.node, at, True, None)
-                elif self.looks <= YOUNG:
-                    self.twin = LOST
-                else:
-                    self._codec.misfit(src, f"node {src} says: {LOST}")
+                    continue
+                self._codec.misfit(src, f"node {src} says: {LOST}")
+                self._vouchers.discard(src)
+                if self._doubted is None and self.looks <= YOUNG:
+                    self._doubted = self.looks
+            elif met and place.boot == mine.boot:
+                self._vouchers.add(src)
             elif not self._codec.knows(src) and not here:
                 self._codec.misfit(src, BORROWED.format(src, mine.node, at))
 

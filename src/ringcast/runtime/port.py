@@ -31,6 +31,11 @@ LOG = logging.getLogger("ringcast")
 PATIENT_LOOKS = 10
 """Looks around, one a second, until it is said who of the listed nodes was never heard."""
 
+SILENT = """node %s has heard nothing of %s since its start, %s s ago: it does not run, is \
+elsewhere, cannot be reached, or has another key, does not list this node, and logs that"""
+CLOSED = """node %s could open no frame of %s since its start, %s s ago, though some come in that \
+name: give all members one key file (compare them with sha256sum), network, protocol and release"""
+
 MOST_HINTS = 16
 """Lines in the log about processors that are not listed, and may be anybody's invention."""
 
@@ -135,12 +140,10 @@ class Port:
     def _warn(self) -> None:
         """Say once of each processor that it does not fit. And say once who is missing: a node may
         wait for it in silence."""
-        if self._meetings.looks == PATIENT_LOOKS and (missing := self._meetings.unheard()):
-            LOG.warning(
-                "node %s has heard nothing of %s since its start, %s s ago: it does not run, is "
-                "elsewhere, or cannot be reached",
-                *(self.id, ", ".join(missing), PATIENT_LOOKS),
-            )
+        if self._meetings.looks == PATIENT_LOOKS:
+            for missing, text in zip(self._meetings.unheard(), (SILENT, CLOSED), strict=True):
+                if missing:
+                    LOG.warning(text, self.id, ", ".join(missing), PATIENT_LOOKS)
         for node, why in self._codec.misfits.items():
             if self._warned.get(node) != why:
                 self._warned[node] = why
