@@ -33,6 +33,9 @@ PSO_TRIES = 5
 LIMIT_US = 100_000
 """Silence that all take for a crash; what else a change waits for is as in compare.py."""
 
+IDLE_US = 20_000
+"""How long the token of rbp rests if there is nothing to do."""
+
 LIMITS: dict[str, dict[str, Any]] = {
     "token-fd": {"beat_us": 20_000, "suspect_us": LIMIT_US, "suspect_most_us": LIMIT_US},
     "irbp": {
@@ -42,7 +45,8 @@ LIMITS: dict[str, dict[str, Any]] = {
         "exclude_us": 10 * LIMIT_US,
         "exclude_max_us": 10 * LIMIT_US,
     },
-    "rbp": {"token_us": LIMIT_US // 5, "retries": 5},
+    # R8, R19: the token may rest, then the ACK is repeated five times, and waited for once more.
+    "rbp": {"idle_us": IDLE_US, "token_us": (LIMIT_US - IDLE_US) // 6, "retries": 5},
     "totem": {
         "token_loss_us": LIMIT_US,
         "token_retransmit_us": 20_000,
