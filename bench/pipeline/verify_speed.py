@@ -6,7 +6,9 @@
 7dc2056 is the last commit whose checks compared no contents. Both judge the same made traces, in
 turn and in one process each, without Spark, as ``verify`` does it in its workers: one of Totem, and
 one of token-fd, whose group never changes. Besides, this checkout judges a trace as RBP and iRBP
-would write it. Three rounds over 50,000,000 events take a few minutes of a quiet machine.
+would write it, to be compared with Totem's. A million events take 13 MB of disk (below TMPDIR) and
+0.5 to 0.8 s of a core in each of six turns, so three rounds over 50,000,000 need 700 MB and about a
+quarter of an hour of a quiet machine. ``--events 1000000 --rounds 1`` tries whether it works.
 """
 
 from __future__ import annotations

@@ -11,19 +11,21 @@ passes of so many edits each:
     python tests/pipeline/edits.py 20000..40000 --no-queries
 
 The first writes ``bench/results/edits.json`` after each pass and skips, when called again, the
-passes that the same commit has made. The second compares the checks with the condensed verification
+passes that the same commit has made; its 10,000 edits take about half an hour of one core, half of
+it for the queries. The second compares the checks with the condensed verification
 alone, which takes no Spark.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from pathlib import Path
 from random import Random
@@ -70,6 +72,13 @@ SEVERAL = (
     *((name, "") for name in ("totem", "token-fd", "counter", "rbp", "irbp", "totem-multi")),
 )
 """Protocols and profiles whose runs are drawn."""
+
+
+FULL_COMPILER = "-XX:TieredStopAtLevel=4"
+"""For the JVM, by ``_JAVA_OPTIONS``: over several passes it saves half of the work on rows, which
+our sessions, made for a quick start, forgo."""
+ONE_STAGE = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+"""Traces are small, so nothing is won by cutting them into parts or planning them anew."""
 
 
 class Edited(msgspec.Struct, frozen=True):
@@ -217,6 +226,16 @@ def one_pass(spark: SparkSession | None, seeds: Sequence[int]) -> list[str]:
         shutil.rmtree(folder)
 
 
+@contextmanager
+def long_session(cores: int) -> Iterator[SparkSession]:
+    """A session for many passes over small traces, in a process of its own."""
+    os.environ.setdefault("_JAVA_OPTIONS", FULL_COMPILER)
+    with open_session(Where(cores=cores)) as spark:
+        for name, value in ONE_STAGE.items():
+            spark.conf.set(name, value)
+        yield spark
+
+
 def recorded(commit: str) -> list[dict[str, Any]]:
     """The passes that this commit has made; sources that differ from it (+) begin anew."""
     file = record.RESULTS / "edits.json"
@@ -242,7 +261,7 @@ def main(
     passes = recorded(record.commit()) if keep else []
     total = sum(len(each["differences"]) for each in passes)
     made = {(each["first"], each["last"], each["queries"]) for each in passes}
-    with open_session(Where(cores=cores)) if queries else nullcontext() as spark:
+    with long_session(cores) if queries else nullcontext() as spark:
         for at in range(0, len(todo), step):
             some, start = todo[at : at + step], time.monotonic()
             if (some[0], some[-1], queries) in made or start > deadline:

@@ -161,6 +161,15 @@ DEFINITIONS = {
             ON d.run = s.run AND d.node = s.sender AND d.down
             AND d.moment > s.moment_before AND d.moment < s.moment
         WHERE number <= number_before""",
+    # Runs in which somebody numbered a message of a processor that is not in the ring: its effect
+    # may stand below its causes though everything ascends, so all their rings are looked at.
+    "outsiders": """
+        SELECT DISTINCT o.run
+        FROM {originate} o
+        LEFT ANTI JOIN (SELECT run, ring, explode(members) AS member FROM {rings}) m
+            ON m.run = o.run AND m.ring.seq = o.ring_seq AND m.ring.rep = o.ring_rep
+            AND m.member = o.sender
+        WHERE o.sender NOT IN (0, o.node)""",
     "odd": """
         WITH ranges AS (
             SELECT run, struct(id.ring_seq AS seq, id.ring_rep AS rep) AS low, id.seq AS since,
@@ -194,6 +203,9 @@ DEFINITIONS = {
             UNION ALL
             SELECT r.run, r.ring.seq, r.ring.rep, 0L
             FROM {rings} r LEFT SEMI JOIN {uneven} u ON u.run = r.run AND u.strange
+            UNION ALL
+            SELECT r.run, r.ring.seq, r.ring.rep, 0L
+            FROM {rings} r LEFT SEMI JOIN {outsiders} u ON u.run = r.run
             UNION ALL
             SELECT run, low.seq, low.rep, since FROM ranges
             UNION ALL
