@@ -4,14 +4,17 @@
 ``bytes`` gives spoilt records, manifests and journals to what reads them; ``all`` is each of them
 in turn. A run goes on from where the last one of the same kind ended (``bench/results/fuzz.json``),
 until ``--upto`` are done in all or ``--minutes`` have passed. What a seed finds is noted in the
-record, ``--seed`` repeats it, and the next run drops it if it finds nothing any more.
+record, ``--seed`` repeats it, and the next run drops it if it finds nothing any more. Several runs
+may go on at once if each has kinds of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import gc
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -137,6 +140,24 @@ def still_failing(kind: str, failed: dict[str, str]) -> dict[str, str]:
     return found
 
 
+def recorded() -> dict[str, Any]:
+    """What was found so far, by kind."""
+    file = RESULTS / "fuzz.json"
+    record = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    return {name: each for name, each in record.items() if name in UPTO}
+
+
+def note(kind: str, found: dict[str, Any]) -> None:
+    """Put what a kind came to into the record; another run may write those of others."""
+    RESULTS.mkdir(exist_ok=True)
+    folder = os.open(RESULTS, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        write("fuzz", recorded() | {kind: found})
+    finally:
+        os.close(folder)
+
+
 def main() -> None:
     """Run, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -151,18 +172,15 @@ def main() -> None:
         return
     upto = {kind: asked.upto or UPTO[kind] for kind in kinds}
     deadline = time.monotonic() + 60 * asked.minutes
-    file = RESULTS / "fuzz.json"
-    record = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    record = {name: each for name, each in record.items() if name not in ("commit", "machine")}
-    for kind in kinds:
-        if kind in record:
-            record[kind]["failed"] = still_failing(kind, record[kind]["failed"])
+    record = {kind: each for kind, each in recorded().items() if kind in kinds}
+    for kind in record:
+        record[kind]["failed"] = still_failing(kind, record[kind]["failed"])
     missing = list(kinds)
     while missing and time.monotonic() < deadline:
         for kind in missing:
             until = min(deadline, time.monotonic() + SLICE_S)
             record[kind] = go_on(kind, record.get(kind, {}), upto[kind], until)
-            write("fuzz", record)
+            note(kind, record[kind])
         missing = [kind for kind in missing if record[kind].get("done", 0) < upto[kind]]
     print(json.dumps({kind: record[kind] for kind in kinds}, indent=2))
     sys.exit(any(record[kind]["failed"] for kind in kinds))

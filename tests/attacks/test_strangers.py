@@ -33,12 +33,15 @@ def heard(node: Node) -> list[Received]:
     return found
 
 
-def test_what_the_journal_s_port_says_is_no_word_on_the_ring(tmp_path: Path) -> None:
-    """C1: a greeting on TCP, sent on by UDP, was taken for a later life of the node."""
+@pytest.mark.parametrize("protocol", ["totem", "token-fd"])
+def test_what_the_journal_s_port_says_is_no_word_on_the_ring(tmp_path: Path, protocol: str) -> None:
+    """C1: a greeting on TCP, sent on by UDP, was taken for a later life of the node; token-fd
+    halted."""
 
     async def story() -> None:
         settings = [
-            each | {"journal": str(tmp_path / f"j{each['id']}")} for each in keyed(tmp_path, 3)
+            each | {"journal": str(tmp_path / f"j{each['id']}")}
+            for each in keyed(tmp_path, 3, protocol=protocol)
         ]
         async with AsyncExitStack() as stack:
             nodes = await opened(stack, settings)
