@@ -403,6 +403,25 @@ def test_senders_that_are_gone_make_room() -> None:
     assert receiver.refused == {}
 
 
+def test_a_sender_that_made_room_is_not_met_by_what_was_recorded() -> None:
+    """Its Hello had this node's challenge in it for as long as the node lived, so everything it had
+    said since could be said again."""
+    receiver, gone = codec(2), codec(3)
+    recorded = [gone.encode(hello(3, receiver.challenge), EVERYBODY)]
+    recorded += [gone.encode(REGULAR, EVERYBODY) for _ in range(3)]
+    assert all(receiver.decode(each) for each in recorded)
+    for src in range(4, 4 + MOST_PEERS - 1):
+        meet(receiver, codec(src), src)
+    for _ in range(MOST_SILENT + 1):
+        receiver.rest()
+    assert not receiver.knows(3)
+    receiver.decode(recorded[0])
+    assert [receiver.decode(each) for each in recorded[1:]] == [None] * 3
+    assert not receiver.knows(3)
+    meet(receiver, gone, 3)
+    assert receiver.met(3, 5), "if it lives, it can"
+
+
 def test_state_rolled_back_repeats_no_nonce(tmp_path: Path) -> None:
     """The same processor with the same boot number again, as from a snapshot of its disk."""
     keys.write(tmp_path / "k", keys.add({}))

@@ -71,6 +71,11 @@ Decoded = tuple[NodeId, int, NodeId, Message]
 """Who sent it, in which incarnation, to whom, and what."""
 
 
+def drawn() -> int:
+    """A challenge that nobody can guess."""
+    return 1 + secrets.randbits(62)
+
+
 class Codec:
     """Encodes what this incarnation sends and decodes what others send."""
 
@@ -88,7 +93,7 @@ class Codec:
         # Random, so that state rolled back to an earlier day, and with it the boot number,
         # still repeats no nonce.
         self._counter = secrets.randbits(62)
-        self.challenge = 1 + secrets.randbits(62)
+        self.challenge = drawn()
         """Whoever says it back is alive now."""
         self.terms, self.wishes = terms or {}, wishes or {}
         self._encode = msgspec.msgpack.Encoder().encode
@@ -139,7 +144,8 @@ class Codec:
         self._forget_silent()
 
     def _forget_silent(self) -> None:
-        """If all places are taken, senders that are gone make room; one that lives meets again."""
+        """If all places are taken, senders that are gone make room; one that lives meets again.
+        What was recorded of them must not: so there is another challenge from then on."""
         if len(self._peers) < MOST_PEERS:
             self._silent.clear()
             return
@@ -148,6 +154,7 @@ class Codec:
             self._silent[node] = peer.high, looks + 1 if newest == peer.high else 0
             if self._silent[node][1] >= MOST_SILENT:
                 del self._peers[node], self._silent[node]
+                self.challenge = drawn()
 
     # --- sending ---------------------------------------------------------------------------
 
