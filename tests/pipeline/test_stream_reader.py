@@ -465,6 +465,7 @@ def test_a_staged_file_that_was_changed_is_refused(tmp_path: Path, spoil: str) -
     rows = pa.record_batch({"body": pa.array([b"first", b"second"], pa.binary())})
     staged = writer.write(iter([rows]))
     path = tmp_path / "staging" / "s" / staged.file.name
+    assert path.stat().st_mode & 0o777 == 0o600, "others may not read what is not published yet"
     what, *count = spoil.split()
     whole = path.read_bytes()
     path.write_bytes(whole[: -int(count[0])] if what == "cut" else whole[:-1] + b"D")
