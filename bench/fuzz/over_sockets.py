@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 from altered import altered, numbers, spoilt
+from world import weighed
 
 from ringcast.api.node import Node
 from ringcast.wire import keys
@@ -68,6 +69,8 @@ class Attack:
         host, victim = nodes[0]._host, nodes[VICTIM - 1]._host
         assert host is not None and victim is not None
         self._codec, self._to = host.ports[0]._codec, victim.ports[0].address
+        self.grows = victim.machine, victim.ports[0]._codec, victim.ports[0]._meetings.book
+        """What hostile frames could fill."""
         self._out = socket.socket(type=socket.SOCK_DGRAM)
         encode = self._codec.encode
         self._encode = encode
@@ -147,6 +150,7 @@ async def attacked(protocol: str, seed: int, count: int) -> dict[str, Any]:
                         with suppress(Exception):
                             group.send_nowait(bytes(attack.rng.choice((5, 3000))))
                 await asyncio.sleep(0)
+            objects, size = weighed(attack.grows)
             stops = [node._host.stopped for node in nodes if node._host and node._host.stopped]
             counts = [each["frames_refused"] for each in (node.metrics() for node in nodes)]
             refused = sum(sum(some.values()) for some in counts if isinstance(some, dict))
@@ -158,8 +162,8 @@ async def attacked(protocol: str, seed: int, count: int) -> dict[str, Any]:
         "stops": len(stops),
         "longest_us": 0,
         "slowest": "",
-        "objects": 0,
-        "bytes": 0,
+        "objects": objects,
+        "bytes": size,
     }
 
 

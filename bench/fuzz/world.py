@@ -37,6 +37,8 @@ BLOCKS = (24, 60)
 ALTERATIONS = (0, 1, 1, 1, 2, 3)
 """How many parts of a frame are replaced."""
 LEVELS = tuple(Level)
+MOST_OBJECTS, MOST_BYTES = 400_000, 64 * 2**20
+"""What hangs together with a machine of the default settings, at most."""
 ELSEWHERE = (type, ModuleType, FunctionType, Random)
 
 encode = msgspec.msgpack.Encoder().encode
@@ -245,8 +247,8 @@ def union(sheet: Sheet) -> Any:
     return found
 
 
-def weight(root: object) -> tuple[int, int]:
-    """How many objects hang together with a machine, and their bytes."""
+def weighed(root: object) -> tuple[int, int]:
+    """How many objects hang together with a machine, and their bytes; AssertionError if many."""
     seen, todo, size = {id(root)}, [root], 0
     while todo:
         each = todo.pop()
@@ -258,4 +260,5 @@ def weight(root: object) -> tuple[int, int]:
             if id(other) not in seen and not isinstance(other, ELSEWHERE):
                 seen.add(id(other))
                 todo.append(other)
+    assert len(seen) <= MOST_OBJECTS and size <= MOST_BYTES, f"{len(seen)} objects, {size} bytes"
     return len(seen), size
