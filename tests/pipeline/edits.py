@@ -43,6 +43,7 @@ from ringcast.checks.property import Reads
 from ringcast.core.trace import Crashed, Delivered, Faulted, ReportedUncertain, TraceEvent
 from ringcast.pipeline.spark.session import Where, open_session
 from ringcast.pipeline.verify.crosscheck import CrossResult, disagreements, judge
+from ringcast.pipeline.verify.crosscheck.compare import time_bounds
 from ringcast.pipeline.verify.crosscheck.relations import interpreted, read_tables
 from ringcast.pipeline.verify.run_verifier import VerifyRequest, verify_run
 from ringcast.sim.run import run as simulate
@@ -50,6 +51,7 @@ from ringcast.sim.spec import claims_of
 from ringcast.sim.swarm import draw
 from ringcast.sim.workload import Bursts
 from ringcast.traces import Claims, TraceFile, TraceWriter
+from ringcast.traces import runs as runs_of
 from ringcast.traces.schema import TABLES
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))  # as for the tests
@@ -175,21 +177,17 @@ def whole_group(path: Path, group: int) -> Any:
     return pyarrow.parquet.ParquetFile(path).read_row_group(group, use_threads=False)
 
 
-def by_queries(
-    spark: SparkSession, folder: Path, traces: Sequence[Edited], together: Path
-) -> list[CrossResult]:
+def by_queries(spark: SparkSession, folder: Path, together: Path) -> list[CrossResult]:
     """What the queries say, asked of all runs of a folder in one file for each table: of thousands
     of small files Spark would open each for each query."""
+    runs = runs_of(folder)
     for table in TABLES:
         (together / table).mkdir(parents=True)
-        runs = [
-            pyarrow.parquet.read_table(folder / table / f"{k}.parquet") for k in range(len(traces))
-        ]
-        pyarrow.parquet.write_table(pyarrow.concat_tables(runs), together / table / "0.parquet")
-    bounds = [(k, bound) for k, t in enumerate(traces) if (bound := t.claims.bound_us) is not None]
+        found = [pyarrow.parquet.read_table(folder / table / f"{run}.parquet") for run in runs]
+        pyarrow.parquet.write_table(pyarrow.concat_tables(found), together / table / "0.parquet")
     with interpreted(spark, together):
         tables = read_tables(spark, together, None)
-        return judge(spark, tables, list(PROPERTIES), range(len(traces)), bounds)
+        return judge(spark, tables, list(PROPERTIES), runs, time_bounds(folder, runs))
 
 
 def differences(
@@ -220,7 +218,7 @@ def one_pass(spark: SparkSession | None, seeds: Sequence[int]) -> list[str]:
         for run, trace in enumerate(traces.values()):
             write(folder, run, trace.events, trace.claims)
         whole = folder / "together"
-        answers = by_queries(spark, folder, list(traces.values()), whole) if spark else None
+        answers = by_queries(spark, folder, whole) if spark else None
         return list(differences(folder, traces, answers))
     finally:
         shutil.rmtree(folder)

@@ -47,8 +47,6 @@ sys.path[:0] = [str(TESTS / "mutants"), str(TESTS / "checks")]
 from catalogue import MUTANTS, killers  # noqa: E402
 from test_against_naive import story  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 RANDOM_STORIES = 20
 SWARM_SEEDS = 4
 SHAPE = Shape(events=4000, members=4, rings=4, frame=2, burst=3, safe=0.2)
@@ -107,6 +105,9 @@ class Traces:
         self.names.append(name)
         return TraceWriter(self.folder, len(self.names) - 1, claims)
 
+    def golden(self, name: str) -> None:
+        self.add(name, parse((TESTS / "golden" / f"{name}.txt").read_text().partition("----\n")[0]))
+
     def made(self, name: str, faults: tuple[Fault, ...]) -> None:
         generate(self.folder, SHAPE, len(self.names), faults)
         self.names.append(name)
@@ -124,7 +125,7 @@ class Traces:
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
     found = Traces(tmp_path_factory.mktemp("crosscheck"))
     for path in sorted((TESTS / "golden").glob("*.txt")):
-        found.add(path.stem, parse(path.read_text().partition("----\n")[0]))
+        found.golden(path.stem)
     for seed in range(RANDOM_STORIES):
         found.add(f"random {seed}", parse(story(Random(f"{seed}/story"), 45)))
     lingering = list(parse(LINGERING))
@@ -167,9 +168,14 @@ def tampered(traces: Traces) -> Tampered:
 
 
 @pytest.fixture(scope="module")
-def every_answer(spark: SparkSession, traces: Traces, tampered: Tampered) -> list[CrossResult]:
+def every_answer(
+    spark: SparkSession,
+    traces: Traces,
+    tampered: Tampered,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> list[CrossResult]:
     """The answers of the queries, once for all runs: planning them takes most of the time."""
-    return cross_check(spark, traces.folder, PROPERTIES)
+    return edits.by_queries(spark, traces.folder, tmp_path_factory.mktemp("together") / "tables")
 
 
 @pytest.fixture(scope="module")
@@ -246,9 +252,12 @@ def test_only_what_is_odd_is_looked_at_closely(spark: SparkSession, tmp_path: Pa
     assert made.events / 10 < counts[1] < made.events / 2
 
 
-def test_some_runs_and_some_properties(spark: SparkSession, traces: Traces) -> None:
-    number = traces.names.index("d9_hole")
-    found = cross_check(spark, traces.folder, ["D9 agreed", "D2"], [number])
+def test_some_runs_and_some_properties(spark: SparkSession, tmp_path: Path) -> None:
+    few = Traces(tmp_path)
+    for name in ("d2_twice", "d9_hole", "valid_two_members"):
+        few.golden(name)
+    number = few.names.index("d9_hole")
+    found = cross_check(spark, few.folder, ["D9 agreed", "D2"], [number])
     assert [(answer.property, answer.run, answer.verdict) for answer in found] == [
         ("D9", number, Verdict.INVALID),
         ("D2", number, Verdict.VALID),

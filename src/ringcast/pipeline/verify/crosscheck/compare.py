@@ -89,8 +89,8 @@ def cross_check(
     try:
         with interpreted(spark, folder):
             tables = read_tables(spark, folder, None if wanted == every else wanted)
-            bounds = _bounds(folder, wanted) if "M5" in tags else []
-            return judge(spark, tables, tags, wanted, bounds)
+            told = time_bounds(folder, wanted) if "M5" in tags else []
+            return judge(spark, tables, tags, wanted, told)
     except Exception as error:
         raise PipelineError(f"the cross-check of {folder} failed: {first_line(error)}") from error
 
@@ -148,7 +148,7 @@ def _names(other: CrossResult, violation: Violation) -> bool:
     return Culprit(violation.nodes, violation.messages, violation.t_us) in other.culprits
 
 
-def _bounds(folder: Path, runs: Iterable[int]) -> list[tuple[int, int]]:
+def time_bounds(folder: Path, runs: Iterable[int]) -> list[tuple[int, int]]:
     """In how long a ring that has ceased must be left, where a trace says so."""
     told = ((run, read_claims(folder, run)) for run in runs)
     return [(run, it.bound_us) for run, it in told if it is not None and it.bound_us is not None]

@@ -46,7 +46,10 @@ SMALL_BYTES = 32 << 20
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
 }
+"""Nor is there anything to gain by planning a query anew while it runs, or by dividing it."""
 
 
 class Relations:
@@ -80,7 +83,7 @@ class Relations:
 
 @contextmanager
 def interpreted(spark: SparkSession, folder: Path) -> Iterator[None]:
-    """Leave the compiler out of it meanwhile, if the trace is small."""
+    """Leave out meanwhile what pays for large traces only, if this one is small."""
     if sum(path.stat().st_size for path in folder.glob("*/*.parquet")) > SMALL_BYTES:
         yield
         return
