@@ -22,6 +22,7 @@ from typing import Any
 
 import over_sockets
 import spoilt_files
+from steps import together
 from world import World, weighed
 
 import ringcast.protocols  # noqa: F401  # registers them
@@ -82,16 +83,6 @@ def frames(name: str, seed: int) -> dict[str, Any]:
         "objects": objects,
         "bytes": size,
     }
-
-
-def together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two results as one: counts are added, extremes kept."""
-    if not one:
-        return other
-    found = {name: one[name] + other[name] for name in ("done", "refused", "stops")}
-    slower = max(one, other, key=lambda each: int(each["longest_us"]))
-    found |= {name: slower[name] for name in ("longest_us", "slowest")}
-    return found | {name: max(one[name], other[name]) for name in ("objects", "bytes")}
 
 
 def one_round(kind: str, seed: int) -> dict[str, Any]:

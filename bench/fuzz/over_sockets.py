@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 from altered import altered, numbers, spoilt
+from steps import together
 from world import weighed
 
 from ringcast.api.node import Node
@@ -24,6 +25,8 @@ from ringcast.wire import keys
 NODES, VICTIM = 3, 2
 BURST = 50
 """Frames between two turns of the event loop."""
+MOST_GROUPS = 5
+"""Of one round."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -61,7 +64,7 @@ def settings(root: Path, protocol: str) -> list[dict[str, Any]]:
 class Attack:
     """One group under attack."""
 
-    def __init__(self, nodes: list[Node], seed: int) -> None:
+    def __init__(self, nodes: list[Node], seed: str) -> None:
         self.rng = Random(f"{seed}/fuzz/sockets")
         self.kept: list[Any] = []
         self.known = [0]
@@ -117,7 +120,7 @@ class Attack:
         self._out.close()
 
 
-async def attacked(protocol: str, seed: int, count: int) -> dict[str, Any]:
+async def attacked(protocol: str, seed: str, count: int) -> dict[str, Any]:
     """So many frames against one group; AssertionError if a node has a defect."""
     defects: list[str] = []
 
@@ -168,5 +171,11 @@ async def attacked(protocol: str, seed: int, count: int) -> dict[str, Any]:
 
 
 def round_of(protocols: list[str], seed: int, count: int) -> dict[str, Any]:
-    """One group, of the protocols in turn."""
-    return asyncio.run(attacked(protocols[seed % len(protocols)], seed, count))
+    """One group, of the protocols in turn; and another one when a member stopped, as it may."""
+    protocol, found = protocols[seed % len(protocols)], dict[str, Any](done=0)
+    for number in range(MOST_GROUPS):
+        if found["done"] < count:
+            left = count - found["done"]
+            result = asyncio.run(attacked(protocol, f"{seed}/{number}", left))
+            found = together(found, result) if number else result
+    return found

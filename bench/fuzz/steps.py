@@ -1,8 +1,9 @@
-"""Steps: the longest of millions of steps, by the processor's time."""
+"""What rounds come to: the longest of millions of steps, by the processor's time, and sums."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 NOTABLE_NS = 200_000
 
@@ -29,3 +30,13 @@ class Steps:
                 took = min(took, time.thread_time_ns() - self._block)
             if took > self.longest_ns:
                 self.longest_ns, self.slowest = took, str(what)[:300]
+
+
+def together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Two results as one: counts are added, extremes kept."""
+    if not one:
+        return other
+    found = {name: one[name] + other[name] for name in ("done", "refused", "stops")}
+    slower = max(one, other, key=lambda each: int(each["longest_us"]))
+    found |= {name: slower[name] for name in ("longest_us", "slowest")}
+    return found | {name: max(one[name], other[name]) for name in ("objects", "bytes")}
