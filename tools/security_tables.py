@@ -39,15 +39,15 @@ def outsider() -> str:
 def fuzzing() -> str:
     """How far the fuzzer got."""
     rows = [
-        "| what | done | not decoded | stops | longest step, ms | objects, bytes at most |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| what | done | not decoded | stops | longest step, ms | most objects, bytes | commit |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for name, each in sorted(record("fuzz").items()):
         if name not in ("commit", "machine"):
             longest = f"{each['longest_us'] / 1000:.1f}" if each["longest_us"] else ""
             size = f"{each['objects']:,}, {each['bytes']:,}" if each["objects"] else ""
             counts = " | ".join(f"{each[count]:,}" for count in ("done", "refused", "stops"))
-            rows.append(f"| {name} | {counts} | {longest} | {size} |")
+            rows.append(f"| {name} | {counts} | {longest} | {size} | {each['commit']} |")
     return "\n".join(rows)
 
 
