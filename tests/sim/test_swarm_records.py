@@ -24,7 +24,7 @@ NEVER = {"Active/Unicast", "Blocked/Unicast", "Blocked/announce"}
 """What only an owner of a machine of TOTAL asks for, and a timer that a proposal cancels."""
 
 SINCE = dict.fromkeys(
-    ("totem", "total", "token-fd"), {"M4-number", "content", "D1-own", "accounted"}
+    ("totem", "total", "token-fd"), frozenset({"M4-number", "content", "D1-own", "accounted"})
 )
 """By protocol, properties that are claimed since the seeds were run."""
 
@@ -50,7 +50,7 @@ def test_the_record_is_whole_and_clean(
         profile = modes[mode] or next(iter(sheet.profiles))
         assert (found["runs"], found["violations"]) == (runs, [])
         claimed = set(sheet.claims(sheet.profiles[profile]))
-        assert found["judged"].keys() == claimed - SINCE.get(which, set())
+        assert found["judged"].keys() == claimed - SINCE.get(which, frozenset())
         assert all(valid > runs / 2 for valid, _ in found["judged"].values())
         visits.update({f"{r['phase']}/{r['input']}": r["visits"] for r in found["coverage"]})
     assert visits.keys() == cells.keys(), "the table has changed: run the seeds again"
