@@ -5,11 +5,11 @@ know a message that p delivers sooner, later or never, or q sent one that p deli
 q's time, the latest that p delivers anything q knew, and running up, the earliest that p delivers
 anything q sent later, tell whether p got some pair the wrong way round.
 
-D8 and causal are about what q knew through others, too. Such a detour matters only where p did
-not deliver the message in between, for otherwise one of its two steps shows. So it is followed
-only in the runs in which somebody lacks a message and is not told of everything in ascending order
-either (``detours``), and over one processor in between: a longer one, which takes a group of four,
-is more than these queries can tell.
+D8 and causal are about what q knew through others, too. Such a detour is followed in the runs in
+which somebody is not told of everything in ascending order (``detours``), and over one processor in
+between. A longer one, which takes a group of four, is more than these queries can tell. It decides
+only where p did not deliver the message in between, for otherwise one of its steps shows: in the
+runs in which whoever is told out of order lacks a message, too (``blind``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FEW = 3
 """In a group of so many, there is at most one processor in between."""
 
 BEYOND = f"""
-    SELECT d.run FROM {{detours}} d JOIN {{everybody}} e ON e.run = d.run
+    SELECT d.run FROM {{blind}} d JOIN {{everybody}} e ON e.run = d.run
     GROUP BY d.run HAVING count(DISTINCT e.node) > {FEW}"""
 
 
@@ -114,7 +114,8 @@ DEFINITIONS = {
                t.moment
         FROM {sent} s JOIN {told} t ON t.run = s.run AND t.rid = s.rid AND t.seq = s.seq
         WHERE s.home AND NOT s.again AND t.sound""",
-    "detours": """
+    "detours": "SELECT DISTINCT run FROM {descents}",
+    "blind": """
         SELECT DISTINCT f.run FROM {frames} f
         JOIN (SELECT DISTINCT run, node FROM {descents}) d ON d.run = f.run
         LEFT ANTI JOIN {told} t ON t.run = f.run AND t.rid = f.rid AND t.seq = f.seq
