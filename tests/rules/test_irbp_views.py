@@ -345,6 +345,17 @@ def test_a3_a_founder_that_is_told_of_its_own_bodies_has_lost_its_storage() -> N
     assert stops(group.receive(3, own, 1))[0].startswith("gap: this member took part before")
 
 
+def test_a3_a_founder_that_delivered_more_than_the_others_ever_will_has_lost_its_storage() -> None:
+    """It took answers to its first life for its own; the next ring of the view begins before."""
+    group = Sites()
+    site = group[3]
+    assert site.current is not None
+    site.delivered = 1
+    ring = replace(site.current, epoch=Epoch(site.current.epoch.view, 1))
+    effects = group.receive(3, News(site.group, ring), 1)
+    assert stops(effects)[0].startswith("gap: this member took part before")
+
+
 def test_i24_whoever_knows_what_followed_its_view_goes_there_first() -> None:
     """Each i-view of the later view made it begin again, so it never had all it asked for."""
     group = without_the_third(heard=False)

@@ -49,6 +49,9 @@ class MemberFellBehind(NodeStopped):
     absences."""
 
 
+STORAGE_LOST = "gap: this member took part before and its storage is lost; start it again"
+"""How the reason begins with which a processor stops that lost its storage, and finds out."""
+
 HEADS = {"excluded": MemberExcluded, "gap": MemberFellBehind, "fell behind": MemberFellBehind}
 """How a protocol begins its reason to stop, where an application may do something about it."""
 

@@ -31,6 +31,7 @@ from ringcast.core.effects import (
     Up,
 )
 from ringcast.core.env import Env
+from ringcast.core.errors import STORAGE_LOST
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, Timer, TimerFired
 from ringcast.core.machine import Machine, name
@@ -435,6 +436,8 @@ class SimNode:
             self.crash()
         elif effect.reason.startswith(DEFECTS):
             self._break(effect.reason)
+        elif effect.reason.startswith(STORAGE_LOST) and self.incarnation == 1:
+            self._break(f"broken invariant: {effect.reason}; but it never took part before")
         else:
             self.crash(effect.reason)
 

@@ -44,6 +44,8 @@ class Watch:
         """When a processor of the core last delivered."""
         self.reached: dict[NodeId, int] = {}
         """The highest number each processor has delivered, the crashed ones included."""
+        self.been: dict[NodeId, set[ViewId]] = {}
+        """The configurations that each processor has been in, in its present life."""
         self.before: dict[ViewId, set[ViewId]] = {}
         """For each configuration those that somebody came into it from, in one life."""
         self.behind: set[NodeId] = set()
@@ -74,6 +76,7 @@ class Watch:
                         last, _ = self.views[event.node]
                         self.before.setdefault(event.view, set()).add(last)
                     self.views[event.node] = (event.view, event.members)
+                    self.been.setdefault(event.node, set()).add(event.view)
                     if event.view > self.forgot.get(event.node, event.view):
                         del self.forgot[event.node]
                     if event.view > self._newest:
@@ -83,6 +86,7 @@ class Watch:
                     self.awaited[node, number] = set(self.core)
             case Crashed(node=node) | Restarted(node=node):
                 self.views.pop(node, None)
+                self.been.pop(node, None)
                 self.behind.discard(node)
                 if isinstance(event, Crashed) and fell_behind(event.reason):
                     self.behind.add(node)
@@ -191,9 +195,16 @@ def remembers(core: tuple[NodeId, ...], setup: Setup, cluster: Cluster, watch: W
 
 def goes_on(core: tuple[NodeId, ...], setup: Setup, cluster: Cluster, watch: Watch) -> bool:
     """Whether enough of the latest view, if there is one, are left in the core for another one to
-    follow."""
+    follow. Whoever is on the way there counts if somebody in it can tell how its own view ended: if
+    all that were in both are away, more of that view have failed than it bears."""
+    ahead = [n for n in core if watch.in_newest(n)]
     left = [
-        n for n in core if n in watch.newest and watch.member(n) and not cluster.nodes[n].leaving
+        n
+        for n in core
+        if n in watch.newest
+        and watch.member(n)
+        and not cluster.nodes[n].leaving
+        and (not ahead or any(watch.views[n][0] in watch.been[other] for other in ahead))
     ]
     least = setup.config.survivors(len(watch.newest)) if setup.sheet.listed else 0
     return not watch.newest or len(left) >= least

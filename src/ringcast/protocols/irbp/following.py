@@ -105,8 +105,7 @@ class Following:
         p = self.p
         while self.pending and p.current is not None and p.aligned(self.pending[0]):
             config = self.pending.pop(0)
-            if p.delivered > config.start and not p.config.uniform:
-                self._diverged(env)
+            if p.delivered > config.start and self._beyond(env):
                 return
             if config.lives.get(p.me) != p.life:
                 self._excluded(env, config)
@@ -125,6 +124,17 @@ class Following:
             membership.gone(env)
         else:
             self.views.leave(env, f"view {config.epoch.view} is without us")
+
+    def _beyond(self, env: Env) -> bool:
+        """Whether we stop, since we have delivered what the others never will. A3 ext: so may a
+        founder that lost its storage, if it took answers to its first life for its own."""
+        if not self.p.config.uniform:
+            self._diverged(env)
+            return True
+        if self.views.membership.may_have_forgotten:
+            env.stop(AMNESIA)
+            return True
+        return False
 
     def _diverged(self, env: Env) -> None:
         """G23: at a level that allows it, we have delivered what the others never will."""

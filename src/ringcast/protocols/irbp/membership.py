@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ringcast.blocks.detector import Limit
 from ringcast.core.effects import Departure, Reason
 from ringcast.core.env import Env
+from ringcast.core.errors import STORAGE_LOST
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.irbp.messages import Join, Kind, Leave, Ready, Stranger, ViewTimer
@@ -33,7 +34,7 @@ GAP = "gap: what this member missed is not kept any more; start it again (irbp I
 
 FORGOTTEN = "gap: too few are left that remember the last view; start it again (irbp I17)"
 
-AMNESIA = "gap: this member took part before and its storage is lost; start it again (irbp A3)"
+AMNESIA = f"{STORAGE_LOST} (irbp A3)"
 
 RECENT = 4
 """Times ``join_us``: sites that asked so long ago are here."""
@@ -194,13 +195,17 @@ class ViewMembership:
         else:
             self.views.following.refused(event.src)
 
+    @property
+    def may_have_forgotten(self) -> bool:
+        """A3 ext: whether we are in the first view, as a founder is that lost its storage."""
+        current = self.p.current
+        return current is not None and current.epoch.view.seq == FIRST
+
     def forgot(self, entries: tuple[Entry, ...]) -> bool:
         """A3 ext: whether the log of the first view names bodies of ours that we do not remember to
         have sent: an earlier incarnation did."""
         p = self.p
-        if p.current is None or p.current.epoch.view.seq != FIRST:
-            return False
-        return any(
+        return self.may_have_forgotten and any(
             ids.source == p.me and ids.last > p.sending.counter
             for entry in entries
             for ids in entry.ids

@@ -28,12 +28,20 @@ class OneRing(Property):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._rings: dict[tuple[ViewId, int], tuple[NodeId, tuple[NodeId, ...], int]] = {}
+        self._know: dict[tuple[ViewId, int], set[NodeId]] = {}
+        """Who has begun an epoch, and not lost the storage that tells of its view."""
         self._last: dict[NodeId, tuple[ViewId, int]] = {}
 
     def on_restarted(self, event: Restarted) -> None:
-        """An incarnation without its storage may begin before where it was."""
-        if not event.storage_kept:
-            self._last.pop(event.node, None)
+        """An incarnation without its storage may begin before where it was. I17 ext: if nobody is
+        left whose storage tells of a view, those who begin anew may give its number once more."""
+        if event.storage_kept:
+            return
+        self._last.pop(event.node, None)
+        for epoch, nodes in list(self._know.items()):
+            nodes.discard(event.node)
+            if not nodes:
+                del self._know[epoch], self._rings[epoch]
 
     def on_noted(self, event: Noted) -> None:
         """An epoch begins."""
@@ -62,9 +70,10 @@ class OneRing(Property):
             return f"it has begun {self._last[event.node]} before"
         ring = (event.node, event.members, start)
         known = self._rings.setdefault((view, step), ring)
+        self._know.setdefault((view, step), set()).add(event.node)
         if len(self._rings) > KEPT:
             for old in list(self._rings)[: KEPT // 2]:
-                del self._rings[old]
+                del self._rings[old], self._know[old]
         if known[1:] != ring[1:]:
             node, others, other = known
             return f"its ring is {ring[1]} from {start} on, that of {node} {others} from {other} on"
