@@ -14,6 +14,7 @@ import pytest
 from ringcast.core.machine import Impossible, Machine, name
 from ringcast.core.registry import protocol
 from ringcast.protocols.counter.machine import CounterBased
+from ringcast.protocols.rbp.machine import Rbp
 from ringcast.protocols.token_fd.machine import TokenFd
 from ringcast.protocols.total import Total
 from ringcast.protocols.totem_single.machine import TotemSingle
@@ -22,6 +23,9 @@ RESULTS = Path(__file__).parents[2] / "bench" / "results"
 
 NEVER = {"Active/Unicast", "Blocked/Unicast", "Blocked/announce"}
 """What only an owner of a machine of TOTAL asks for, and a timer that a proposal cancels."""
+
+SELDOM = {"Frozen/Ordered", "Out/Ordered", "Out/nack"}
+"""An answer of RBP that few runs need, and a timer that whoever leaves a list cancels."""
 
 SINCE = dict.fromkeys(
     ("totem", "total", "token-fd"), frozenset({"M4-number", "content", "D1-own", "accounted"})
@@ -36,6 +40,7 @@ SINCE = dict.fromkeys(
         ("total", Total, {m: m for m in ("agreed", "prefix", "uniform")}, 10_000, NEVER),
         ("token-fd", TokenFd, {"token-fd": ""}, 20_000, set()),
         ("counter", CounterBased, {"counter": ""}, 21_000, set()),
+        ("rbp", Rbp, {"rbp": ""}, 21_000, SELDOM),
     ],
 )
 def test_the_record_is_whole_and_clean(
