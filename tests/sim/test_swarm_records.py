@@ -14,6 +14,7 @@ import pytest
 from ringcast.core.machine import Impossible, Machine, name
 from ringcast.core.registry import protocol
 from ringcast.protocols.counter.machine import CounterBased
+from ringcast.protocols.irbp.machine import Irbp
 from ringcast.protocols.rbp.machine import Rbp
 from ringcast.protocols.token_fd.machine import TokenFd
 from ringcast.protocols.total import Total
@@ -25,7 +26,8 @@ NEVER = {"Active/Unicast", "Blocked/Unicast", "Blocked/announce"}
 """What only an owner of a machine of TOTAL asks for, and a timer that a proposal cancels."""
 
 SELDOM = {"Frozen/Ordered", "Out/Ordered", "Out/nack"}
-"""An answer of RBP that few runs need, and a timer that whoever leaves a list cancels."""
+"""An answer of RBP that few runs need, and a timer that whoever leaves a list cancels; whoever
+leaves a view of iRBP cancels more."""
 
 SINCE = dict.fromkeys(
     ("totem", "total", "token-fd"), frozenset({"M4-number", "content", "D1-own", "accounted"})
@@ -41,6 +43,7 @@ SINCE = dict.fromkeys(
         ("token-fd", TokenFd, {"token-fd": ""}, 20_000, set()),
         ("counter", CounterBased, {"counter": ""}, 21_000, set()),
         ("rbp", Rbp, {"rbp": ""}, 21_000, SELDOM),
+        ("irbp", Irbp, {"irbp": ""}, 22_000, SELDOM | {"Out/catch", "Out/ready", "Out/resend"}),
     ],
 )
 def test_the_record_is_whole_and_clean(
