@@ -8,7 +8,7 @@ from driver import drops, only, sent, stops
 from msgspec.structs import replace
 from rbp import FIRST, Group, Phase, ReformTimer, Timer, acks, views
 
-from ringcast.core.effects import InstallView, Persist, Reason, Send
+from ringcast.core.effects import InstallView, Note, Persist, Reason, Send
 from ringcast.core.ids import ViewId
 from ringcast.core.inputs import Leaving
 from ringcast.protocols.rbp import Config
@@ -121,6 +121,40 @@ def test_f7_a_majority_that_remembers_nothing_begins_anew() -> None:
     found = next_list(NEWEST, {1: vote(5), 2: vote(0, None), 3: vote(0, None)}, config())
     assert isinstance(found, EpochConfig)
     assert (found.members, found.start, found.parent) == ((2, 3), 0, None)
+
+
+def test_f7_whoever_leaves_a_list_it_has_committed_knows_no_more_than_after_a_crash() -> None:
+    """F15: its next vote must not say that nothing later than the list that it hears of was."""
+    group = Group(3).up()
+    site = group[3].chooser
+    assert group[3].current is not None
+    later = ViewId(7, 1)
+    group[3].phase = Phase.FROZEN
+    site.pending.append(replace(group[3].current, epoch=Epoch(later)))
+    site.known = later
+    site.out(group.envs[3], "a later list is without us")
+    assert site.vote().forgot == later
+
+
+def test_f7_no_new_beginning_while_somebody_remembers() -> None:
+    """F7 ext: 3 has all that was delivered, and says so while 1 waits for votes."""
+    group = Group(3).up()
+    for node in (1, 2):
+        group.crash(node)
+    group.lose()
+    for node in (1, 2):
+        group.start(node)
+    forming = group[1].chooser.forming
+    forming.originate(group.envs[1], "nobody is in a list")
+    forming.votes[2] = replace(group[2].chooser.vote(), version=forming.version)
+    assert group[3].current is not None
+    group.now_us += 1
+    group.receive(1, News(group[3].group, group[3].current), 3)
+    for _ in range(20):
+        if ReformTimer.VOTE in group.timers[1]:
+            group.fire(1, ReformTimer.VOTE)
+    assert forming.config is None
+    assert any("heard of meanwhile" in note.text for note in only(group.log[1], Note))
 
 
 def test_f8_so_many_vote_that_one_holds_whatever_was_delivered() -> None:

@@ -43,6 +43,8 @@ class Forming:
         self.site = site
         self.active = False
         self.version: ViewId = NOBODY
+        self.heard_us = 0
+        """When a list had last been heard of, as it began."""
         self.votes: dict[NodeId, Vote] = {}
         self.commits: set[NodeId] = set()
         self.config: EpochConfig | None = None
@@ -61,6 +63,7 @@ class Forming:
         env.note("rbp F1", "originate", f"{version} ({why})", version)
         site.promise(env, version)
         self.active, self.version = True, version
+        self.heard_us = site.heard_us
         self.votes, self.commits, self.config, self.ticks = {}, set(), None, 0
         self.votes[p.me] = site.vote()
         site.joiners.clear()
@@ -137,7 +140,8 @@ class Forming:
     # --- phases II and III ----------------------------------------------------------------------
 
     def _decide(self, env: Env) -> None:
-        """F7 to F9: a list, if the votes make one."""
+        """F7 to F9: a list, if the votes make one. F7 ext: a new beginning is for those of whom
+        nobody else remembers anything."""
         site, p = self.site, self.site.p
         found = next_list(self.version, self.votes, p.config)
         if isinstance(found, str):
@@ -145,6 +149,9 @@ class Forming:
             if p.current is not None:
                 site.missing = frozenset(p.members) - self.votes.keys()
             self._abort(env, found)
+            return
+        if found.parent is None and site.heard_us > self.heard_us:
+            self._abort(env, "a list was heard of meanwhile")  # it goes on, or freezes and votes
             return
         site.missing = None
         self.config, self.ticks = found, 0

@@ -62,7 +62,7 @@ class Reformation(Chooser):
         self.highest = 0
         """F2: the highest counter seen."""
         self.forgot: ViewId | None = None
-        """F7, G47: of the lists that it was in before a crash, none is later; None, if it cannot
+        """F7, G47: of the lists that it committed and forgot, none is later; None, if it cannot
         tell: it starts for the first time, or its storage is lost."""
         self.known: ViewId = NOBODY
         """The same of all the lists that it ever was in, as its storage says."""
@@ -370,7 +370,10 @@ class Reformation(Chooser):
         env.send(src, News(p.group, p.current))
 
     def out(self, env: Env, why: str) -> None:
-        """F15: come back through a later reformation, as somebody new."""
+        """F15: come back through a later reformation, as somebody new. F7: of lists that we have
+        committed and not seen in force we know no more than after a crash."""
+        if self.pending and self.forgot is not None:
+            self.forgot = self.known
         self.pending.clear()
         self.announced = None
         self.catchup.done()
