@@ -14,7 +14,7 @@ from ringcast.sim.swarm import draw
 SEEDS = range(40)
 CHUNKS = tuple(SEEDS[i : i + 10] for i in range(0, len(SEEDS), 10))
 
-OTHERS = range(40, 300)
+OTHERS = range(40, 330)
 """Where to look on when a change of the protocol has made those take another course."""
 
 CELLS = {f"{phase}/{name(key)}": cell for (phase, key), cell in CounterBased.table.cells.items()}

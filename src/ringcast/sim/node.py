@@ -128,8 +128,7 @@ class SimNode:
             Up: self._ignore,
         }
 
-    # What the world does to a processor. Each says whether it had an effect.
-
+    # What the world does to a processor: each says whether it had an effect.
     def start(self, storage_kept: bool = True) -> bool:
         """Start, or start again."""
         if self.machine is not None:
@@ -157,10 +156,8 @@ class SimNode:
         self.machine = None
         self.paused = self.leaving = self._idle = False
         self._tear = None
-        self._broadcasts.clear()
-        self._unicasts.clear()
-        self._deadlines.clear()
-        self._armed.clear()
+        for waiting in (self._broadcasts, self._unicasts, self._deadlines, self._armed):
+            waiting.clear()
         self._at_us = max(self._at_us, self._scheduler.now_us)
         self._scribe.crashed(self._at_us, reason)
         return True
@@ -436,7 +433,7 @@ class SimNode:
             self.crash()
         elif effect.reason.startswith(DEFECTS):
             self._break(effect.reason)
-        elif effect.reason.startswith(STORAGE_LOST) and self.incarnation == 1:
+        elif self.incarnation == 1 and effect.reason.startswith(STORAGE_LOST):
             self._break(f"broken invariant: {effect.reason}; but it never took part before")
         else:
             self.crash(effect.reason)

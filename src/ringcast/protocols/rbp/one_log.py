@@ -82,10 +82,11 @@ class OneLog(Property):
         """Its heads were seen, and its last number is the highest."""
         numbers = self._numbers.get(stretch.ring)
         if numbers is not None and stretch.seq > numbers.last:
-            last = stretch.heads[-1]
-            numbers.last, numbers.last_by = stretch.seq, last.node
-            if isinstance(last, Delivered):
-                self._compare(last, stretch.ring, later=True)
+            heads = [head for head in stretch.heads if isinstance(head, Delivered)]
+            numbers.last, numbers.last_by = stretch.seq, stretch.heads[0].node
+            if heads:
+                numbers.last_by = heads[0].node  # who is first in it is first at its end, too
+                self._compare(heads[-1], stretch.ring, later=True)
 
     def _compare(self, event: Delivered, view: ViewId, later: bool) -> None:
         """Look for a view of the same log whose numbers overlap with those of ``view``."""
