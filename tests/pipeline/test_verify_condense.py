@@ -107,20 +107,22 @@ def hidden(folder: Path, ask: VerifyRequest = ASK) -> int:
     return sum(p.stretch.frames for f in case.course.found if f for p in f.pieces)
 
 
-UNSEEN = pytest.mark.xfail(strict=True, reason="open in docs/bugs.md: causes across rings")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(each, id=each.stem, marks=[UNSEEN] * (each.stem == "causal_across_rings"))
-        for each in STORIES
-    ],
-)
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_golden_stories(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "LEAST_RUN", 1)
     story = path.read_text().partition("----\n")[0]
     compare(write(tmp_path, list(parse(story))))
+
+
+def test_causes_from_another_ring_need_every_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ``causal`` alone nothing is left to condense then."""
+    monkeypatch.setattr(pieces, "LEAST_RUN", 1)
+    (path,) = (each for each in STORIES if each.stem == "causal_across_rings")
+    folder = write(tmp_path, list(parse(path.read_text().partition("----\n")[0])))
+    found = compare(folder, msgspec.structs.replace(ASK, only=("causal",)))
+    assert found.verdicts == {"causal": Verdict.INVALID}
 
 
 @pytest.mark.parametrize("seed", [0, 3, 12, 20])

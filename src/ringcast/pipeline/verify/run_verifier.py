@@ -75,6 +75,7 @@ class Case:
         every = [tag for tag, kind in kinds.items() if kind.reads is Reads.EVERY_EVENT]
         self._whole = every if self._rows() > SMALL_ROWS else list(kinds)
         self._condensed = [tag for tag in kinds if tag not in self._whole]
+        self._pasts = [tag for tag in self._condensed if kinds[tag].reads >= Reads.PASTS]
         if self._condensed:
             chosen = [kinds[tag] for tag in self._condensed]
             self.reads = max(kind.reads for kind in chosen)
@@ -113,7 +114,15 @@ class Case:
         """A window has been looked at."""
         assert self.course is not None
         self._error = self._error or found.error
+        if found.strangers:
+            self._judge_whole(self._pasts)
         self.course.take(at, found)
+
+    def _judge_whole(self, tags: list[str]) -> None:
+        """Stretches will not do for these properties: they need every event."""
+        self._whole += [tag for tag in tags if tag in self._condensed]
+        self._condensed = [tag for tag in self._condensed if tag not in tags]
+        self._done = self._done or not self._condensed
 
     def verdict(self) -> RunVerdict:
         """After all windows."""

@@ -64,6 +64,8 @@ class Found(msgspec.Struct):
     """How many it is about: of deliveries and, if they are read, of originations."""
     stop_us: int | None = None
     """From here on not everything is shown: there is too much of it."""
+    strangers: bool = False
+    """Whether somebody who is no member submitted a message of it: its past is another ring's."""
     error: str = ""
     """Why it cannot be read."""
 
@@ -130,7 +132,9 @@ class _Look:
             frames.sender, frames.number = self.ref.first("sender"), self.ref.first("sequence")
             frames.size, frames.origins, frames.origin = self.ref.sizes, self.origins, self.origin
             frames.submissions = self.submissions
-        return self._show(Runs(frames, self.odd | self.shown))
+        found = self._show(Runs(frames, self.odd | self.shown))
+        found.strangers = self._full and self._strangers()
+        return found
 
     # deliveries
 
@@ -286,6 +290,11 @@ class _Look:
             doubtful = self.submissions.doubtful(stay, events, window.reads >= Reads.PASTS)
             self.shown[mine[doubtful]] = True
             self.submissions.show(stay, said[1][said[0] == stay.node])
+
+    def _strangers(self) -> bool:
+        """Whether a sender is no member of the ring."""
+        members = [stay.node for stay in self.window.stays]
+        return not bool(np.isin(self.ref.first("sender"), members).all())
 
     def _said(self) -> tuple[Ints, Ints]:
         """Sender and last number of deliveries that name what was not originated so."""
