@@ -31,8 +31,8 @@ LOG = logging.getLogger("ringcast")
 PATIENT_LOOKS = 10
 """Looks around, one a second, until it is said who of the listed nodes was never heard."""
 
-SILENT = """node %s has heard nothing of %s since its start, %s s ago: it does not run, is \
-elsewhere, cannot be reached, or has another key, does not list this node, and logs that"""
+SILENT = """node %s has heard nothing of %s since its start, %s s ago: that node is down, has \
+another address, cannot be reached, or refuses this one and says why in its own log"""
 CLOSED = """node %s could open no frame of %s since its start, %s s ago, though some come in that \
 name: give all members one key file (compare them with sha256sum), network, protocol and release"""
 
