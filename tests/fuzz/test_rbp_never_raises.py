@@ -84,8 +84,8 @@ def frames(group: int) -> st.SearchStrategy[object]:
         st.builds(Invite, mine, views),
         st.builds(
             Vote,
-            *(mine, views, st.just(LIFE), st.booleans(), st.none() | views, near, near, epochs),
-            *(numbers, st.lists(configs, max_size=2).map(tuple)),
+            *(mine, views, st.just(LIFE), st.none() | views, st.none() | views, near, near),
+            *(epochs, epochs, numbers, st.lists(configs, max_size=2).map(tuple)),
         ),
         st.builds(Refuse, mine, views, views),
         st.builds(Announce, mine, configs),

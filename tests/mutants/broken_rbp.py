@@ -14,7 +14,7 @@ from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.rbp import delivery, install, lists, losses, ordering
 from ringcast.protocols.rbp.catchup import CatchUp
 from ringcast.protocols.rbp.config import Config
-from ringcast.protocols.rbp.epochs import Extent, Ids
+from ringcast.protocols.rbp.epochs import NOBODY, Extent, Ids
 from ringcast.protocols.rbp.log import Log
 from ringcast.protocols.rbp.machine import Rbp
 from ringcast.protocols.rbp.messages import Ack, Join
@@ -159,7 +159,7 @@ def comes_back_without_asking(patch: MonkeyPatch) -> None:
     """An excluded member does not ask what became of its view, and sends all again."""
 
     def follow(self: CatchUp, env: Env) -> None:
-        self.site.out(env, "a later list")
+        self.site.out(env, NOBODY)
 
     patch.setattr(CatchUp, "follow", follow)
 

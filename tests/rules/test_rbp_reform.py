@@ -14,8 +14,9 @@ from ringcast.core.inputs import Leaving
 from ringcast.protocols.rbp import Config
 from ringcast.protocols.rbp.config import Resiliency
 from ringcast.protocols.rbp.epochs import NEVER, NOBODY, Entry, Epoch, EpochConfig, Ids, Seat
-from ringcast.protocols.rbp.lists import next_list
+from ringcast.protocols.rbp.lists import next_list, refutes
 from ringcast.protocols.rbp.messages import (
+    MOST_PENDING,
     Abort,
     Ack,
     Announce,
@@ -42,6 +43,7 @@ def vote(number: int, installed: ViewId | None = OLD, **more: Any) -> Vote:
         "forgot": NOBODY if installed else None,
         "ring": 3 if installed else 0,
         "start": 0 if installed else -1,
+        "base": NEVER,
         "tail": Epoch(installed) if installed and number else NEVER,
         "pending": (),
     }
@@ -123,17 +125,144 @@ def test_f7_a_majority_that_remembers_nothing_begins_anew() -> None:
     assert (found.members, found.start, found.parent) == ((2, 3), 0, None)
 
 
-def test_f7_whoever_leaves_a_list_it_has_committed_knows_no_more_than_after_a_crash() -> None:
-    """F15: its next vote must not say that nothing later than the list that it hears of was."""
+def test_f7_whoever_leaves_goes_on_to_tell_what_it_committed() -> None:
+    """F15, F7: its next vote says so, and its next life is not in that list."""
     group = Group(3).up()
     site = group[3].chooser
-    assert group[3].current is not None
-    later = ViewId(7, 1)
+    current = group[3].current
+    assert current is not None
+    without, later = ViewId(6, 1), replace(current, epoch=Epoch(ViewId(7, 1)))
     group[3].phase = Phase.FROZEN
-    site.pending.append(replace(group[3].current, epoch=Epoch(later)))
-    site.known = later
-    site.out(group.envs[3], "a later list is without us")
-    assert site.vote().forgot == later
+    site.pending += [replace(current, epoch=Epoch(ViewId(5, 1))), later]
+    site.out(group.envs[3], without)
+    assert (site.vote().forgot, site.vote().pending) == (NOBODY, (later,))
+    site.joined = later.epoch.view
+    group.receive(3, News(group[3].group, later), 1)
+    assert group[3].phase is Phase.OUT, "the seat is of a former life"
+
+
+def test_f7_an_originator_that_gives_up_knows_that_its_list_is_void() -> None:
+    """F11: nobody else can put it in force, so that its vote need not tell of it."""
+    group = Group(3).up()
+    group.cut = {(1, 2), (2, 1), (3, 1)}
+    site = group[1].chooser
+    site.forming.originate(group.envs[1], "a test")
+    for node in (2, 3):
+        site.forming.votes[node] = replace(group[node].chooser.vote(), version=site.joined)
+    site.forming._decide(group.envs[1])
+    assert [each.epoch.view for each in site.pending] == [site.joined]
+    site.forming.drop(group.envs[1])
+    assert site.vote().pending == ()
+
+
+def test_f7_a_list_too_many_to_name_is_told_as_forgotten() -> None:
+    """F10: a vote names 16 lists. Of what it cannot name, its maker says that it cannot tell."""
+    group = Group(3).up()
+    site, current = group[3].chooser, group[3].current
+    assert current is not None
+    versions = [ViewId(seq, 1) for seq in range(7, 7 + MOST_PENDING + 1)]
+    lists = [replace(current, epoch=Epoch(version)) for version in versions]
+    for each in lists:
+        site._keep(each)
+    assert site.vote().pending == tuple(lists[1:])
+    assert site.vote().forgot == lists[0].epoch.view
+    site.installed(group.envs[3])
+    assert site.forgot == lists[0].epoch.view, "the list in force is an earlier one"
+
+
+def test_f7_whoever_forgot_a_list_neither_refutes_it_nor_knows_that_it_was_none() -> None:
+    oldest = pending(LATER, 4, 1, 2, 3)
+    votes = {1: vote(5, pending=(oldest,)), 2: vote(6, forgot=LATER), 3: vote(6, forgot=LATER)}
+    found = next_list(NEWEST, votes, config())
+    assert isinstance(found, EpochConfig) and found.start == 4
+    found = next_list(NEWEST, votes | {3: vote(6)}, config())
+    assert isinstance(found, EpochConfig) and found.start == 6, "3 knows that it did not commit it"
+    assert isinstance(next_list(NEWEST, {1: vote(5), 3: vote(6, forgot=LATER)}, config()), str)
+    many = tuple(pending(ViewId(seq, 1), 4, 1, 3) for seq in range(3, 3 + MOST_PENDING))
+    assert not refutes(vote(0, None, pending=many), LATER, 7), "it may have been one too many"
+    assert refutes(vote(0, None, pending=many[1:]), LATER, 7)
+    assert not refutes(vote(0, None), LATER, 6), "it cannot tell what it did in another life"
+
+
+def test_f7_whoever_left_refutes_what_it_never_committed() -> None:
+    """F15: 4 was in that list, in an earlier life, and its votes name what it committed."""
+    five, list_ = config(5, resiliency=Resiliency.MAJORITY), pending(ViewId(4, 1), 1, 1, 2, 3, 4)
+    three = vote(0, None, forgot=NOBODY, life=8, pending=(list_,))
+    four = vote(0, None, forgot=NOBODY, life=8)
+    votes = {3: three, 4: four, 5: vote(1, ViewId(3, 5), tail=Epoch(OLD), start=1, base=Epoch(OLD))}
+    found = next_list(NEWEST, votes, config(5))
+    assert isinstance(found, EpochConfig) and found.parent == ViewId(3, 5)
+    found = next_list(NEWEST, votes | {4: three}, five)
+    assert isinstance(found, EpochConfig) and found.parent == OLD, "both committed it"
+
+
+def test_f11_a_late_no_ends_no_list_that_is_in_force() -> None:
+    group = Group().up()
+    group.reform(1)
+    group.settle()
+    current = group[1].current
+    assert current is not None and current.epoch > FIRST and group[1].chooser.forming.active
+    refuse = Refuse(group.config.group, current.epoch.view, ViewId(70, 2))
+    assert drops(group.receive(1, refuse, 2)) and group[1].phase is Phase.MEMBER
+
+
+def test_f11_a_yes_of_a_site_outside_the_list_does_not_count() -> None:
+    """1 and 3 have said yes to a list of 1 and 2."""
+    group = Group(3).up()
+    group.cut = {(1, 2), (2, 1), (1, 3), (3, 1)}
+    site, before = group[1].chooser, group[1].current
+    site.forming.originate(group.envs[1], "a test")
+    site.forming.votes[2] = replace(group[2].chooser.vote(), version=site.joined)
+    site.forming._decide(group.envs[1])
+    group.receive(1, Commit(group.config.group, site.joined), 3)
+    assert group[1].current == before
+
+
+def test_f15_a_vote_from_a_later_list_makes_an_originator_ask_for_it() -> None:
+    """The later list is empty: the tag at the end of that log is still an earlier one."""
+    group = Group(3).up()
+    site = group[1].chooser
+    site.forming.originate(group.envs[1], "a test")
+    later = replace(vote(0, ViewId(5, 2)), group=group.config.group, version=site.joined)
+    assert sent(group.receive(1, later, 2), Fetch)
+
+
+def test_f7_whoever_left_a_list_remembers_it_beyond_one_that_follows_it() -> None:
+    """F10: perhaps nobody else here can tell that it is in force."""
+    group = Group(3).up()
+    site, current = group[3].chooser, group[3].current
+    assert current is not None
+    left = replace(current, epoch=Epoch(ViewId(7, 1)), start=1)
+    other = replace(current, epoch=Epoch(ViewId(8, 1)), start=2)
+    follows = replace(current, epoch=Epoch(ViewId(9, 3)), start=4, parent=ViewId(7, 1))
+    for each in (left, other):
+        site.pending.append(each)
+    site._keep(follows)
+    assert site.pending == [left, follows]
+
+
+def test_f9_in_place_of_a_list_goes_on_whoever_begins_where_it_does() -> None:
+    """F9 ext: 2 is in another list that began there, in which nothing was delivered."""
+    list_, elsewhere = pending(ViewId(4, 1), 1, 1, 3), {"start": 1, "base": Epoch(OLD)}
+    two = vote(1, ViewId(3, 2), ring=2, tail=Epoch(OLD), **elsewhere)
+    three = vote(0, None, forgot=NOBODY, life=8, pending=(list_,))
+    found = next_list(NEWEST, {2: two, 3: three}, config())
+    assert isinstance(found, EpochConfig)
+    assert (found.core, found.start, found.parent) == ((2, 3), 1, OLD)
+
+
+def test_f9_a_list_of_another_history_is_not_taken_for_an_empty_one() -> None:
+    """F9 ext: numbers are compared with the tags before them; and a list in which something was
+    delivered is not one in which nothing was."""
+    votes = {n: vote(5, LATER, start=3, base=Epoch(OLD)) for n in (1, 2)}
+    for base, members in ((Epoch(LATER), (1, 2, 3)), (Epoch(OLD), (1, 2))):
+        third = vote(7, ViewId(1, 3), start=5, base=base)
+        found = next_list(NEWEST, votes | {3: third}, config())
+        assert isinstance(found, EpochConfig) and found.members == members
+    group = Group(3).up()
+    assert (group[1].chooser.vote().start, group[1].chooser.vote().base) == (0, NEVER)
+    group[1].delivered = 1
+    assert group[1].chooser.vote().start == -1
 
 
 def test_f7_no_new_beginning_while_somebody_remembers() -> None:

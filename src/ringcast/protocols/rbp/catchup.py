@@ -119,7 +119,7 @@ class CatchUp:
                 fetch(p, env, child.epoch.view, helper)
         else:
             delivery.deliver_to(p, env, child.start)
-            self.site.out(env, f"list {child.epoch.view} is without us")
+            self.site.out(env, child.epoch.view)
 
     def on_past(self, env: Env, event: Received) -> None:
         """F10, F15: entries that we lack, and perhaps what followed them."""

@@ -78,6 +78,13 @@ class Config(ListedSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         yield "batch", 1 <= self.batch <= MOST_BATCH, f"must be within 1..{MOST_BATCH}"
         yield "window", 1 <= self.window <= MOST_WINDOW, f"must be within 1..{MOST_WINDOW}"
         yield "tolerated", 0 <= self.tolerated < MAX_MEMBERS, f"must be within 0..{MAX_MEMBERS - 1}"
+        if self.members and self.resiliency is Resiliency.NUMBER:
+            yield (
+                "tolerated",
+                self.tolerated < self.n,
+                f"with resiliency = number must be below {self.n}, the number of members: that "
+                "many and one more must hold what is delivered (rbp K3)",
+            )
         yield (
             "act_us",
             self.act_us >= self.idle_us + 5 * self.token_us,

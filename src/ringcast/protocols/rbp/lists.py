@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.protocols.rbp.config import Config
 from ringcast.protocols.rbp.epochs import NEVER, NOBODY, Epoch, EpochConfig, Seat
-from ringcast.protocols.rbp.messages import Vote
+from ringcast.protocols.rbp.messages import MOST_PENDING, Vote
 
 Votes = Mapping[NodeId, Vote]
 
@@ -36,11 +36,22 @@ def newest_pending(votes: Votes) -> EpochConfig | None:
     pending = {each.epoch.view: each for vote in votes.values() for each in vote.pending}
     for view in sorted(pending, reverse=True):
         lives = pending[view].lives
-        if all(
-            lives.get(node) != vote.life or committed(vote, view) for node, vote in votes.items()
-        ):
+        listed = [node for node in votes if node in lives]
+        if not any(refutes(votes[node], view, lives[node]) for node in listed):
             return pending[view]
     return None
+
+
+def refutes(vote: Vote, view: ViewId, life: int) -> bool:
+    """Whether the site that votes knows that it did not commit list ``view``, where it has a seat
+    in life ``life``. A site that forgot lists says how far they go. One that cannot say that knows
+    only of its present life, as far back as a vote has room."""
+    if committed(vote, view):
+        return False
+    if vote.forgot is not None:
+        return view > vote.forgot
+    whole = len(vote.pending) < MOST_PENDING or view > vote.pending[0].epoch.view
+    return vote.life == life and whole
 
 
 def committed(vote: Vote, view: ViewId) -> bool:
@@ -53,13 +64,13 @@ def enough(votes: Votes, config: Config, view: ViewId, ring: int) -> bool:
     for any later list to be in force, which takes more than half of the group. F8: so many of the
     list take part that one holds whatever was delivered in it."""
     there = [vote for vote in votes.values() if committed(vote, view)]
-    known = sum(committed(vote, view) or no_later(vote, view) for vote in votes.values())
+    known = sum(no_later(vote, view) for vote in votes.values())
     return config.n - known < config.majority and len(there) >= config.awaited(ring)
 
 
 def no_later(vote: Vote, view: ViewId) -> bool:
-    """Whether the vote's maker knows that it was in no later list in a life that it forgot."""
-    return vote.forgot is not None and vote.forgot <= view
+    """Whether the vote's maker committed no later list but those that it names."""
+    return vote.forgot <= view if vote.forgot is not None else committed(vote, view)
 
 
 def continued(version: ViewId, votes: Votes, config: Config, parent: ViewId) -> EpochConfig | None:
@@ -71,8 +82,9 @@ def continued(version: ViewId, votes: Votes, config: Config, parent: ViewId) -> 
     vote = inside[best]
     if not enough(votes, config, parent, vote.ring):
         return None
-    chosen = [n for n in config.members if n in votes and present(votes[n], parent, vote.number)]
-    return made(version, votes, config, chosen, best, vote.number, vote.tail, parent)
+    start, base = vote.number, vote.tail
+    chosen = [n for n in config.members if n in votes and present(votes[n], parent, start, base)]
+    return made(version, votes, config, chosen, best, start, base, parent)
 
 
 def replaced(
@@ -85,20 +97,33 @@ def replaced(
     """
     if not enough(votes, config, pending.epoch.view, len(pending.core)):
         return None
-    start, parent = pending.start, pending.parent
+    start, base, parent = pending.start, pending.base, pending.parent
     if parent is None:
         return anew(version, votes, config)
-    chosen = [n for n in config.members if n in votes and present(votes[n], parent, start)]
-    holding = [n for n in chosen if votes[n].installed == parent and votes[n].number >= start]
+    chosen = [n for n in config.members if n in votes and present(votes[n], parent, start, base)]
+    holding = [
+        n for n in chosen if reaches(votes[n], parent, start) or begins(votes[n], start, base)
+    ]
     if not holding:
         return None
-    return made(version, votes, config, chosen, holding[0], start, pending.base, parent)
+    return made(version, votes, config, chosen, holding[0], start, base, parent)
 
 
-def present(vote: Vote, parent: ViewId, start: int) -> bool:
+def present(vote: Vote, parent: ViewId, start: int, base: Epoch) -> bool:
     """Whether a site can be in the next list: it is in none, or in the parent, or has committed
-    that, or is in a list in which nothing was delivered and that began where the next one does."""
-    return vote.out or committed(vote, parent) or vote.start == start
+    that, or is in a list in which nothing was delivered and that began where the next one does, in
+    the same log."""
+    return vote.out or committed(vote, parent) or begins(vote, start, base)
+
+
+def begins(vote: Vote, start: int, base: Epoch) -> bool:
+    """Whether a site is in a list that begins there, and has delivered nothing in it."""
+    return not vote.out and (vote.start, vote.base) == (start, base)
+
+
+def reaches(vote: Vote, parent: ViewId, start: int) -> bool:
+    """Whether the log of a site in that list goes so far."""
+    return vote.installed == parent and vote.number >= start
 
 
 def anew(version: ViewId, votes: Votes, config: Config) -> EpochConfig | None:

@@ -115,10 +115,11 @@ class Invite(msgspec.Struct, frozen=True, array_like=True, tag=148, gc=False):
 class Vote(msgspec.Struct, frozen=True, array_like=True, tag=149, gc=False):
     """F5: yes, and this is what I hold. I issue nothing below ``version`` any more.
 
-    ``installed`` is the list in force that I am in, ``ring`` its size, ``start`` where it began,
-    and ``tail`` and ``number`` how far its log reaches here; ``pending`` are the lists that I
-    committed since, and have not seen in force. ``forgot``: of the lists that I was in before a
-    crash, none is later than this; nothing, if I cannot tell.
+    ``installed`` is the list in force that I am in, ``ring`` its size, ``tail`` and ``number`` how
+    far its log reaches here. ``start`` and ``base`` are where it began, if I have delivered nothing
+    in it. ``pending`` are the lists that I committed since, and have not seen in force. ``forgot``:
+    of the lists that I committed and cannot name, none is later than this; nothing, if I cannot
+    tell.
     """
 
     group: Group
@@ -128,6 +129,7 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, tag=149, gc=False):
     installed: ViewId | None
     ring: Annotated[int, msgspec.Meta(ge=0, le=MAX_MEMBERS)]
     start: Annotated[int, msgspec.Meta(ge=-1, le=LIMIT)]
+    base: Epoch
     tail: Epoch
     number: Seq
     pending: Annotated[tuple[EpochConfig, ...], msgspec.Meta(max_length=MOST_PENDING)]

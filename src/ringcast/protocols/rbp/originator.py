@@ -11,7 +11,7 @@ from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.rbp import install
-from ringcast.protocols.rbp.epochs import NOBODY, EpochConfig
+from ringcast.protocols.rbp.epochs import NOBODY, Epoch, EpochConfig
 from ringcast.protocols.rbp.lists import next_list
 from ringcast.protocols.rbp.messages import Abort, Announce, Commit, Invite, News, Refuse, Vote
 
@@ -75,7 +75,10 @@ class Forming:
             self._decide(env)
 
     def drop(self, env: Env) -> None:
-        """Our attempt is over, whatever came of it."""
+        """Our attempt is over. If the list is not in force here by now, it will be nowhere: nobody
+        else says so first (F11)."""
+        site = self.site
+        site.pending = [each for each in site.pending if each.epoch.view != self.version]
         if self.active:
             env.cancel_timer(ReformTimer.VOTE)
         self.active = False
@@ -97,7 +100,7 @@ class Forming:
             if vote.installed < current.epoch.view:
                 env.send(event.src, News(p.group, current))
             elif vote.installed > current.epoch.view:
-                site.other_epoch(env, event.src, vote.tail)
+                site.other_epoch(env, event.src, Epoch(vote.installed))
         if self.active and len(self.votes) == len(p.members):
             self._decide(env)
 
@@ -106,7 +109,10 @@ class Forming:
         refuse = event.message
         assert isinstance(refuse, Refuse)
         self.site.highest = max(self.site.highest, refuse.joined.seq)
-        if self.active and refuse.version == self.version and refuse.joined > self.version:
+        current = self.site.p.current
+        if current is not None and current.epoch.view == refuse.version:
+            env.drop("rbp F11", "a no to a list that is in force")
+        elif self.active and refuse.version == self.version and refuse.joined > self.version:
             self._abort(env, f"{event.src} has joined {refuse.joined}")
         else:
             env.drop("rbp F6", "a no to another version")
@@ -174,7 +180,7 @@ class Forming:
             env.drop("rbp F11", "a yes to another version")
             return
         self.commits.add(node)
-        if self.commits < set(config.members) or p.current == config:
+        if not self.commits.issuperset(config.members) or p.current == config:
             return
         if len(p.members) > 1:
             env.broadcast(News(p.group, config))

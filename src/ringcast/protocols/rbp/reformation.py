@@ -14,7 +14,7 @@ from ringcast.core.inputs import Received, TimerFired
 from ringcast.protocols.rbp import install, ordering
 from ringcast.protocols.rbp.catchup import CatchUp, fetch
 from ringcast.protocols.rbp.config import MAX_MEMBERS
-from ringcast.protocols.rbp.epochs import NOBODY, Chooser, Epoch, EpochConfig, Trouble
+from ringcast.protocols.rbp.epochs import NEVER, NOBODY, Chooser, Epoch, EpochConfig, Trouble
 from ringcast.protocols.rbp.messages import (
     MOST_PENDING,
     Abort,
@@ -67,7 +67,8 @@ class Reformation(Chooser):
         self.known: ViewId = NOBODY
         """The same of all the lists that it ever was in, as its storage says."""
         self.pending: list[EpochConfig] = []
-        """Lists committed and not seen in force, oldest first; all begin at one number."""
+        """Lists that it committed and has not seen in force, oldest first; ``_keep`` says which.
+        Those in which its seat is of an earlier life it names in votes and never adopts."""
         self.announced: EpochConfig | None = None
         """F10: the list that it recovers for."""
         self.forming = Forming(self)
@@ -144,7 +145,8 @@ class Reformation(Chooser):
         view = current.epoch.view
         if self.joined < view:
             self._promised(env, view)
-        self.forgot = NOBODY  # whatever it was in before was earlier than this (F4)
+        if self.forgot is None or self.forgot <= view:
+            self.forgot = NOBODY  # whatever it was in before was earlier than this (F4)
         self._know(env, max([view, *(each.epoch.view for each in self.pending)]))
         self.catchup.done()
         lives = current.lives
@@ -229,6 +231,9 @@ class Reformation(Chooser):
         """F5: what we hold."""
         p = self.p
         current = p.current
+        begun = (-1, NEVER)
+        if current is not None and p.delivered <= current.start:
+            begun = current.start, current.base
         return Vote(
             p.group,
             self.joined,
@@ -236,7 +241,7 @@ class Reformation(Chooser):
             self.forgot,
             current.epoch.view if current else None,
             len(current.core) if current else 0,
-            current.start if current else -1,
+            *begun,
             p.log.tail,
             p.log.held,
             tuple(self.pending),
@@ -298,7 +303,7 @@ class Reformation(Chooser):
         elif p.delivered > config.start:
             env.stop(f"diverged: entry {p.delivered} was delivered here and is void (rbp G23)")
             return
-        elif config.parent != p.current.epoch.view and config.start != p.current.start:
+        elif config.parent != p.current.epoch.view and not self._as_ours(config):
             self.announced = None  # we must find out first what became of our list
             return
         elif not p.aligned(config):
@@ -307,12 +312,27 @@ class Reformation(Chooser):
             if p.asking.to <= p.log.held:  # else bodies are missing, and asked for
                 fetch(p, env, config.parent, config.core[0])
             return
-        kept = [each for each in self.pending if each.start == config.start]
-        self.pending = [*kept, config][-MOST_PENDING:]
+        self._keep(config)
         self.announced = None
         if self.forgot is not None:
             self._know(env, config.epoch.view)
         self._second_yes(env, config)
+
+    def _as_ours(self, config: EpochConfig) -> bool:
+        """F9 ext: whether a list begins where ours does, in the same log."""
+        current = self.p.current
+        return current is not None and (config.start, config.base) == (current.start, current.base)
+
+    def _keep(self, config: EpochConfig) -> None:
+        """F10: commit a list. Those that begin elsewhere are void or come before it, and others
+        know which; we keep the one that it follows: if we have left that, perhaps nobody else here
+        knows of it. A vote has room for so many; we forget the oldest, and say so (F7)."""
+        start, parent = config.start, config.parent
+        kept = [old for old in self.pending if old.start == start or old.epoch.view == parent]
+        kept.append(config)
+        forgotten, self.pending = kept[:-MOST_PENDING], kept[-MOST_PENDING:]
+        if forgotten and self.forgot is not None:
+            self.forgot = max(self.forgot, forgotten[-1].epoch.view)
 
     def _second_yes(self, env: Env, config: EpochConfig) -> None:
         version = config.epoch.view
@@ -344,11 +364,11 @@ class Reformation(Chooser):
 
     def _adopt(self, env: Env, view: ViewId) -> bool:
         """F11: a list that we committed is in force; those committed before it never were."""
-        found = [each for each in self.pending if each.epoch.view == view]
-        if not found:
-            return False
-        self.enforce(env, found[0])
-        return True
+        for each in self.pending:
+            if each.epoch.view == view and each.lives[self.p.me] == self.p.life:
+                self.enforce(env, each)
+                return True
+        return False
 
     def enforce(self, env: Env, config: EpochConfig) -> None:
         """F11: begin a list that is in force. Having voted for a later one, we issue nothing in it
@@ -369,12 +389,10 @@ class Reformation(Chooser):
         p.told_us[src] = env.now_us
         env.send(src, News(p.group, p.current))
 
-    def out(self, env: Env, why: str) -> None:
-        """F15: come back through a later reformation, as somebody new. F7: of lists that we have
-        committed and not seen in force we know no more than after a crash."""
-        if self.pending and self.forgot is not None:
-            self.forgot = self.known
-        self.pending.clear()
+    def out(self, env: Env, view: ViewId) -> None:
+        """F15: list ``view`` is without us: come back through a later reformation, as somebody new.
+        F7: of later lists that we have committed our votes go on to tell."""
+        self.pending = [each for each in self.pending if each.epoch.view > view]
         self.announced = None
         self.catchup.done()
         self.joiners.clear()
@@ -382,7 +400,7 @@ class Reformation(Chooser):
         if self.forming.active:
             self.forming.drop(env)
         env.cancel_timer(ReformTimer.WAIT)
-        install.leave_epoch(self.p, env, why)
+        install.leave_epoch(self.p, env, f"list {view} is without us")
         self.heard_us = env.now_us
         self.on_join_timer(env, TimerFired(ReformTimer.JOIN))
 
