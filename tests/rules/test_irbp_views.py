@@ -10,9 +10,10 @@ from irbp import Sites
 from msgspec.structs import replace
 
 from ringcast.blocks import detector
+from ringcast.blocks.packing import Contents
 from ringcast.checks.suite import Suite
 from ringcast.core.env import Env
-from ringcast.core.ids import ViewId
+from ringcast.core.ids import Level, ViewId
 from ringcast.core.inputs import Received, Started
 from ringcast.core.trace import Installed, Noted, Restarted
 from ringcast.protocols.irbp import Config, Irbp
@@ -29,7 +30,7 @@ from ringcast.protocols.irbp.messages import (
 )
 from ringcast.protocols.irbp.one_ring import OneRing
 from ringcast.protocols.irbp.proposals import best, next_iview, next_view
-from ringcast.protocols.rbp.epochs import NEVER, Entry, Epoch, EpochConfig, Extent, Ids, Seat
+from ringcast.protocols.rbp.epochs import NEVER, Data, Entry, Epoch, EpochConfig, Extent, Ids, Seat
 from ringcast.protocols.rbp.messages import Fetch, News, Past
 from ringcast.protocols.rbp.reach import LAST_STEP, LAST_VIEW, REACH
 from ringcast.protocols.rbp.state import Phase
@@ -354,6 +355,29 @@ def test_a3_a_founder_that_delivered_more_than_the_others_ever_will_has_lost_its
     ring = replace(site.current, epoch=Epoch(site.current.epoch.view, 1))
     effects = group.receive(3, News(site.group, ring), 1)
     assert stops(effects)[0].startswith("gap: this member took part before")
+
+
+def test_i10_an_i_view_that_was_not_begun_is_jumped_over() -> None:
+    """The decision of the next view tells what it ordered, which nobody else here holds: to begin
+    it first would void that."""
+    group = Sites()
+    site = group[3]
+    now = site.current
+    assert now is not None
+    view, env = now.epoch.view, group.envs[3]
+    ring = Epoch(view, 1)
+    iview = replace(now, epoch=ring, start=2, base=now.epoch, decided=0)
+    seats = tuple(seat for seat in now.seats if seat.node != 2)
+    following = EpochConfig(Epoch(ViewId(view.seq + 1, 1)), seats, (1, 3), 3, ring, 3, view)
+    tags = (now.epoch, now.epoch, ring)
+    entries = tuple(Entry(n, tag, (Ids(2, n, n),)) for n, tag in enumerate(tags, start=1))
+    bodies = tuple(
+        Data(site.group, view, 2, n, Level.AGREED, Contents(n, (b"x",))) for n in (1, 2, 3)
+    )
+    site.chooser.following.adopt(env, iview)
+    assert site.current == now, "its log does not reach so far"
+    site.chooser.following.decided(env, Successor(following, entries, bodies))
+    assert site.current == following and site.delivered == 3
 
 
 def test_i24_whoever_knows_what_followed_its_view_goes_there_first() -> None:

@@ -176,6 +176,11 @@ class Machine(ABC):
         part alone goes on, the others say so."""
         return ""
 
+    @property
+    def external(self) -> tuple[NodeId, ...]:
+        """Members of the view that hear and send, and do not order for the moment."""
+        return ()
+
     @abstractmethod
     def snapshot(self) -> dict[str, object]:
         """The state a person would ask for: scenarios, monitor and tests read this."""

@@ -63,6 +63,7 @@ SHEET = register(
         progress_bound_us=progress_bound_us,
         membership=MembershipKind.PRIMARY,
         agreed=("max_message", "resiliency", "tolerated"),
+        alike=("max_packet", "patience_us", "window"),  # K6: bodies beyond four windows are dropped
         turn=(Ack,),
         unicast=(Ordered, Past, Gone, Caught, Stranger, Packet, channel.Ack),
         frames=FRAMES,

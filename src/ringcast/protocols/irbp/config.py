@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ringcast.blocks import channel, detector
-from ringcast.core.settings import Relation
+from ringcast.core.settings import LEAST_BUDGET, Relation
 from ringcast.protocols.rbp.config import MS, Resiliency
 from ringcast.protocols.rbp.config import Config as RbpConfig
 
@@ -33,6 +33,11 @@ class Config(RbpConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def relations(self) -> Iterator[Relation]:
         """Relations between the settings that the protocol relies on."""
         yield from super().relations()
+        yield (
+            "max_packet",
+            self.channel.piece_bytes >= LEAST_BUDGET,
+            "leaves no room for pieces of what a change carries (irbp C5)",
+        )
         for name in ("beat_us", "dwell_us", "resend_us"):
             yield name, getattr(self, name) > 0, "must be positive"
         yield (

@@ -42,12 +42,14 @@ class Following:
     # --- decisions ------------------------------------------------------------------------------
 
     def decided(self, env: Env, value: Successor) -> None:
-        """I10, I13: a decision; its entries are kept first, since nobody else may have them. If our
-        entry before them has another tag, it is void, and what was there is asked for (I11)."""
+        """I10, I13: a decision; its entries are kept first, since nobody else may have them. An
+        i-view that we have not begun is jumped over: to begin it now would void what it ordered. If
+        our entry before them has another tag, it is void, and what was there is asked for (I11)."""
         p, config = self.p, value.config
         if config.epoch.step:
             self.adopt(env, config)
             return
+        self.pending = []
         self._only_the_log()
         last = value.entries[0].number - 1 if value.entries else p.log.held + 1
         if p.log.floor <= last <= p.log.held and p.log.tag_at(last) != value.before:

@@ -64,6 +64,12 @@ class Irbp(EpochMachine):
             return f"in no view: it begins when a view takes us in, or all of {listed} are here"
         return too_few(self.chooser.lost, "irbp I7") if self.chooser.blocked else ""
 
+    @property
+    def external(self) -> tuple[NodeId, ...]:
+        """I20: X, members of the view that the newest i-view has left out of the ring."""
+        decided = self.chooser.decided
+        return decided.external if decided is not None else ()
+
     def start(self, env: Env, event: Started) -> None:
         """A3: a site that has taken part before comes back as somebody new."""
         self.boot = event.boot

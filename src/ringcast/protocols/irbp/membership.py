@@ -32,9 +32,12 @@ LEFT = "left"
 
 GAP = "gap: what this member missed is not kept any more; start it again (irbp I22)"
 
-FORGOTTEN = "gap: too few are left that remember the last view; start it again (irbp I17)"
+FORGOTTEN = (
+    "gap: too few are left that remember the last view; start it again: with nothing delivered, it "
+    "begins when all listed members are there (irbp I17)"
+)
 
-AMNESIA = f"{STORAGE_LOST} (irbp A3)"
+AMNESIA = f"{STORAGE_LOST}, with an empty history (irbp A3)"
 
 RECENT = 4
 """Times ``join_us``: sites that asked so long ago are here."""
