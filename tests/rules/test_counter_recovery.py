@@ -12,10 +12,12 @@ from ringcast.protocols.counter.commit import STEP
 from ringcast.protocols.counter.membership import LISTS
 from ringcast.protocols.counter.messages import (
     LAST,
+    Ballot,
     Fetch,
     Join,
     PassingList,
     Prep,
+    Prom,
     Seat,
     Stranger,
     Told,
@@ -39,10 +41,10 @@ def test_cb_42_one_that_came_back_says_what_it_waits_for() -> None:
     group.lose()
     group.up(4, 5)
     group.fire(5, Timer.JOIN)
-    assert group[5].blocked == "members here: 1, majority: 3"
+    assert group[5].blocked == ("members here: 1, majority: 3; waiting for some of 1, 2, 3, 4")
     group.quiet()
     group.fire(4, Timer.JOIN)
-    assert group[4].blocked == "members here: 2, majority: 3"
+    assert group[4].blocked == "members here: 2, majority: 3; waiting for some of 1, 2, 3"
     group.receive(4, group.token(2, 3, 1, 2), 2)
     assert not group[4].blocked
 
@@ -207,6 +209,21 @@ def test_cb_42_others_tell_one_that_lost_its_storage_before_it_can_do_harm() -> 
     (stranger,) = sent(group.receive(1, message, 3), Stranger)
     group.receive(3, stranger, 1)
     assert group[3].phase is Phase.OUT and group[3].parted is None
+
+
+def test_cb_42_one_that_lost_its_storage_and_calls_for_a_list_is_told() -> None:
+    """It may be a newcomer, which calls by right; or it takes itself for a member, and then a list
+    with it as one that remembers would never pass a token."""
+    group = Group(3).up()
+    group.pass_on(3)
+    group.crash(3)
+    group.stable[3].clear()
+    group.start(3)
+    effects = group.receive(1, Prep(group.config.group, Ballot(5, 3)), 3)
+    assert sent(effects, Prom)
+    (stranger,) = sent(effects, Stranger)
+    group.receive(3, stranger, 1)
+    assert group[3].phase is Phase.OUT
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_cb_37_silence_makes_a_member_ask_and_a_promise_freezes() -> None:
     (prom,) = sent(effects, Prom)
     assert prom.token is not None and prom.committed == -1
     assert group[4].phase is Phase.FROZEN
-    assert group[4].blocked == "members here: 2, majority: 3"
+    assert group[4].blocked == "members here: 2, majority: 3; waiting for some of 1, 2, 5"
     group.receive(4, group.token(3, 4, 1, 3), 3)
     assert group[4].held is None
 

@@ -53,6 +53,7 @@ FORMER = (
     6002004,
     6003753,
     3012214,
+    3021930,
 )
 """Seeds that once found a bug, most of them with another draw of faults."""
 

@@ -56,14 +56,18 @@ class CounterBased(Processor):
     @property
     def blocked(self) -> str:
         """CB-38: a list is a majority; CB-42: so is a new beginning."""
-        here, least = self.config.n, self.config.majority
-        if self.phase is Phase.OUT:
-            here = self.here or here
-        elif self.phase is Phase.FROZEN and (promised := self.reform.promised):
-            here = len({self.me, promised.node, *self.reform.proms})
-        if here >= least:
+        if self.phase is Phase.MEMBER:
             return ""
-        return f"members here: {here}, majority: {least}"
+        listed, least = self.config.members, self.config.majority
+        here = {self.me, *listed}
+        if self.phase is Phase.OUT:
+            here = {*self.here} or here
+        elif self.phase is Phase.FROZEN and (promised := self.reform.promised):
+            here = {self.me, promised.node, *self.reform.proms}
+        if len(here) >= least:
+            return ""
+        unheard = ", ".join(str(node) for node in listed if node not in here)
+        return f"members here: {len(here)}, majority: {least}; waiting for some of {unheard}"
 
     def start(self, env: Env, event: Started) -> None:
         """CB-5: all begin as members of one list, and the first of them with a virtual token;
@@ -104,10 +108,12 @@ class CounterBased(Processor):
             return False
         if type(message) is Prom and (message.token is None or message.token.epoch > self.epoch):
             return True  # it knows that it remembers nothing, or more than our list does
-        if type(message) in OF_MEMBERS and not self.same(src, event.boot):
-            env.drop("counter CB-42", "a member that has lost its memory")
-            env.send(src, Stranger(self.group, event.boot))
-            return False
+        acts = type(message) in OF_MEMBERS
+        if (acts or type(message) is Prep) and not self.same(src, event.boot):
+            env.send(src, Stranger(self.group, event.boot))  # perhaps it does not know
+            if acts:
+                env.drop("counter CB-42", "a member that has lost its memory")
+                return False
         return True
 
     def same(self, src: NodeId, boot: int) -> bool:

@@ -76,7 +76,7 @@ def go_out(p: Processor, env: Env) -> None:
     p.resting = p.fresh = p.unreleased = False
     p.joiners.clear()
     p.blank.clear()
-    p.here = 0
+    p.here = ()
     p.unknown.clear()
     p.parting.clear()
     p.reform.ballot = p.reform.proposed = None
@@ -180,7 +180,7 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
     token = event.message
     assert isinstance(token, Token)
     p.heard_us = env.now_us
-    p.here = 0
+    p.here = ()
     p.blank.clear()
     seat = token.list.seat(p.me)
     if p.parted is not None or seat is None or not welcome(p, token):
@@ -307,8 +307,8 @@ def begin_anew(p: Processor, env: Env) -> None:
     beginning."""
     old_us = env.now_us - FRESH * p.config.join_us
     there = {node: known for node, known in p.blank.items() if known[2] > old_us}
-    p.here = len(there) + 1 if p.heard_us <= old_us else 0
-    if p.here < p.config.majority or p.me > min(there, default=p.me):
+    p.here = (p.me, *there) if p.heard_us <= old_us else ()
+    if len(p.here) < p.config.majority or p.me > min(there, default=p.me):
         return
     p.reform.seen = max((known[1] for known in there.values()), default=0)
     if p.reform.ballot is None:

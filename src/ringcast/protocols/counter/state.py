@@ -248,8 +248,8 @@ class Processor(Machine):
         """CB-42: members that do not keep what we lack."""
         self.blank: dict[NodeId, tuple[int, int, int]] = {}
         """Processors that are no members either: life, epoch, when heard."""
-        self.here = 0
-        """How many these are with us, while nothing is heard of members; else 0."""
+        self.here: tuple[NodeId, ...] = ()
+        """These and ourselves, while nothing is heard of members; else nobody."""
 
     @property
     def ready(self) -> bool:
