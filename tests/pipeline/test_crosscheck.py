@@ -7,19 +7,20 @@ name the same processors, messages and time.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 import edits
+import msgspec
 import pytest
 from edits import Edited
 from tampering import CASES, PROTOCOLS, Trace, right
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, Violation, suite
 from ringcast.core.registry import protocols
-from ringcast.core.trace import Faulted, Submit, TraceEvent
+from ringcast.core.trace import Crashed, Faulted, Restarted, Submit, TraceEvent
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.verify.crosscheck import (
     NOT_EXPRESSIBLE,
@@ -28,7 +29,7 @@ from ringcast.pipeline.verify.crosscheck import (
     cross_check,
     disagreements,
 )
-from ringcast.pipeline.verify.crosscheck.compare import CHECKS, DEFINITIONS
+from ringcast.pipeline.verify.crosscheck.compare import BROKEN, CHECKS, DEFINITIONS, _result
 from ringcast.pipeline.verify.crosscheck.relations import Relations, read_tables
 from ringcast.sim.run import run
 from ringcast.sim.swarm import draw
@@ -62,6 +63,20 @@ end{2}
 """
 """Processor 2 stays for 600 us in a ring that has ceased."""
 
+RELAPSE = """
+ring(8,1){1,2}
+p1: o1 d1
+p2: d1
+p1: down
+p2: commit(12,2){2} tr(10,2){2} reg(12,2){2}
+p1: up reg(12,1){1}
+ring(16,1){1,2}
+p1: sub2 o1#2 d1
+p2: d1
+end
+"""
+"""The second message of processor 1's second life comes after the first message of its first."""
+
 BOUND = Claims(tuple(PROPERTIES), bound_us=500)
 
 NOTED = {check.tag for sheet in protocols() for check in sheet.checks}
@@ -73,7 +88,8 @@ BEYOND = {*NOTED, "D12-graph", "D8", "causal"}
 
 FORMER = (
     *(27, 33, 40, 69, 102, 181, 245, 345, 650, 1023, 11_073, 11_389, 11_456),
-    *(11_223, 11_246, 11_367, 11_390, 11_697, 100_027, 100_192, 200_098),
+    *(11_223, 11_246, 11_367, 11_390, 11_697, 100_027, 100_192, 200_098, 201_398),
+    *(202_004, 202_013, 202_426, 203_026),
 )
 """Random edits that engines have disagreed about."""
 
@@ -121,6 +137,17 @@ class Traces:
         return checks
 
 
+def relapse() -> Iterator[TraceEvent]:
+    """Its first life calls itself the third incarnation, so what follows goes back in number."""
+    first = True
+    for event in parse(RELAPSE):
+        first = first and not isinstance(event, Crashed)
+        if first and isinstance(event, Restarted | Submit) and event.node == 1:
+            yield msgspec.structs.replace(event, incarnation=3)
+        else:
+            yield event
+
+
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
     found = Traces(tmp_path_factory.mktemp("crosscheck"))
@@ -145,6 +172,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
     told = list(parse("ring(8,1){1,2}\np1: sub1 sub1 sub2 o1 o2x2 o3 d1-3\np2: d1-3\nend{1,2}"))
     lost = [event for event in told if isinstance(event, Submit)][1]
     found.add("a submission left out", (event for event in told if event is not lost))
+    found.add("a lower incarnation", relapse())
     found.made("made", ())
     for kind in FaultKind:
         found.made(f"made {kind}", (Fault(kind),))
@@ -275,6 +303,17 @@ def test_what_cannot_be_read_is_told_in_a_line(spark: SparkSession, tmp_path: Pa
 
 def violation(*messages: str, t_us: int = 7) -> Violation:
     return Violation("D9", "Two orders.", (1, 2), messages, t_us)
+
+
+def test_culprits_are_told_in_one_order() -> None:
+    """However Spark plans the query, the answers are the same."""
+    rows = [
+        {"nodes": [node], "messages": ["(1,1):2.0"], "moment": {"t_us": 5, "node": node, "n": 1}}
+        for node in (3, 1, 2)
+    ]
+    facts = {"lost": None, "taken": None}
+    found = _result("D6", 0, facts, {BROKEN: rows})
+    assert [culprit.nodes for culprit in found.culprits] == [(1,), (2,), (3,)]
 
 
 def test_disagreements_are_told() -> None:

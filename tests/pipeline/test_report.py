@@ -128,3 +128,10 @@ def test_quantiles_are_right_to_a_class() -> None:
         latency.add(us, 1)
     assert latency.quantile(0.5) == pytest.approx(5000, rel=0.13)
     assert latency.quantile(0.99) == pytest.approx(9900, rel=0.13)
+
+
+@pytest.mark.parametrize(
+    ("ms", "told"), [(0.534, "0.534 ms"), (99.94, "99.9 ms"), (4221.7, "4,222 ms")]
+)
+def test_times_are_told_without_exponents(ms: float, told: str) -> None:
+    assert report.plain_ms(ms) == told

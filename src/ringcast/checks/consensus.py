@@ -3,6 +3,9 @@
 If p installs ring C, every member of C has forwarded C's Commit token with that membership
 (Th 4.2). Protocols note the first forward as ``commit``; without any such note in the trace the
 answer is unknown. The ring a processor starts in needs no Commit token.
+
+A representative that lost its storage may give one id to two rings before anybody has installed the
+first. Nobody can tell who agreed to which of them, so the check says nothing about that id.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ class RingConsensus(Property):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._agreed: dict[ViewId, dict[NodeId, tuple[NodeId, ...]]] = {}
+        self._again: set[ViewId] = set()
+        """Ids that were given twice."""
         self._noted = False
         self._keep = KEPT
 
@@ -35,7 +40,12 @@ class RingConsensus(Property):
         """A processor agrees to a ring."""
         if event.what == "commit" and event.view is not None:
             self._noted = True
-            self._agreed.setdefault(event.view, {})[event.node] = event.members
+            agreed = self._agreed.setdefault(event.view, {})
+            before = agreed.get(event.node, event.members)
+            differs = set(before) != set(event.members)
+            if differs and event.node == event.view.rep and self.history.storage_lost:
+                self._again.add(event.view)
+            agreed[event.node] = event.members
             if len(self._agreed) > self._keep:
                 self._forget()
 
@@ -43,7 +53,7 @@ class RingConsensus(Property):
         """Everybody in the new ring must have agreed to it."""
         if event.transitional or self.history.node.previous is None:
             return
-        if not self._noted:
+        if not self._noted or event.view in self._again:
             self.undecided = True
             return
         agreed = self._agreed.get(event.view, {})
@@ -68,4 +78,5 @@ class RingConsensus(Property):
             for view, agreed in self._agreed.items()
             if any(nodes[id].up and nodes[id].last_seq < view.seq for id in agreed if id in nodes)
         }
+        self._again.intersection_update(self._agreed)
         self._keep = max(KEPT, 2 * len(self._agreed))

@@ -2,7 +2,8 @@
 
 If p goes C1 -> T -> C2 then p is in T, T is within both C1 and C2, its id is between theirs,
 ``T.rep = min(T)``, and every q in T comes to C2 from C1 as well (not merely from somewhere: the
-plain intersection of the memberships is wrong).
+plain intersection of the memberships is wrong). Whoever else comes to C2 from C1 does so through T:
+in another one nobody would ask whether they delivered the same in C1.
 """
 
 from __future__ import annotations
@@ -53,13 +54,23 @@ class TransitionalShape(Property):
             self._compare_origins(event, old, middle)
 
     def _compare_origins(self, event: Installed, old: CheckedRing, middle: Installed) -> None:
-        """Those in one T come from one ring."""
+        """Those in one T come from one ring, and those from one ring through one T."""
         ring = self.history.rings[event.view]
         arrivals: dict[NodeId, tuple[CheckedRing, Installed]] = ring.marks.setdefault(self.tag, {})
         arrivals[event.node] = (old, middle)
         for other, (its_old, its_middle) in arrivals.items():
             together = other in middle.members or event.node in its_middle.members
-            if together and its_old.view != old.view:
+            apart = other in event.members and its_middle.view != middle.view
+            if apart and its_old.view == old.view:
+                self.violate(
+                    f"Processors {other} and {event.node} came to {event.view} from {old.view}, "
+                    f"but one through {its_middle.view} {its_middle.members} and the other through "
+                    f"{middle.view} {middle.members}.",
+                    (other, event.node),
+                    (),
+                    event.t_us,
+                )
+            elif together and its_old.view != old.view:
                 self.violate(
                     f"Processors {other} and {event.node} share a transitional configuration "
                     f"({its_middle.view} {its_middle.members}, {middle.view} {middle.members}) "

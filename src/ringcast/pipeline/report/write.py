@@ -107,6 +107,11 @@ def page(
     return document(title, subtitle, [badge(told, "good" if good else "bad"), *parts])
 
 
+def plain_ms(ms: float) -> str:
+    """Three figures, and never an exponent."""
+    return f"{ms:.3g} ms" if ms < 100 else f"{ms:,.0f} ms"
+
+
 def _tiles(found: TraceFigures) -> str:
     tiles = [
         (f"{found.members}", "members"),
@@ -116,7 +121,7 @@ def _tiles(found: TraceFigures) -> str:
         (f"{found.configurations:,}", "configurations installed"),
     ]
     tiles += [
-        (f"{times['p50']:.3g} ms", f"{name}: half within; 99 % within {times['p99']:.3g} ms")
+        (plain_ms(times["p50"]), f"{name}: half within; 99 % within {plain_ms(times['p99'])}")
         for name, times in found.latency_ms.items()
     ]
     cells = "".join(f"<div class=tile><b>{b}</b><span>{text}</span></div>" for b, text in tiles)

@@ -95,7 +95,7 @@ class TokenPath(Property):
             return
         match event.what, event.data or ():
             case "group", (n, f):
-                _meet(epoch, n, f)
+                self._meet(epoch, n, f)
             case "decide", (length, *runs):
                 self._agree(event, length, shown(tuple(runs)), epoch.decided, "the decision after")
             case "token", (_, _, _, _, _, _, *_) as data:
@@ -110,10 +110,19 @@ class TokenPath(Property):
                 for noted, token in early:
                     self._wrong(noted, token, f"I2: nobody sent hop {hop}")
 
+    def _meet(self, epoch: Epoch, n: int, f: int) -> None:
+        """All members note the same group, which is the ring's."""
+        if epoch.group is None and n == len(epoch.members):
+            places = {node: place for place, node in enumerate(sorted(epoch.members))}
+            epoch.group = Pack(n, f, places)
+        elif epoch.group is None or (epoch.group.n, epoch.group.f) != (n, f):
+            self.undecided = True
+
     def _follow(self, event: Noted, token: Sent, epoch: Epoch) -> None:
         """Compare a token with its sender's last one, the one it was taken after, and the order."""
         group = epoch.group
         if group is None:
+            self.undecided = True  # of what group it is was never noted
             return
         last = epoch.last.get(token.node)
         again = epoch.sent.get(token.hop)
@@ -185,12 +194,6 @@ class TokenPath(Property):
             (),
             event.t_us,
         )
-
-
-def _meet(epoch: Epoch, n: int, f: int) -> None:
-    if epoch.group is None and n == len(epoch.members):
-        places = {node: place for place, node in enumerate(sorted(epoch.members))}
-        epoch.group = Pack(n, f, places)
 
 
 def _let_go(known: dict[int, T]) -> None:

@@ -297,19 +297,22 @@ class _Look:
         return not bool(np.isin(self.ref.first("sender"), members).all())
 
     def _said(self) -> tuple[Ints, Ints]:
-        """Sender and last number of deliveries that name what was not originated so."""
+        """Senders and numbers that deliveries name of what was not originated so."""
         assert self.origins is not None
         senders, numbers = [], []
         for node, told in self.told.items():
-            sender, last = told.first("sender"), told.first("sequence") + told.sizes - 1
+            sender, number, size = told.first("sender"), told.first("sequence"), told.sizes
             both = np.flatnonzero((self.at[node] >= 0) & (self.origin >= 0))
             at, its = self.at[node][both], self.origin[both]
             right = self.origins.sender[its] == sender[at]
-            right &= self.origins.number[its] + self.origins.size[its] - 1 == last[at]
+            right &= self.origins.number[its] == number[at]
+            right &= self.origins.size[its] == size[at]
             wrong = np.ones(len(told), np.bool_)
             wrong[at[right]] = False
-            senders.append(sender[wrong])
-            numbers.append(last[wrong])
+            first, many = number[wrong], size[wrong]
+            after = np.cumsum(many) - many  # of those before
+            senders.append(np.repeat(sender[wrong], many))
+            numbers.append(np.repeat(first - after, many) + np.arange(many.sum()))
         return np.concatenate(senders), np.concatenate(numbers)
 
     # what else is shown

@@ -7,9 +7,10 @@ anything q sent later, tell whether p got some pair the wrong way round.
 
 D8 and causal are about what q knew through others, too. Such a detour is followed in the runs in
 which somebody is not told of everything in ascending order (``detours``), and over one processor in
-between. A longer one, which takes a group of four, is more than these queries can tell. It decides
-only where p did not deliver the message in between, for otherwise one of its steps shows: in the
-runs in which whoever is told out of order lacks a message, too (``blind``).
+between, which may itself know the message by a later one of its sender. A longer one, which takes a
+group of four, is more than these queries can tell. It decides only where p did not deliver the
+message in between, for otherwise one of its steps shows: in the runs in which whoever is told out
+of order lacks a message, too (``blind``).
 """
 
 from __future__ import annotations
@@ -38,31 +39,44 @@ def _late(knowledge: str) -> str:
         WHERE m.known AND m.soonest < m.got_n"""
 
 
-def _knowledge(learned: str, sends: str, counts: str) -> dict[str, str]:
-    """What q learned, directly or over one other, and what q sent, and when p got it.
+def _passed_on(known: str, sends: str, counts: str, by: str) -> str:
+    """What is ``known``, and what others come to know by what q sends later, for some q (``by``).
 
     ``counts`` says which deliveries do.
     """
-    return {
-        f"{learned}_at_all": f"""
-            SELECT run, q, rid, seq, at FROM {{{learned}}}
+    return f"""
+        SELECT run, q, rid, seq, min(at) AS at
+        FROM (
+            SELECT run, q, rid, seq, at FROM {{{known}}}
             UNION ALL
-            SELECT run, r, rid, seq, min(soonest)
+            SELECT run, r, rid, seq, soonest
             FROM (
                 SELECT *, min(got) OVER (PARTITION BY run, q, r ORDER BY at DESC, rid NULLS FIRST
                            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS soonest
                 FROM (
-                    SELECT l.run, l.q, e.node AS r, l.at, l.rid, l.seq, NULL AS got
-                    FROM {{{learned}}} l LEFT SEMI JOIN {{detours}} d ON d.run = l.run
-                    JOIN {{everybody}} e ON e.run = l.run
+                    SELECT k.run, k.q, e.node AS r, k.at, k.rid, k.seq, NULL AS got
+                    FROM {{{known}}} k LEFT SEMI JOIN {{detours}} d ON d.run = k.run
+                    JOIN {{everybody}} e ON e.run = k.run
+                    WHERE {by}
                     UNION ALL
                     SELECT s.run, s.q, t.node, s.at, NULL, NULL,
                            struct(t.t_us, t.node, t.n, 0L AS number)
                     FROM {{{sends}}} s LEFT SEMI JOIN {{detours}} d ON d.run = s.run
                     JOIN {{told}} t ON t.run = s.run AND t.rid = s.rid AND t.seq = s.seq
-                    WHERE {counts}))
-            WHERE rid IS NOT NULL AND soonest IS NOT NULL
-            GROUP BY run, r, rid, seq""",
+                    WHERE {by} AND {counts}))
+            WHERE rid IS NOT NULL AND soonest IS NOT NULL)
+        GROUP BY run, q, rid, seq"""
+
+
+def _knowledge(learned: str, sends: str, counts: str) -> dict[str, str]:
+    """What q learned, directly or over one other, and what q sent, and when p got it.
+
+    Whoever is told a message of a sender knows of the sender's earlier ones, too, and passes that
+    on: so the messages under -q come first.
+    """
+    return {
+        f"{learned}_by_later": _passed_on(learned, sends, counts, "q < 0"),
+        f"{learned}_at_all": _passed_on(f"{learned}_by_later", sends, counts, "q > 0"),
         f"{learned}_by_two": f"""
             SELECT t.run, t.node AS p, x.q, x.known, x.at, t.name, t.first.sender, t.n AS got_n,
                    t.moment

@@ -60,7 +60,7 @@ MOST = 256
 """Culprits of a property in a run that are told, of those that come first."""
 
 
-class Culprit(msgspec.Struct, frozen=True):
+class Culprit(msgspec.Struct, frozen=True, order=True):
     """Who broke a property, with which messages, named as in a Violation."""
 
     nodes: tuple[NodeId, ...]
@@ -232,7 +232,7 @@ def _result(tag: str, run: int, facts: Any, found: Found) -> CrossResult:
             Culprit(tuple(row["nodes"]), tuple(row["messages"]), row["moment"]["t_us"])
             for row in broken
         ]
-        return CrossResult(tag, run, Verdict.INVALID, tuple(culprits))
+        return CrossResult(tag, run, Verdict.INVALID, tuple(sorted(culprits)))
     seen = facts and facts["deliveries" if kind.about_deliveries else "confs"]
     if not seen or not facts["ended"] or void is not None or found.get(OPEN):
         return CrossResult(tag, run, Verdict.UNKNOWN)

@@ -88,7 +88,7 @@ CHECKS = {
     "D6": Check(
         broken=(
             """SELECT run, moment, array(one, node) AS nodes,
-                array(min_by(name, appeared)) AS messages
+                array(min_by(name, struct(appeared, name))) AS messages
             FROM (
                 SELECT run, moment, one, node, name, appeared
                 FROM (

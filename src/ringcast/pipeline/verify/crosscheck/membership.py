@@ -53,8 +53,9 @@ CHECKS = {
             f"""SELECT a.run, a.moment, array(b.node, a.node) AS nodes, {NOBODY}
             FROM {{crossings}} a JOIN {{crossings}} b ON b.run = a.run AND b.rid = a.rid
                 AND b.moment < a.moment
-            WHERE a.fits AND b.fits AND a.old <> b.old
-                AND (array_contains(a.middle, b.node) OR array_contains(b.middle, a.node))""",
+            WHERE a.fits AND b.fits AND IF(a.old = b.old,
+                a.through <> b.through AND array_contains(a.members, b.node),
+                array_contains(a.middle, b.node) OR array_contains(b.middle, a.node))""",
         ),
     ),
     "M4-number": Check(
@@ -118,6 +119,8 @@ CHECKS = {
                     SELECT c.*, place, member
                     FROM {{confs}} c JOIN {{first_commit}} f
                         ON f.run = c.run AND f.moment < c.moment
+                    LEFT ANTI JOIN {{agreed_again}} g
+                        ON g.run = c.run AND g.view = c.view AND g.moment < c.moment
                     LATERAL VIEW posexplode(members) AS place, member
                     WHERE NOT transitional AND previous IS NOT NULL) c
                 LEFT JOIN {{commits}} a ON a.run = c.run AND a.view = c.view
@@ -130,6 +133,9 @@ CHECKS = {
         open=(
             """SELECT c.run FROM {confs} c
             LEFT ANTI JOIN {first_commit} f ON f.run = c.run AND f.moment < c.moment
+            WHERE NOT transitional AND previous IS NOT NULL""",
+            """SELECT c.run FROM {confs} c JOIN {agreed_again} g
+                ON g.run = c.run AND g.view = c.view AND g.moment < c.moment
             WHERE NOT transitional AND previous IS NOT NULL""",
         ),
     ),
@@ -169,6 +175,7 @@ DEFINITIONS = {
     # From ring ``old`` through ``middle`` into another ring.
     "crossings": """
         SELECT c.run, c.moment, c.node, s.rid, c.visited.view AS old, c.previous.members AS middle,
+               c.previous.view AS through, c.members,
                array_contains(c.previous.members, c.node)
                AND size(array_except(c.previous.members, c.visited.members)) = 0
                AND size(array_except(c.previous.members, c.members)) = 0
@@ -181,4 +188,13 @@ DEFINITIONS = {
                struct(view_seq AS seq, view_rep AS rep) AS view, members
         FROM {note} WHERE what = 'commit' AND view_seq IS NOT NULL""",
     "first_commit": "SELECT run, min(moment) AS moment FROM {commits} GROUP BY run",
+    # Ids that a representative without its storage gave to two rings, and when.
+    "agreed_again": """
+        SELECT a.run, a.view, min(a.moment) AS moment
+        FROM (
+            SELECT *, lag(members) OVER (PARTITION BY run, view ORDER BY moment) AS before
+            FROM {commits} WHERE node = view.rep) a
+        JOIN {voids} v ON v.run = a.run AND v.lost < a.moment
+        WHERE array_sort(array_distinct(before)) <> array_sort(array_distinct(members))
+        GROUP BY a.run, a.view""",
 }

@@ -23,6 +23,18 @@ def _agreement(settled: str, spared: str) -> Check:
     )
 
 
+FORGOTTEN = "SELECT run FROM {starts} WHERE incarnation < former - 1"
+"""Runs in which somebody goes back to an incarnation whose messages the checks have let go of."""
+
+
+def _remembered(*queries: str) -> tuple[str, ...]:
+    """What they find in all other runs."""
+    return tuple(
+        f"SELECT b.* FROM ({query}) b LEFT ANTI JOIN ({FORGOTTEN}) f ON f.run = b.run"
+        for query in queries
+    )
+
+
 CHECKS = {
     "D12": Check(
         broken=(
@@ -91,7 +103,7 @@ CHECKS = {
         ),
     ),
     "content": Check(
-        broken=(
+        broken=_remembered(
             """SELECT run, moment, array(first.node, node) AS nodes, array(name) AS messages
             FROM (SELECT run, moment, node, first, alike, name FROM {told} WHERE rid IS NOT NULL
                   UNION ALL
@@ -124,9 +136,10 @@ CHECKS = {
                 AND m.sequence BETWEEN d.number AND d.upto AND d.moment < m.moment""",
         ),
         open=("SELECT run FROM {submit} WHERE digest IS NULL",),
+        beyond=(FORGOTTEN,),
     ),
     "integrity": Check(
-        broken=(
+        broken=_remembered(
             """SELECT DISTINCT h.run, h.moment, array(h.node, h.sender) AS nodes,
                 array(h.name) AS messages
             FROM (SELECT * FROM {heard} LATERAL VIEW explode(sequence(number, upto)) AS each) h
@@ -140,6 +153,7 @@ CHECKS = {
                 FROM {heard} LATERAL VIEW explode(sequence(number, upto)) AS each)
             WHERE nth > 1""",
         ),
+        beyond=(FORGOTTEN,),
     ),
     "validity": Check(
         owed=(
@@ -231,6 +245,8 @@ DEFINITIONS = {
         SELECT run, sender FROM {misnumbered}
         UNION
         SELECT run, sender FROM {slips}
+        UNION
+        SELECT run, node FROM {relapses}
         UNION
         SELECT run, node FROM {known_in_two}
         UNION
@@ -341,7 +357,8 @@ DEFINITIONS = {
     "fallen": "SELECT DISTINCT run, node FROM {line} WHERE down",
     # Who lacks what another delivered, of those who were there before the ring was over.
     "lacking": """
-        SELECT t.run, t.node AS one, e.node AS other, min_by(t.name, t.appeared) AS name
+        SELECT t.run, t.node AS one, e.node AS other,
+               min_by(t.name, struct(t.appeared, t.seq)) AS name
         FROM {told} t
         JOIN {rings} r ON r.run = t.run AND r.rid = t.rid
         JOIN {everybody} e ON e.run = t.run AND e.node <> t.node AND e.since <= r.until

@@ -155,12 +155,14 @@ DEFINITIONS = {
                 FROM {originate})
             WINDOW own AS (PARTITION BY run, sender ORDER BY moment, place.`index`))
         WHERE place <= place_before OR number <= number_before""",
-    # Numbers start again with a new life of the sender; otherwise they slipped.
+    # Numbers start again with a higher incarnation of the sender; otherwise they slipped.
     "slips": """
-        SELECT s.* FROM {setbacks} s LEFT ANTI JOIN {line} d
-            ON d.run = s.run AND d.node = s.sender AND d.down
-            AND d.moment > s.moment_before AND d.moment < s.moment
+        SELECT s.* FROM {setbacks} s LEFT ANTI JOIN {starts} b
+            ON b.run = s.run AND b.node = s.sender AND b.incarnation > b.former
+            AND b.since > s.moment_before AND b.since < s.moment
         WHERE number <= number_before""",
+    # Whoever starts with a lower one goes back in number, whatever its numbers are.
+    "relapses": "SELECT DISTINCT run, node FROM {starts} WHERE incarnation < former",
     # Runs in which somebody numbered a message of a processor that is not in the ring: its effect
     # may stand below its causes though everything ascends, so all their rings are looked at.
     "outsiders": """
@@ -206,6 +208,9 @@ DEFINITIONS = {
             UNION ALL
             SELECT r.run, r.ring.seq, r.ring.rep, 0L
             FROM {rings} r LEFT SEMI JOIN {outsiders} u ON u.run = r.run
+            UNION ALL
+            SELECT r.run, r.ring.seq, r.ring.rep, 0L
+            FROM {rings} r LEFT SEMI JOIN {relapses} b ON b.run = r.run
             UNION ALL
             SELECT run, low.seq, low.rep, since FROM ranges
             UNION ALL

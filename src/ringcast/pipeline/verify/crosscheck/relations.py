@@ -34,7 +34,8 @@ KEPT = frozenset(
         *("unmet", "tracks", "promises", "debts", "gaps", "identifiers", "lacking"),
         *("misnumbered", "suspects", "heard"),
         *("told_some", "asked_some", "course"),
-        *("detours", "blind", "in_ring_by_two", "numbered_by_two", "submitted_by_two"),
+        *("detours", "blind", "in_ring_by_two", "numbered_by_later", "submitted_by_later"),
+        *("numbered_by_two", "submitted_by_two"),
     }
 )
 """What is read by several and is small beside the trace, or large only if much is wrong."""

@@ -49,7 +49,7 @@ DEFINITIONS = {
                r.rid IS NOT NULL AND row_number() OVER (
                    PARTITION BY p.run, told, r.rid, p.seq, IF(told, p.node, 0),
                        IF(told, a.crash_n, 0)
-                   ORDER BY p.moment) > 1 AS again, coalesce(a.crash_n, -1L) AS crash_n
+                   ORDER BY p.moment, p.contents) > 1 AS again, coalesce(a.crash_n, -1L) AS crash_n
         FROM present p
         LEFT JOIN {confs} c ON c.run = p.run AND c.node = p.node AND c.n = p.turn
         LEFT JOIN {rings} r ON r.run = p.run AND r.ring = p.ring AND p.moment >= r.since
@@ -66,7 +66,8 @@ DEFINITIONS = {
             FROM (
                 SELECT run, rid, ring, seq, name, min(moment) AS appeared,
                        min_by(struct(node, moment), moment) FILTER (WHERE NOT told) AS origin,
-                       min_by(struct(node, told, sender, level, number, contents), moment) AS first
+                       min_by(struct(node, told, sender, level, number, contents),
+                           struct(moment, contents)) AS first
                 FROM {acts} WHERE rid IS NOT NULL GROUP BY run, rid, ring, seq, name)) f
         LEFT JOIN {known_in} s ON s.run = f.run AND s.rid = f.rid AND s.node = f.sender
             AND s.since <= f.appeared AND f.appeared < s.until

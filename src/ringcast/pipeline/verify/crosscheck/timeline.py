@@ -193,10 +193,13 @@ DEFINITIONS = {
         FULL JOIN stayed s ON s.run = l.run AND s.rid = l.rid AND s.node = l.node
         LEFT JOIN {absent} a ON a.run = l.run AND a.ring = l.ring AND a.since = l.since
             AND a.node = l.node""",
+    # ``former`` is the highest incarnation before.
     "starts": """
-        SELECT run, node, incarnation, moment AS since,
-               lead(moment) OVER (PARTITION BY run, node ORDER BY n) AS until
-        FROM {line} WHERE kind = 'start'""",
+        SELECT run, node, incarnation, moment AS since, lead(moment) OVER own AS until,
+               coalesce(max(incarnation) OVER (PARTITION BY run, node ORDER BY n
+                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 1) AS former
+        FROM {line} WHERE kind = 'start'
+        WINDOW own AS (PARTITION BY run, node ORDER BY n)""",
     "ends": """
         SELECT run, min(t_us) AS t_us, min_by(settled, t_us) AS settled
         FROM {fault} WHERE event = 'Ended' GROUP BY run""",
