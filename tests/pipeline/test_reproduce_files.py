@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -45,6 +45,10 @@ def test_experiments_come_in_their_order() -> None:
         "rbp-changes",
         "rbp-retention",
         "rbp-details",
+        "rings-measured",
+        "rings-latency",
+        "rings-cut",
+        "rings-scaling",
     ]
 
 
@@ -88,8 +92,12 @@ def work(experiment: Experiment) -> float:
     for source in experiment.tables.values():
         for item in probes.items(source):
             spec = item.arguments.get("spec")
-            total += spec.duration_us if spec else item.arguments.get("orders", 300)
+            total += spec.duration_us if spec else cost(item.arguments)
     return total
+
+
+def cost(arguments: dict[str, Any]) -> int:
+    return next((arguments[unit] for unit in ("orders", "span_us") if unit in arguments), 300)
 
 
 def test_what_is_recorded_is_what_the_files_ask() -> None:
@@ -130,6 +138,21 @@ def test_what_studies_have_in_common_lies_under_each_of_them() -> None:
         for run in (source.runs().job(point).make() for point in source.runs().points())
     }
     assert shown == {"short": (3, 4, 7), "long": (3, 4, 9)}
+
+
+def test_points_that_take_seconds_are_tasks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def bundled(work: object, alone: bool) -> list[Any]:
+        asked.append(alone)
+        raise InterruptedError
+
+    monkeypatch.setattr(probes, "bundled", bundled)
+    for alone in (False, True):
+        source = Source(function="poll", grid={"rate": [100]}, alone=alone)
+        with pytest.raises(InterruptedError):
+            probes.probed(cast(Any, None), source, "tasks", quiet=True)
+    assert asked == [False, True]
 
 
 def test_items_are_all_combinations_with_all_seeds() -> None:

@@ -226,6 +226,8 @@ def variants(spec: RunSpec) -> list[RunSpec]:
         ({"profile": "odd"}, "toy has no profile 'odd'; known: plain"),
         ({"config": {"speed": 3}}, "config: toy has no setting speed"),
         ({"config": {"group": "many"}}, "config: Expected `int`"),
+        ({"gateways": {"speed": 3}}, "gateways: toy has no setting speed"),
+        ({"gateways": {"beat_us": 7}}, "gateways: nobody is in several rings"),
         ({"faults": (NodeCrash(1, 4),)}, "faults\\[0\\]: no such processors: \\[4\\]"),
         ({"faults": (Loss(1, 0, 0), NodeCrash(60_000, 1))}, "faults\\[1\\]: .* after the end"),
         ({"workload": (Poisson(rate=1, some=0.5),)}, "workload\\[0\\]: some: toy sends every"),
@@ -239,12 +241,25 @@ def test_a_bad_specification_says_what_is_wrong(fields: dict[str, Any], message:
         prepare(toy(**fields))
 
 
+JOINED = RunSpec(
+    protocol="totem-multi", nodes=3, rings=((1, 2), (2, 3)), gateways={"each_time": 40}
+)
+
+
+def test_gateways_may_have_settings_of_their_own() -> None:
+    setup = prepare(JOINED)
+    assert [setup.each[node].each_time for node in JOINED.ids] == [10, 40, 10]
+    plain = prepare(replace(JOINED, gateways={}))
+    assert plain.each is plain.config
+
+
 def test_run_files_there_and_back(tmp_path: Path) -> None:
     odd = LinkOverride(1, 2, LinkModel(delay=Uniform(1, 2), loss=0.5))
     for spec in (
         RunSpec(),
         toy(core=(1, 3), progress_us=70),
         toy(config={"beat_us": 7}, network=NetworkModel(links=(odd,), shared=True)),
+        JOINED,
         *(draw(seed) for seed in range(40)),
     ):
         path = tmp_path / "run.toml"

@@ -24,6 +24,7 @@ from ringcast.sim.workload import (
     Saturate,
     Sizes,
     Workload,
+    made_here,
     start,
 )
 
@@ -123,6 +124,16 @@ def test_bodies_differ_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> N
     cluster.run_until(300_000)
     assert len(bodies) > 500
     assert len(set(bodies)) == len(bodies)
+
+
+def test_bodies_are_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also inside what somebody else made of them."""
+    seen: list[bytes] = []
+    monkeypatch.setattr(Cluster, "submit", lambda self, node, bodies, *_: seen.extend(bodies))
+    submits(Poisson(rate=20, sizes=(Sizes(20, 20),)))
+    assert len(seen) > 20
+    assert all(made_here(b"\x94\x04" + body + b"\x00") for body in seen)
+    assert not made_here(b"\x93\x03\x92\x04\x01\x90") and not made_here(b"")
 
 
 @pytest.mark.parametrize(

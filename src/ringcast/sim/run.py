@@ -22,7 +22,7 @@ from ringcast.sim.faults import schedule
 from ringcast.sim.meter import Measures, Meter, Turns
 from ringcast.sim.record import Observer
 from ringcast.sim.rings import attached
-from ringcast.sim.scenario.log import tapped
+from ringcast.sim.scenario.log import Seer, tapped
 from ringcast.sim.settle import Watch, draw_fixed_core, draw_whole_core, settle
 from ringcast.sim.spec import RunSpec, claims_of, prepare, repeat_command
 from ringcast.sim.storm import StormWatch
@@ -70,8 +70,14 @@ class RunResult(msgspec.Struct, frozen=True):
     """Hash of the whole trace."""
 
 
-def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> RunResult:
-    """Carry out a run; ``repeat`` is the command to name in violations, if not the usual one."""
+def run(
+    spec: RunSpec,
+    observers: Iterable[Observer] = (),
+    repeat: str = "",
+    taps: Iterable[Seer] = (),
+) -> RunResult:
+    """Carry out a run; ``repeat`` is the command to name in violations, if not the usual one.
+    ``taps`` see the effects of machines besides."""
     began_s = perf_counter()
     setup = prepare(spec)
     claims = claims_of(spec)
@@ -88,16 +94,18 @@ def run(spec: RunSpec, observers: Iterable[Observer] = (), repeat: str = "") -> 
 
     sheet = setup.sheet
     watching: list[Observer] = [judge, watch, *observers]
+    seers = list(taps)
     meter: Meter | None = None
     if spec.measure_from_us is not None:
         meter = Meter(spec.measure_from_us, spec.duration_us)
         watching.append(meter)
         if sheet.turn:
-            turns = Turns(meter, sheet.turn)
-            sheet = msgspec.structs.replace(sheet, make=tapped(sheet.make, turns))
+            seers.append(Turns(meter, sheet.turn))
+    for seer in seers:
+        sheet = msgspec.structs.replace(sheet, make=tapped(sheet.make, seer))
     cluster = Cluster(
         sheet,
-        setup.config,
+        setup.each,
         spec.ids,
         setup.model,
         spec.seed,

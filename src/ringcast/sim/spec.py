@@ -11,6 +11,7 @@ from ringcast.core.explain import known
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet, protocol
 from ringcast.core.rings import Rings
+from ringcast.core.settings import FILLED_IN
 from ringcast.protocols import DEFAULT
 from ringcast.sim.faults import FaultPlan, named
 from ringcast.sim.model import Micros, NetworkModel, Share
@@ -46,6 +47,8 @@ class RunSpec(
     """The protocol's profile; empty is its default one."""
     config: dict[str, Any] = {}
     """Settings that differ from the profile."""
+    gateways: dict[str, Any] = {}
+    """Settings of processors in several rings that differ from all these."""
     workload: tuple[Workload, ...] = ()
     faults: FaultPlan = ()
     stagger_us: Micros = 0
@@ -73,6 +76,8 @@ class Setup(msgspec.Struct, frozen=True):
     sheet: Sheet
     config: Any
     model: NetworkModel
+    each: Any
+    """What a cluster takes: ``config``, or one for each processor where gateways differ."""
 
 
 def prepare(spec: RunSpec) -> Setup:
@@ -83,13 +88,13 @@ def prepare(spec: RunSpec) -> Setup:
         settings = msgspec.to_builtins(sheet.profile(spec.profile)) | spec.config
     except LookupError as error:
         raise SpecError(str(error)) from None
-    if strange := sorted(settings.keys() - set(sheet.config.__struct_fields__)):
-        there = known(strange[0], sheet.config.__struct_fields__)
-        raise SpecError(f"config: {spec.protocol} has no setting {', '.join(strange)}; {there}")
-    try:
-        config = sheet.for_group(msgspec.convert(settings, sheet.config), spec.ids)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise SpecError(f"config: {error}") from None
+    each = config = configured(spec, sheet, settings, "config")
+    if spec.gateways:
+        theirs = configured(spec, sheet, settings | spec.gateways, "gateways")
+        ports = attached(spec.rings)
+        each = {node: theirs if len(ports.get(node, ())) > 1 else config for node in spec.ids}
+        if theirs not in each.values():
+            raise SpecError("gateways: nobody is in several rings; leave it out, or give rings")
     if (spec.measure_from_us or 0) > spec.duration_us:
         raise SpecError(
             f"measure_from_us {spec.measure_from_us} is after the end ({spec.duration_us} us)"
@@ -122,7 +127,22 @@ def prepare(spec: RunSpec) -> Setup:
             raise SpecError(f"workload[{i}]: to: name processors, and all that send among them")
         if work.to and (not work.senders or work.to != tuple(sorted({*work.to}))):
             raise SpecError(f"workload[{i}]: to: ascending, each once, and with senders named")
-    return Setup(sheet, config, model)
+    return Setup(sheet, config, model, each)
+
+
+def configured(spec: RunSpec, sheet: Sheet, settings: dict[str, Any], field: str) -> Any:
+    """The configuration that these settings make; SpecError names the field that gives them."""
+    if strange := sorted(settings.keys() - set(sheet.config.__struct_fields__)):
+        names = sheet.config.__struct_fields__
+        there = known(strange[0], (name for name in names if name not in FILLED_IN))
+        raise SpecError(f"{field}: {spec.protocol} has no setting {', '.join(strange)}; {there}")
+    try:
+        config = sheet.for_group(msgspec.convert(settings, sheet.config), spec.ids)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise SpecError(f"{field}: {error}") from None
+    if why := config.unfit(spec.nodes):
+        raise SpecError(f"{field}: {why}")
+    return config
 
 
 def claims_of(spec: RunSpec) -> Claims:

@@ -6,6 +6,7 @@ for later by the open patterns, Poisson and bursts; the others try again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from random import Random
 from typing import Annotated, TypeAlias
@@ -103,6 +104,14 @@ LARGE = 300
 
 RETRY_US = 10_000
 """How soon a full or absent sender is asked again, when nothing else tells that it is ready."""
+
+
+_BODY = re.compile(rb"\d+\.\d+\|\.{4}")
+
+
+def made_here(data: bytes) -> bool:
+    """Whether a body of a workload, not a very short one, is in these bytes."""
+    return _BODY.search(data) is not None
 
 
 class Load:

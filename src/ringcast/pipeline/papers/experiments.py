@@ -39,6 +39,8 @@ class Source(_Strict, frozen=True):
     """Arguments that are the same at all points."""
     seeds: int | str = 0
     """Of each point of the grid: one, or a range such as ``0..10``."""
+    alone: bool = False
+    """Whether a point of the grid takes seconds and is a task of its own, like a study's run."""
 
     def runs(self) -> Study:
         """The study, looked up and checked."""

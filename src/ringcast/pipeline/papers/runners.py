@@ -23,6 +23,7 @@ from ringcast.pipeline.papers.graphs import failures
 from ringcast.pipeline.papers.outages import outage, roles, silence
 from ringcast.pipeline.papers.polling import poll
 from ringcast.pipeline.papers.promises import promises
+from ringcast.pipeline.papers.ring_networks import gateway_share, ring_cut, ring_delay, ring_rate
 from ringcast.pipeline.spark.progress import watch
 from ringcast.pipeline.spark.tasks import tasks
 from ringcast.pipeline.sweep.results import plain
@@ -34,9 +35,13 @@ if TYPE_CHECKING:
 PROBES: Mapping[str, Callable[..., Any]] = {
     "compare": compare,
     "failures": failures,
+    "gateway_share": gateway_share,
     "outage": outage,
     "poll": poll,
     "promises": promises,
+    "ring_cut": ring_cut,
+    "ring_delay": ring_delay,
+    "ring_rate": ring_rate,
     "roles": roles,
     "service": service,
     "silence": silence,
@@ -62,7 +67,7 @@ class WorkItem(msgspec.Struct, frozen=True):
 def probed(spark: SparkSession, source: Source, label: str, quiet: bool) -> pa.Table:
     """Call the probe of ``source`` at every point: columns of the point, then of its rows."""
     work = list(items(source))
-    bundles = bundled(work, alone=bool(source.study))
+    bundles = bundled(work, alone=source.alone or bool(source.study))
     schema = pa.schema([pa.field("item", pa.int64()), *row_type(PROBES[source.function])])
     with watch(spark, len(bundles), label, quiet):
         found = tasks(spark, bundles, partial(call_all, source.function), schema)
