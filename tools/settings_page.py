@@ -14,11 +14,9 @@ from tags import ROOT
 
 import ringcast.protocols  # noqa: F401  (fills the registry)
 from ringcast.core.registry import Sheet, protocols
-from ringcast.core.settings import GroupSettings, ListedSettings
+from ringcast.core.settings import FILLED_IN, GroupSettings, ListedSettings
 
 PAGE = ROOT / "docs" / "settings.md"
-FILLED_IN = {"members"}
-"""Set by the world that runs a group, never by a user."""
 
 HEAD = """# Settings of the protocols
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from journals import bodies, caught_up, opened, rows, with_journals
@@ -61,6 +62,10 @@ def test_what_cannot_be_sent_to_some_says_why(tmp_path: Path) -> None:
                 await group.send(b"x", to={1})
         async with ring(tmp_path / "counter", 1, protocol="counter") as nodes:
             (group,) = await joined(nodes)
+            wrong: Any
+            for wrong in (1, "1", {"1"}, [[1]], {1, None}, 1.5):
+                with pytest.raises(TypeError, match=r"to = .*: it takes the ids of members"):
+                    await group.send(b"x", to=wrong)
             with pytest.raises(ValueError, match="nobody"):
                 group.send_nowait(b"x", to=())
             with pytest.raises(ValueError, match=r"\[7\] are not in 'g', whose members are \[1\]"):

@@ -119,6 +119,23 @@ def test_members_that_do_not_fit_are_named_on_both_sides(
     run(story)
 
 
+@pytest.mark.parametrize("protocol", ["rbp", "irbp"])
+def test_another_window_is_named(tmp_path: Path, protocol: str) -> None:
+    """Bodies beyond four windows of the receiver are dropped, and come again later (rbp K6)."""
+
+    async def story() -> None:
+        settings = keyed(tmp_path, 2, protocol=protocol)
+        settings[1] |= {"settings": {"window": 4}}
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(Node.open(each)) for each in settings]
+            text = f"window is 4 at node 2 ({settings[1]['bind']}) and 64 at this node: {SHOULD}"
+            await eventually(lambda: nodes[0].metrics()["misfits"].get("2") == text)  # type: ignore[attr-defined]
+            for node in nodes:
+                await node.wait_for_ring(2)
+
+    run(story)
+
+
 def test_a_node_that_waits_says_for_whom(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

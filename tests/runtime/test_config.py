@@ -12,6 +12,7 @@ import pytest
 from ringcast.core.errors import ConfigError
 from ringcast.runtime.config import NodeConfig, from_settings, load
 from ringcast.runtime.port_config import PortConfig
+from ringcast.sim.spec import RunSpec, SpecError, prepare
 
 FINE: dict[str, Any] = {
     "id": 1,
@@ -82,6 +83,26 @@ def test_the_example_is_fine_and_needs_no_more() -> None:
             {"protocol": "token-fd", "peers": [], "seeds": ["seed:1"]},
             "peers: token-fd must know all who may take part; list them",
         ),
+        (
+            {"protocol": "rbp", "settings": {"resiliency": "number", "tolerated": 9}},
+            "settings: tolerated = 9 with resiliency = number must be below 2, the number of",
+        ),
+        (
+            {"protocol": "irbp", "settings": {"resiliency": "number", "tolerated": 2}},
+            "settings: tolerated = 2 with resiliency = number must be below 2, the number of",
+        ),
+        (
+            {"protocol": "irbp", "settings": {"max_packet": 140}},
+            "settings: max_packet = 140 leaves no room for pieces of what a change carries",
+        ),
+        (
+            {"protocol": "total", "settings": {"quorum": 3}},
+            "settings: quorum = 3 is never reached: the group has 2 members",
+        ),
+        (
+            {"protocol": "rbp", "settings": {"members": [1, 2]}},
+            "settings: members is no setting: list all nodes in peers",
+        ),
         ({"settings": {"max_message": 65536}}, "max_message = 65536 leaves no room for a group's"),
         ({"settings": {"max_packet": 65500}}, "max_packet = 65500 does not fit a UDP datagram"),
     ],
@@ -90,6 +111,60 @@ def test_every_mistake_is_explained(changes: dict[str, object], complaint: str) 
     with pytest.raises(ConfigError) as caught:
         config(**changes).check()
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("protocol", ["counter", "rbp", "irbp", "token-fd"])
+def test_a_setting_that_no_user_sets_is_not_among_those_that_are_known(protocol: str) -> None:
+    with pytest.raises(ConfigError, match=r"known: .*max_packet") as caught:
+        config(protocol=protocol, settings={"nonesuch": 1}).check()
+    assert "members" not in str(caught.value).partition("known: ")[2].split(", ")
+    with pytest.raises(SpecError, match=r"known: .*max_packet") as seen:
+        prepare(RunSpec(protocol=protocol, config={"nonesuch": 1}))
+    assert "members" not in str(seen.value).partition("known: ")[2].split(", ")
+
+
+def test_a_quorum_may_be_larger_than_a_list_that_is_not_everybody() -> None:
+    wide = {"protocol": "total", "settings": {"quorum": 3}}
+    config(**wide, seeds=["127.0.0.1:5407"]).check()
+    with pytest.raises(SpecError, match="quorum = 3 is never reached: the group has 2 members"):
+        prepare(RunSpec(protocol="total", nodes=2, config={"quorum": 3}))
+
+
+@pytest.mark.parametrize(
+    ("bind", "listed"),
+    [
+        ("127.0.0.1:5405", "127.0.0.1:5407"),
+        ("127.0.0.1:5405", "127.0.0.2:5405"),
+        ("[::1]:5405", "127.0.0.1:5405"),
+        ("localhost:5405", "127.0.0.1:5407"),
+        ("[::1]:5405", "[::1]:5407"),
+        ("10.0.0.1:5405", "10.0.0.1:5407"),
+        ("node.example:5405", "node.example:5407"),
+    ],
+)
+def test_a_node_in_two_places_is_told_which(bind: str, listed: str) -> None:
+    """It was accepted, and the others sent to nobody."""
+    places = {"bind": bind, "peers": [f"1@{listed}", "2@127.0.0.1:5406"], "insecure": True}
+    with pytest.raises(ConfigError) as caught:
+        config(**places).check()
+    assert f"peers has id 1 at {listed}, but bind is {bind}" in str(caught.value)
+    assert "If that address leads here, say so in advertise" in str(caught.value)
+    config(**places, advertise=listed).check()
+
+
+@pytest.mark.parametrize(
+    ("bind", "listed"),
+    [
+        ("0.0.0.0:5405", "10.0.0.1:5407"),  # a port that is mapped
+        ("127.0.0.1:0", "127.0.0.1:5407"),
+        ("10.0.0.1:5405", "203.0.113.1:5405"),  # NAT
+        ("127.0.0.1:5405", "10.0.0.1:5405"),  # a proxy
+        ("localhost:5405", "127.0.0.1:5405"),
+        ("node.example:5405", "10.0.0.1:5407"),
+    ],
+)
+def test_places_that_may_be_one_are_left_alone(bind: str, listed: str) -> None:
+    config(bind=bind, peers=[f"1@{listed}", "2@127.0.0.1:5406"], insecure=True).check()
 
 
 def test_an_unknown_protocol_is_answered_with_those_that_nodes_run() -> None:
@@ -169,7 +244,7 @@ def test_mistakes_with_ports_are_explained(
 
 
 def test_fixed_members_are_this_node_and_its_peers() -> None:
-    peers = ["3@127.0.0.1:3", "1@127.0.0.1:1", "2@127.0.0.1:2"]
+    peers = ["3@127.0.0.1:3", "1@127.0.0.1:5405", "2@127.0.0.1:2"]
     fixed = protocol_config(config(protocol="token-fd", peers=peers).check())
     assert (fixed.members, fixed.faults) == ((1, 2, 3), 1)
 
@@ -191,7 +266,7 @@ def test_numbers_that_no_system_takes_are_refused(changes: dict[str, object]) ->
 
 
 def test_without_keys_only_loopback_unless_said_out_loud() -> None:
-    config(bind="[::1]:5405").check()
+    config(bind="[::1]:5405", peers=["1@[::1]:5405", "2@127.0.0.1:5406"]).check()
     config(bind="localhost:5405").check()
     config(bind="0.0.0.0:5405", insecure=True).check()
     config(bind="0.0.0.0:5405", key_file="group.key").check()

@@ -169,3 +169,32 @@ async def test_what_was_acknowledged_as_durable_is_on_the_disk(world: World) -> 
     for host in keepers:
         missing = [body for body in host.kept if body not in host.journal]  # type: ignore[attr-defined]
         assert not missing, f"{host.name} kept {missing[0]!r}, and its journal does not have it"
+
+
+def test_a_member_that_is_paused_is_external_and_keeps_its_place() -> None:
+    """iRBP: no view tells of it; ``group.external`` does, until it is back in the ring."""
+
+    async def stay(node: ringcast.Node, host: Host) -> None:
+        async with node.join("talk") as group:
+            host.group = group  # type: ignore[attr-defined]
+            host.views = []  # type: ignore[attr-defined]
+            async for event in group:
+                if isinstance(event, ringcast.View):
+                    host.views.append(event.members)  # type: ignore[attr-defined]
+
+    async def run(world: World) -> None:
+        hosts: list[Any] = [world.host(f"member{number}", stay) for number in range(3)]
+        whole = (1, 2, 3)
+        await world.until(
+            lambda: all(getattr(host, "views", []) and host.views[-1] == whole for host in hosts),
+            within=10,
+        )
+        before = [len(host.views) for host in hosts]
+        hosts[2].pause()
+        await world.until(lambda: hosts[0].group.external == (3,), within=1)
+        await hosts[0].group.send(b"without it")
+        hosts[2].resume()
+        await world.until(lambda: all(host.group.external == () for host in hosts), within=10)
+        assert [len(host.views) for host in hosts] == before, "nobody saw a change"
+
+    simtest(seeds=3, settings={"protocol": "irbp"})(run)()

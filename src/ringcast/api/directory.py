@@ -67,6 +67,9 @@ class Directory:
         self._begins = Position.at(self._ring, 0)
         self._members: tuple[NodeId, ...] = ()
         self._open = False
+        self.complete = fixed
+        """Whether the views of the last ring that was opened count all of its members: it did not
+        break before they had spoken."""
         self._known: dict[NodeId, tuple[Known, ...]] = {}
         self.streams = WriterDedup()
         self._waiting: list[tuple[NodeId, Level, Position, Envelope, str, tuple[NodeId, ...]]] = []
@@ -117,6 +120,7 @@ class Directory:
     def on_view(self, change: InstallView) -> None:
         """The ring changes. With the first word of that, be it a transitional view or, of a
         protocol that has none, the next regular one, nobody else will speak on the old ring."""
+        self.complete = self._open or self._fixed
         self._give_out()
         for group, told in self._told.items():
             gone = self._gone.setdefault(group, {})
@@ -173,6 +177,7 @@ class Directory:
                 self._learn_and_give_out()
 
     def _learn_and_give_out(self) -> None:
+        self.complete = True
         for q in sorted(self._known):
             self.streams.learn(self._known[q])
         self._give_out()

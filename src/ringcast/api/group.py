@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ringcast.api.events import Batch, Event, EventsLost, Message, View
 from ringcast.api.inbox import Inbox
 from ringcast.api.outgoing import Item
-from ringcast.core.errors import RingcastError, node_stopped
+from ringcast.core.errors import CLOSED, RingcastError, node_stopped
 from ringcast.core.ids import Level, NodeId, Position
 from ringcast.core.ids import level as level_of
 from ringcast.wire.envelope import BODY_HEAD, MOST_BODIES
@@ -130,12 +130,23 @@ class Group:
 
     @property
     def blocked(self) -> str:
-        """Why nothing is ordered here until others come back; empty while it goes on.
+        """Why nothing is ordered here: until others come back, or because the node has stopped;
+        empty while it goes on, and for as long as an ordinary change of the group may take.
 
         Where one part of a parted group alone goes on, the members of the others say so here. What
         they send waits, and is sent when the group is whole again.
         """
         return self._node.blocked
+
+    @property
+    def external(self) -> tuple[NodeId, ...]:
+        """Members that hear everything and may send, and do not order for the moment.
+
+        A protocol may leave a member that it suspects out of its ring and keep it in the view: no
+        ``View`` tells of that. The others are the core.
+        """
+        here = set(self.members)
+        return tuple(node for node in self._node.external if node in here)
 
     # --- sending ---------------------------------------------------------------------------
 
@@ -212,7 +223,12 @@ class Group:
         if self.replicated:
             raise CannotMulticast(f"{self.name!r} is a replica's group: all copies get the same")
         self._node.check_multicast()
-        some = {*to}
+        ids = tuple(to) if isinstance(to, Iterable) else None
+        if ids is None or not all(isinstance(each, int) for each in ids):
+            raise TypeError(
+                f"to = {to!r}: it takes the ids of members, which are numbers, as in to={{2, 3}}"
+            )
+        some = {*ids}
         if not some:
             raise ValueError("to names nobody: leave it out to send to all")
         if strangers := some.difference(self.members):
@@ -268,9 +284,12 @@ class Group:
     # --- for the node ----------------------------------------------------------------------
 
     def push(self, event: Batch | View) -> None:
-        """An event in order; the first view that holds us completes ``join``."""
+        """An event in order. The first view that holds us completes ``join``, unless the ring broke
+        before all had said which groups they are in: then a later one does."""
         self._inbox.push(event)
-        if type(event) is View and self._in is not None and not self._in.done():
+        if type(event) is not View or self._in is None or self._in.done():
+            return
+        if self._node.complete:
             self._in.set_result(None)
 
     def lost(self, count: int) -> None:
@@ -287,7 +306,7 @@ class Group:
         error = node_stopped(reason)
         if self._in is not None and not self._in.done():
             self._in.set_exception(error)
-        self._inbox.close(None if reason == "closed" else error)
+        self._inbox.close(None if reason == CLOSED else error)
 
 
 def all_bytes(bodies: Iterable[Bytes]) -> tuple[bytes, ...]:

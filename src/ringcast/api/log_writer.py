@@ -9,12 +9,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
+from ringcast.core.ids import NodeId
 from ringcast.replica.log import Image, Record
 from ringcast.replica.store import ReplicaStore
 
 COMPACT_AT = 4 * 2**20
 """Bytes of log beyond twice what was left by the last compaction."""
+
+
+async def open_store(folder: Path, node: NodeId, group: str) -> ReplicaStore:
+    """The folder, read by a thread, which nobody can stop: a caller that is cancelled meanwhile
+    waits for it and lets go of the folder."""
+    opening = asyncio.get_running_loop().run_in_executor(None, ReplicaStore, folder, node, group)
+    try:
+        await asyncio.wait((opening,))
+    except asyncio.CancelledError:
+        await asyncio.wait((opening,))
+        if opening.exception() is None:
+            opening.result().close()
+        raise
+    return opening.result()
 
 
 class LogWriter:
@@ -71,7 +88,9 @@ class LogWriter:
         await asyncio.shield(self._keeping)
 
     async def close(self) -> None:
-        """Wait for what is under way, and let go of the folder."""
+        """Wait for what is under way, and let go of the folder, once."""
+        if self._closed:
+            return
         self._closed = True
         jobs = [asyncio.wrap_future(self._job)] if self._job else []
         jobs += [self._keeping] if self._keeping else []
@@ -91,8 +110,12 @@ class LogWriter:
         else:
             self._job = self._thread.submit(self.store.append, records)
         rewritten, self._rewrite = self._rewrite, False
-        call = self._loop.call_soon_threadsafe
-        self._job.add_done_callback(lambda job: call(self._done, job, tickets, rewritten))
+        self._job.add_done_callback(lambda job: self._tell(job, tickets, rewritten))
+
+    def _tell(self, job: Future[None], tickets: list[int], rewritten: bool) -> None:
+        """In the thread. A program may end its loop without closing the replica."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._done, job, tickets, rewritten)
 
     def _done(self, job: Future[None], tickets: list[int], rewritten: bool) -> None:
         self._job = None

@@ -179,10 +179,20 @@ class Node:
         return self._directory.members(group)
 
     @property
+    def complete(self) -> bool:
+        """Whether views count all members of the ring that are in the group, as far as known."""
+        return self._directory.complete
+
+    @property
     def blocked(self) -> str:
-        """Why nothing is ordered here until others come back; empty while it goes on."""
+        """Why nothing is ordered here, in words; empty while it goes on (``Group.blocked``)."""
+        return self._host.blocked if self._host is not None else ""
+
+    @property
+    def external(self) -> tuple[NodeId, ...]:
+        """Members of the ring's view that hear and send, and do not order for the moment."""
         host = self._host
-        return host.machine.blocked if host is not None and host.stopped is None else ""
+        return host.machine.external if host is not None and host.stopped is None else ()
 
     def metrics(self) -> dict[str, object]:
         """Counters and state, for people and monitors."""

@@ -11,7 +11,7 @@ import math
 import secrets
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from ringcast.api.applied import Applied, give, settle
 from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Bytes, Group, NotJoined, WouldBlock, all_bytes, check_size
-from ringcast.api.log_writer import LogWriter
+from ringcast.api.log_writer import LogWriter, open_store
 from ringcast.api.state_machine import NoQuorum, R, StateMachine
 from ringcast.core.errors import UNREADABLE, DeliveryUncertain, NodeStopped, RingcastError
 from ringcast.core.ids import NodeId, ViewId
@@ -41,7 +41,6 @@ from ringcast.replica.engine import PIECE, Engine
 from ringcast.replica.exchange import lacking
 from ringcast.replica.log import Image, ReplicaLog
 from ringcast.replica.sessions import WINDOW
-from ringcast.replica.store import ReplicaStore
 from ringcast.replica.words import Ticket, attempt_at
 
 T = TypeVar("T")
@@ -104,8 +103,9 @@ class QuorumCopy(Generic[R]):
 
     async def open(self) -> None:
         """Read the disk and join the group."""
-        store = await asyncio.to_thread(ReplicaStore, self._folder, self._me, self.group.name)
-        try:
+        async with AsyncExitStack() as undo:
+            store = await open_store(self._folder, self._me, self.group.name)
+            undo.callback(store.close)
             piece = min(PIECE, self.group.max_message // 4)
             self._most = self.group.max_message - 2 * piece - AROUND
             log = ReplicaLog.replay(store.records)
@@ -113,14 +113,14 @@ class QuorumCopy(Generic[R]):
             boot = secrets.randbits(60) + 1
             self._engine = Engine(self._me, boot, self._members, log, piece)
             self._disk = LogWriter(store, log.records, self._synced, self._stop)
+            undo.pop_all()
+            undo.push_async_callback(self._disk.close)
             self._error = None
             self._engine.start()
             self._step()
             await self.group.join()
-        except BaseException:
-            store.close()
-            raise
-        for part in (self._read(), self._say(), self._tick(), self._leave()):
+            undo.pop_all()  # all is well: nothing to undo
+        for part in (self._read, self._say, self._tick, self._leave):
             self._tasks.append(asyncio.ensure_future(self._guarded(part)))
 
     async def close(self) -> None:
@@ -138,9 +138,11 @@ class QuorumCopy(Generic[R]):
         assert self._error is not None
         raise self._error
 
-    async def _guarded(self, part: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, part: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """A part of the replica's life. It is called here and not before: a task that is cancelled
+        before its first step would leave a coroutine that nobody awaited."""
         try:
-            await part
+            await part()
         except Exception as error:
             self._stop(error)
 

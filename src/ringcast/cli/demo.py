@@ -145,7 +145,7 @@ def summarize(
         f"{found.configurations} configurations installed"
     )
     for level, times in found.latency_ms.items():
-        half, most = (f"{times[share]:.3g} ms" for share in ("p50", "p99"))
+        half, most = (report.plain_ms(times[share]) for share in ("p50", "p99"))
         say(f"{level:<6} delivery: half within {half}, 99 % within {most}")
     say("")
     grid = Table("fault", "new configurations within", "longest silence of a member not hit")

@@ -153,13 +153,9 @@ def refuse_borrowed_id(file: Path, settings: NodeConfig) -> None:
     """A file copied from another node, with the address changed and the id forgotten: the two
     would never hear each other, and all others would take them for one."""
     for port in settings.domains:
-        listed = port.listed.get(port.id)
-        bind = port.bind_address
-        if listed and bind.port and listed.port != bind.port and not port.advertise:
-            fail(
-                f"{file}: peers has id {port.id} at {listed}, but bind is {bind}; is the id "
-                "another node's? If that address leads here, say so in advertise"
-            )
+        wrong = port.two_places
+        if wrong and port.listed[port.id].port != port.bind_address.port:
+            fail(f"{file}: {wrong}")
 
 
 async def serve(

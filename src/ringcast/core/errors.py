@@ -49,6 +49,9 @@ class MemberFellBehind(NodeStopped):
     absences."""
 
 
+CLOSED = "closed"
+"""The reason of a node that its program ended."""
+
 STORAGE_LOST = "gap: this member took part before and its storage is lost; start it again"
 """How the reason begins with which a processor stops that lost its storage, and finds out."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from difflib import get_close_matches
 from typing import Any
 
@@ -22,8 +22,9 @@ def known(name: str, names: Iterable[str]) -> str:
     return f"{question}known: {', '.join(spelled.values()) or 'none'}"
 
 
-def explained(error: msgspec.ValidationError, kind: Any) -> str:
-    """What is wrong with something that was to become a ``kind``."""
+def explained(error: msgspec.ValidationError, kind: Any, but: Container[str] = ()) -> str:
+    """What is wrong with something that was to become a ``kind``. Fields in ``but`` are not for
+    whoever reads it."""
     text = str(error)
     found = WRONG.search(text)
     if not found:
@@ -31,7 +32,8 @@ def explained(error: msgspec.ValidationError, kind: Any) -> str:
     name, place = found.groups()
     match _inside(inspect.type_info(kind), place or ""):
         case inspect.StructType(fields=fields):
-            return f"{text}; {known(name, (field.encode_name for field in fields))}"
+            names = (field.encode_name for field in fields)
+            return f"{text}; {known(name, (each for each in names if each not in but))}"
         case inspect.EnumType(cls=cls):
             return f"{text}; {known(name, (str(each.value) for each in cls))}"
         case inspect.LiteralType(values=values):

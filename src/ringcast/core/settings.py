@@ -19,6 +19,9 @@ MIB = 2**20
 LEAST_BUDGET = 64
 """A frame with less room than this for contents is of no use."""
 
+FILLED_IN = ("members",)
+"""Settings that the world which runs a group fills in, and no user."""
+
 Relation: TypeAlias = tuple[str, bool, str]
 """A setting, whether it is fine, and what it must be."""
 
@@ -69,6 +72,11 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def frame_budget(self) -> int:
         """Room for contents in one frame."""
         raise NotImplementedError(f"{type(self)} does not say its frame_budget")
+
+    def unfit(self, n: int) -> str:
+        """Why a group of ``n`` processors could never go on with these settings; empty if it can.
+        What depends on a list of members is among the relations."""
+        return ""
 
     def least_part(self, n: int) -> int:
         """How many of ``n`` processors must be together to go on, cut off from the others."""

@@ -11,7 +11,7 @@ from ringcast.core.errors import ConfigError
 from ringcast.core.explain import explained
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet, live_protocol, protocols
-from ringcast.core.settings import GroupSettings
+from ringcast.core.settings import FILLED_IN, GroupSettings
 from ringcast.journal.writer import LIMITS, Limits
 from ringcast.protocols import DEFAULT
 from ringcast.runtime.port_config import PortConfig, check_apart
@@ -72,6 +72,9 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def protocol_config(self) -> GroupSettings:
         """The protocol's settings, complete."""
         sheet = self.sheet
+        for name in FILLED_IN:
+            if sheet.listed and name in self.settings:
+                raise ConfigError(f"settings: {name} is no setting: list all nodes in peers")
         try:
             settings = msgspec.to_builtins(sheet.profile(self.profile)) | self.settings
         except LookupError as error:
@@ -84,7 +87,7 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             )
             return config
         except msgspec.ValidationError as error:
-            raise ConfigError(f"settings: {explained(error, sheet.config)}") from None
+            raise ConfigError(f"settings: {explained(error, sheet.config, FILLED_IN)}") from None
         except ValueError as error:
             raise ConfigError(f"settings: {error}") from None
 
@@ -103,6 +106,10 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ConfigError(f"peers: {self.protocol} must know all who may take part; list them")
         self._check_ports()
         settings = self.protocol_config
+        port = self.domains[0]
+        all_listed = not port.seeds and not port.multicast
+        if all_listed and (why := settings.unfit(len({port.id, *port.listed}))):
+            raise ConfigError(f"settings: {why}")
         most = settings.max_message
         if most <= envelope.ROOM:
             raise ConfigError(

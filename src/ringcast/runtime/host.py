@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from ringcast.core.env import Env
-from ringcast.core.errors import KeyFileError, node_stopped
+from ringcast.core.errors import CLOSED, KeyFileError, node_stopped
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.inputs import Input, Leaving, Started, Submitted, TimerFired
 from ringcast.core.scribe import Scribe
@@ -23,7 +23,7 @@ from ringcast.runtime.clock import ActiveClock
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.effect_runner import EffectRunner, Listener
 from ringcast.runtime.platform import LIVE, Platform, TraceSink
-from ringcast.runtime.port import Port, check_keys
+from ringcast.runtime.port import LOG, Port, check_keys
 from ringcast.runtime.priority import Priority
 from ringcast.runtime.timers import Timers
 from ringcast.traces import Claims
@@ -50,7 +50,9 @@ class LiveHost:
         self._trace: TraceSink | None = None
         self._scribe: Scribe | None = None
         self._priority: Priority | None = None
-        self._closed = False
+        self._closed = self._started = False
+        self._blocked_us: int | None = None
+        """Since when the machine says that it is blocked."""
         self.slow = False
         """Set by a listener that cannot keep up: the sockets are read less often, which slows the
         token and with it the whole ring."""
@@ -96,6 +98,17 @@ class LiveHost:
         """Why the node ended, or None."""
         return self._runner.stopped
 
+    @property
+    def blocked(self) -> str:
+        """Why nothing is ordered here, for people: the node has stopped, or waits for others. It
+        says so from ``patience_us`` on: ordinary changes of a group are over by then."""
+        if self.stopped is not None:
+            return "" if self.stopped == CLOSED else f"the node has stopped: {self.stopped}"
+        since_us = self._blocked_us
+        if since_us is None or self.clock.now_us() - since_us < self._patience_us:
+            return ""
+        return self.machine.blocked
+
     async def start(self) -> None:
         """Open everything and give the machine its first input; call ``close`` if it fails."""
         config = self.config
@@ -126,6 +139,7 @@ class LiveHost:
         self._handle(Started(self.boot, stable, ids))
         if self.stopped is not None:
             raise node_stopped(self.stopped, "the node could not start")
+        self._started = True
         self._timers.arm_next()
         self.quiet()
 
@@ -133,10 +147,10 @@ class LiveHost:
         """End the node, telling the others, so that they need not notice by its silence."""
         if self.stopped is None and self._loop is not None:
             self._handle(Leaving())
-            self._runner.stopped = "closed"
+            self._runner.stopped = CLOSED
         self.close()
 
-    def close(self, reason: str = "closed") -> None:
+    def close(self, reason: str = CLOSED) -> None:
         """End the node at once; the others notice by its silence."""
         if self._closed:
             return
@@ -144,6 +158,8 @@ class LiveHost:
         if self.stopped is not None:
             reason = self.stopped
         self._runner.stopped = reason
+        if self._started and reason != CLOSED:  # whoever starts a node is told by an error
+            LOG.error("node %d has stopped: %s", self.config.id, reason)
         self._timers.close()
         if self._housekeeping is not None:
             self._housekeeping.cancel()
@@ -231,6 +247,10 @@ class LiveHost:
         for port in self.ports:
             port.greet_unmet()
         self._listener.on_quiet()
+        if not self.machine.blocked:
+            self._blocked_us = None
+        elif self._blocked_us is None:
+            self._blocked_us = self._env.now_us
         if self.slow:
             members = self._runner.members
             stall_s = STALL_SHARE * self._patience_us / members / 1e6 if members else 0.0
@@ -264,7 +284,7 @@ class LiveHost:
             "paused_us": self.clock.paused_us,
             "longest_pause_us": self.clock.longest_us,
             "longest_write_us": self._runner.longest_write_us,
-            "blocked": self.machine.blocked,
+            "blocked": self.blocked,
             "machine": self.machine.snapshot(),
         }
 

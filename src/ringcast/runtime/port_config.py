@@ -79,6 +79,7 @@ class PortConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError("peers: an address is listed twice; each node has its own")
         for text in self.seeds:
             address.parse(text, "seeds")
+        self._check_one_place()
         if not self.peers and not self.seeds and not self.multicast:
             raise ConfigError(
                 "no way to find the others: list them in peers, or give seeds or multicast"
@@ -92,6 +93,29 @@ class PortConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             )
         if not self.key_file and not insecure:
             self._check_closed()
+
+    @property
+    def two_places(self) -> str:
+        """What to say of a node that ``peers`` lists elsewhere than at ``bind``; empty: it does
+        not, or ``advertise`` says that it is meant so."""
+        bind, listed = self.bind_address, self.listed.get(self.id)
+        if listed is None or self.advertise or not bind.port or bind == listed:
+            return ""
+        return (
+            f"peers has id {self.id} at {listed}, but bind is {bind}; is the id another node's? "
+            "If that address leads here, say so in advertise"
+        )
+
+    def _check_one_place(self) -> None:
+        """Refuse two places that cannot be one. Addresses of two interfaces, a wildcard and names
+        can, by NAT or a proxy."""
+        if wrong := self.two_places:
+            bind, listed = self.bind_address, self.listed[self.id]
+            loopback = bind.loopback and listed.loopback
+            numbers = bind.ip is not None and listed.ip is not None
+            other_port = bind.port != listed.port and (bind.host == listed.host or loopback)
+            if other_port or (loopback and numbers):
+                raise ConfigError(wrong)
 
     def _check_closed(self) -> None:
         """Without keys no frame may leave this machine, and none come in."""

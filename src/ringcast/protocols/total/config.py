@@ -128,6 +128,12 @@ class Config(GroupSettings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Room for contents in one frame."""
         return self.max_packet - HEADER_BYTES - PACKET_BYTES - 12
 
+    def unfit(self, n: int) -> str:
+        """G-5: a quorum that is never reached."""
+        if self.quorum <= n:
+            return ""
+        return f"quorum = {self.quorum} is never reached: the group has {n} members"
+
     def least_part(self, n: int) -> int:
         """G-5: a quorum; all of them, if they are fewer than one."""
         return max(1, min(self.quorum, n))
