@@ -49,6 +49,12 @@ def test_without_a_flush_a_view_ends_differently_for_its_members() -> None:
     assert not ends_differently("uniform", seed)
 
 
+def test_a_number_proposed_again_without_storage_is_nobodys_fault() -> None:
+    """G-1: the number of a proposal rests on storage, as M8 does."""
+    result = run(Job(3012518, "total", 6, profile="prefix").make())
+    assert not result.violations
+
+
 def test_in_uniform_mode_all_messages_are_safe_ones() -> None:
     result = once("uniform", 0)
     assert result.deliveries > 0
