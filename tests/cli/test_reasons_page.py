@@ -51,7 +51,9 @@ def parsed() -> Iterator[tuple[ast.Module, dict[str, object]]]:
     folders = [SOURCE / "core", *{_folder(sheet.make.__module__) for sheet in live()}]
     for folder in folders:
         for path in sorted(folder.glob("*.py")):
-            name = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+            parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+            # ``package.__init__`` would be a second copy, which registers its protocol once more.
+            name = ".".join(part for part in parts if part != "__init__")
             yield ast.parse(path.read_text("utf-8")), vars(importlib.import_module(name))
 
 
