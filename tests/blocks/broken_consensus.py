@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ringcast.blocks.consensus import MESSAGES, Adopted, Begin, Consensus, Estimate, Phase, Proposal
 from ringcast.core.env import Env
 from ringcast.core.inputs import Message, Received
@@ -50,15 +48,15 @@ class LateAdoption(Consensus):
         proposal = event.message
         assert isinstance(proposal, Proposal)
         if proposal.round < self.round:
-            env.send(event.src, Adopted(proposal.round))
+            self._tell_others(env, Adopted(proposal.round))
         super().on_proposal(env, event)
 
 
 class NoStamp(Consensus):
     """Z5: forgets in which round it adopted its estimate."""
 
-    def _adopt(self, proposal: Proposal[Message]) -> None:
-        super()._adopt(proposal)
+    def _adopt(self, env: Env, proposal: Proposal[Message], coordinator: int) -> None:
+        super()._adopt(env, proposal, coordinator)
         self.stamp = 0
 
 
@@ -77,10 +75,11 @@ class TwoProposals(Consensus):
     def on_estimate(self, env: Env, event: Received) -> None:
         estimate = event.message
         assert isinstance(estimate, Estimate)
-        before = self.choose() if self.proposed else None
+        mine = self.coordinator(self.round) == self.me
+        before = self.choose() if self.adopted and mine else None
         super().on_estimate(env, event)
         if before is not None and self.round == estimate.round and self.choose() != before:
-            self.proposed = None
+            self.proposal = None
             self._consider(env)
 
 
@@ -101,14 +100,12 @@ class SilentCoordinator(Consensus):
             super()._tell_others(env, message)
 
 
-class WaitsForEver(Consensus):
-    """Z5: waits for a coordinator that it suspects, if it has adopted the proposal."""
+class AnyRound(Consensus):
+    """Z6: counts adoptions of whichever round."""
 
-    def suspect(self, env: Env, nodes: Iterable[int]) -> None:
-        if self.adopted:
-            self.suspected = frozenset(nodes)
-        else:
-            super().suspect(env, nodes)
+    def on_adopted(self, env: Env, event: Received) -> None:
+        if self.proposal is not None:
+            self._count(env, event.src)
 
 
 class BelievesNone(Consensus):
@@ -132,18 +129,18 @@ class TellsNobody(Consensus):
 
 MUTANTS: dict[type[Consensus], tuple[str, str]] = {
     HalfIsEnough: ("agreement", "8"),
-    AnyEstimate: ("agreement", "117"),
-    OwnValueAlways: ("agreement", "52"),
-    NoneOfMany: ("agreement", "52"),
-    LateAdoption: ("agreement", "44"),
-    NoStamp: ("agreement", "117"),
-    GoesBack: ("termination", "1502"),
-    TwoProposals: ("agreement", "3310"),
-    CountsFrames: ("agreement", "5502"),
-    SilentCoordinator: ("termination", "1"),
-    WaitsForEver: ("termination", "235"),
+    AnyEstimate: ("agreement", "13"),
+    OwnValueAlways: ("agreement", "12"),
+    NoneOfMany: ("agreement", "12"),
+    LateAdoption: ("agreement", "12"),
+    NoStamp: ("agreement", "13"),
+    GoesBack: ("termination", "23303"),
+    TwoProposals: ("agreement", "641"),
+    CountsFrames: ("agreement", "12"),
+    SilentCoordinator: ("termination", "0"),
+    AnyRound: ("agreement", "146"),
     BelievesNone: ("termination", "94"),
-    TellsNobody: ("termination", "3"),
+    TellsNobody: ("termination", "22559"),
 }
 """Each with what it breaks, and the first schedule that shows it."""
 

@@ -191,9 +191,8 @@ def state_of(group: Group) -> State:
             m.round,
             m.estimate,
             m.stamp,
-            m.adopted,
             tuple(sorted(m.estimates.items())) if m.coordinator(m.round) == m.me else (),
-            m.proposed,
+            m.proposal,
             frozenset(m.adopters),
             m.decided,
         )

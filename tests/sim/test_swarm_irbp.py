@@ -127,7 +127,7 @@ def test_nothing_is_promised_where_too_few_of_the_view_are_left(
     assert result.settled == (core if promised else ())
 
 
-UNSAFE_SEED = 5
+UNSAFE_SEED = 285
 
 
 def unsafe(seed: int) -> RunSpec:

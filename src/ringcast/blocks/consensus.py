@@ -1,15 +1,16 @@
 """Consensus with a rotating coordinator, for one decision among a fixed list of members.
 
-Round r has one coordinator. It learns what others think (``Estimate``), proposes one value, and
-decides when a majority has adopted it. A member that suspects the coordinator goes on to the next
-round instead, and never comes back. Whoever adopts a value remembers the round, and a coordinator
-takes, of a majority of estimates, one of the latest round: so once a majority has adopted a value
-no other can be proposed, whatever is suspected. When somebody correct is no longer suspected by
-anybody, its round decides.
+Round r has one coordinator. It learns what others think (``Estimate``) and proposes one value.
+Whoever adopts it tells all, and whoever knows of a majority that did decides. A member that
+suspects the coordinator goes on to the next round instead, and never comes back. Whoever adopts a
+value remembers the round, and a coordinator takes, of a majority of estimates, one of the latest
+round: so once a majority has adopted a value no other can be proposed, whatever is suspected. When
+somebody correct is no longer suspected by anybody, its round decides.
 
 A member that has adopted waits in its round for the decision, until it suspects the coordinator or
 the coordinator of a later round calls (``Begin``). So without suspicions one round is all there
-is: proposal, adoptions, decision.
+is: proposal and adoptions. In a group of two or three the proposal itself tells of a majority, the
+coordinator and whoever reads it.
 
 Frames must not be lost, so an owner lets a reliable channel carry them (``Owned``, ``over``). They
 may come twice and in any order. Nothing survives a restart: a processor that starts again is no
@@ -64,7 +65,8 @@ class Proposal(msgspec.Struct, Generic[T], frozen=True, array_like=True, tag=37,
 
 
 class Adopted(msgspec.Struct, frozen=True, array_like=True, tag=38, gc=False):
-    """Z5: the sender has adopted the proposal of ``round``."""
+    """Z5: the sender has adopted the proposal of ``round``. All members hear it, not only
+    the coordinator, so that a decision needs no frame of its own to become known."""
 
     round: Seq
 
@@ -101,17 +103,21 @@ class Consensus(Machine):
         self.estimate: Message | None = None
         self.stamp = 0
         """Z1: the round in which the estimate was adopted."""
-        self.adopted = False
-        """Z5: the proposal of this round is our estimate."""
-
-        # Of the last round that had me as its coordinator:
         self.estimates: dict[NodeId, tuple[int, Message | None]] = {}
-        self.proposed: Proposal[Message] | None = None
+        """Z4: of the last round that had me as its coordinator."""
+        self.proposal: Proposal[Message] | None = None
+        """The last one that we made or adopted."""
         self.adopters: set[NodeId] = set()
+        """Z6: members that adopted it, as far as we know."""
 
     def coordinator(self, round_: int) -> NodeId:
         """Z2: whose round it is."""
         return self.members[(round_ - 1 + self.first) % len(self.members)]
+
+    @property
+    def adopted(self) -> bool:
+        """Z5: whether the proposal of this round is our estimate."""
+        return self.proposal is not None and self.proposal.round == self.round
 
     @property
     def ready(self) -> bool:
@@ -163,11 +169,9 @@ class Consensus(Machine):
         while coordinator in self.suspected:
             round_ += 1
             coordinator = self.coordinator(round_)
-        self.round, self.adopted = round_, False
+        self.round = round_
         if coordinator == self.me:
             self.estimates = {self.me: (self.stamp, self.estimate)}
-            self.proposed = None
-            self.adopters = set()
             if round_ > 1:
                 self._tell_others(env, Begin(round_))
             self._consider(env)
@@ -200,15 +204,14 @@ class Consensus(Machine):
 
     def _consider(self, env: Env) -> None:
         """Z4: propose one value, once."""
-        if self.proposed is not None:
+        if self.adopted:
             return
         value = self.choose()
         if value is None:
             return
-        self.proposed = Proposal(self.round, value)
-        self._tell_others(env, self.proposed)
-        self._adopt(self.proposed)
-        self._count(env, self.me)
+        proposal = Proposal(self.round, value)
+        self._tell_others(env, proposal)
+        self._adopt(env, proposal, self.me)
 
     def choose(self) -> Message | None:
         """Z4: of a majority's estimates one with the latest stamp; of stamp 0 our own, if any."""
@@ -219,37 +222,42 @@ class Consensus(Machine):
         found = (self.estimates.get(node, (-1, None)) for node in order)
         return next((v for stamp, v in found if stamp == latest and v is not None), None)
 
-    def _adopt(self, proposal: Proposal[Message]) -> None:
-        self.estimate, self.stamp, self.adopted = proposal.value, proposal.round, True
+    def _adopt(self, env: Env, proposal: Proposal[Message], coordinator: NodeId) -> None:
+        """Z5: it is our estimate now, and its coordinator's."""
+        self.estimate, self.stamp = proposal.value, proposal.round
+        self.proposal, self.adopters = proposal, {self.me}
+        self._count(env, coordinator)
 
     def on_proposal(self, env: Env, event: Received) -> None:
         """Z5: adopt it, unless its round is over for us; Z8: a later round needs no estimate any
-        more. Z7: then wait for the decision."""
+        more. Z7: then tell all, and wait for the decision."""
         proposal = event.message
         assert isinstance(proposal, Proposal)
         if proposal.round < self.round or (proposal.round == self.round and self.adopted):
             env.drop("Z5", "a proposal of a round that is over")
             return
         self.round = proposal.round
-        self._adopt(proposal)
-        env.send(event.src, Adopted(proposal.round))
+        self._adopt(env, proposal, event.src)
+        if self.phase is Phase.VOTING:
+            self._tell_others(env, Adopted(proposal.round))
 
     def on_adopted(self, env: Env, event: Received) -> None:
-        """Z6: count it, once for each member, even if our round is over for ourselves."""
+        """Z6: count it, once for each member, even if that round is over for ourselves. One that
+        comes before its proposal is lost on us: the coordinator counts it and tells us."""
         adopted = event.message
         assert isinstance(adopted, Adopted)
-        if self.proposed is None or adopted.round != self.proposed.round:
+        if self.proposal is None or adopted.round != self.proposal.round:
             env.drop("Z6", "an adoption in another round")
             return
         self._count(env, event.src)
 
     def _count(self, env: Env, node: NodeId) -> None:
         """Z6: a majority decides."""
-        assert self.proposed is not None
+        assert self.proposal is not None
         self.adopters.add(node)
         if len(self.adopters) >= self.majority:
             block = self.decision
-            block.call(env, block.machine.broadcast, DECISION, self.proposed.value)
+            block.call(env, block.machine.broadcast, DECISION, self.proposal.value)
 
     # --- the decision -------------------------------------------------------------------------
 

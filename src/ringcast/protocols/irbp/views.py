@@ -202,8 +202,7 @@ class Views(Chooser):
     def _hear_detector(self, env: Env, heard: Heard) -> None:
         """I1, I2: what a suspicion leads to depends on its limit, and on who is suspected."""
         assert isinstance(heard, Up)
-        word = heard.what
-        if isinstance(word, Suspects):
+        if isinstance(word := heard.what, Suspects):
             names = " ".join(map(str, word.nodes))
             env.note("irbp I2", "suspect", f"{names} ({word.limit})", members=word.nodes)
         self.suspicions(env)
@@ -316,13 +315,14 @@ class Views(Chooser):
         self.suspicions(env)
 
     def _begin(self, env: Env) -> None:
-        """I9: one instance for each epoch, among all its members."""
+        """I9: one instance for each epoch, among all its members. Z2: its first coordinator is the
+        second of the ring: the first, which may begin the next one, knows a hop earlier (Z6)."""
         if self.scope in self.parts:
             return
         config = self.decided
         assert config is not None
-        first = config.members.index(config.core[0])  # Z2
-        block = Consensus(self.p.me, self.participants(config), first)
+        second = config.core[1 % len(config.core)]
+        block = Consensus(self.p.me, self.participants(config), config.members.index(second))
         part = Owned(block, self._hear_decision, self.scope, book=BOOK, over=self.post)
         self.parts.add(part)
         part.handle(env, Started(self.p.boot, {}))
