@@ -23,22 +23,30 @@ def write(name: str, figures: dict[str, Any]) -> Path:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
     file = RESULTS / f"{name}.json"
-    record = {"commit": commit(), "machine": machine, **figures}
+    record = {"commit": commit(), "sources": sources(), "machine": machine, **figures}
     file.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
     return file
 
 
+def git(*words: str) -> str:
+    """What git says of this checkout."""
+    told = subprocess.run(
+        ("git", *words), cwd=Path(__file__).parent, capture_output=True, text=True
+    )
+    return told.stdout.strip()
+
+
 def commit() -> str:
     """The commit measured, with a plus sign if the sources differ from it."""
-    here = Path(__file__).parent
-
-    def git(*words: str) -> str:
-        told = subprocess.run(("git", *words), cwd=here, capture_output=True, text=True)
-        return told.stdout.strip()
-
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (
         "+" if git("status", "--porcelain", "--", "../src") else ""
     )
+
+
+def sources() -> str:
+    """The tree of the sources, the same in every commit that has them: commits may be put together
+    anew."""
+    return git("rev-parse", "--short", "HEAD:src")
 
 
 def spread(values: list[float]) -> dict[str, float]:

@@ -43,7 +43,7 @@ def fuzzing() -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for name, each in sorted(record("fuzz").items()):
-        if name not in ("commit", "machine"):
+        if name not in ("commit", "sources", "machine"):
             longest = f"{each['longest_us'] / 1000:.1f}" if each["longest_us"] else ""
             size = f"{each['objects']:,}, {each['bytes']:,}" if each["objects"] else ""
             counts = " | ".join(f"{each[count]:,}" for count in ("done", "refused", "stops"))
