@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 from ringcast.cli.app import app
 from ringcast.core.ids import Position, ViewId
 from ringcast.journal.check import holes
-from ringcast.journal.format.layout import Entry, view_entry
+from ringcast.journal.format.layout import TRANSITIONAL, VIEW, Entry, gap_entry, view_entry
 from ringcast.journal.format.segment import HEAD_BYTES, SegmentFile, encode
-from ringcast.journal.writer import Journal, commit, segment_names
+from ringcast.journal.reader import JournalReader
+from ringcast.journal.writer import Journal, Limits, commit, segment_names
 
 
 def call(*words: object) -> tuple[int, str]:
@@ -29,6 +30,11 @@ def report(*folders: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(out)
     assert code == (0 if found["sound"] else 1)
     return found
+
+
+def findings(found: dict[str, Any]) -> list[dict[str, str]]:
+    """All that is wrong with the last journal, or between it and others."""
+    return found["journals"][-1]["findings"] + found["differences"]  # type: ignore[no-any-return]
 
 
 @pytest.fixture
@@ -55,7 +61,7 @@ def test_damage_is_found_and_named(folder: Path, at: int) -> None:
 
 def test_records_out_of_order_or_out_of_the_chain_are_found(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    journal.append([entry(1, b"a"), entry(2, b"b")])
+    journal.append(entries(2))
     journal.close()
     (path,) = segment_names(tmp_path)
     (head,) = SegmentFile(path).heads()
@@ -64,7 +70,7 @@ def test_records_out_of_order_or_out_of_the_chain_are_found(tmp_path: Path) -> N
     with path.open("ab") as file:
         file.write(b"".join(frame))
     whats = [each["what"] for each in report(tmp_path)["journals"][0]["findings"]]
-    assert whats == ["does not come after (8,1):2.0", "the chain does not match"]
+    assert whats == ["does not come after (8,1):2.1", "the chain does not match"]
 
 
 def test_replicas_are_identical_the_same_or_different(folder: Path, tmp_path: Path) -> None:
@@ -148,6 +154,114 @@ def test_a_hole_at_the_end_of_a_configuration_is_found(
         assert list(holes([tmp_path / "a", tmp_path / "c"])) == [], "it went elsewhere"
 
 
+def changes() -> list[Entry]:
+    """A ring, what the two of its members have that go on, a ring of their own, and its end."""
+    some, between, ring = entries(6), ViewId(10, 1), ViewId(12, 1)
+    alone = [
+        each._replace(first=each.first._replace(ring_seq=12), view=ring) for each in entries(2)
+    ]
+    return [
+        *some[:5],
+        view_entry(some[4].last.end(1), between, (1, 2), True, 5),
+        *(each._replace(view=between) for each in some[5:]),
+        view_entry(Position.at(ring, 0), ring, (1, 2), False, 5),
+        *alone[1:],
+        view_entry(alone[-1].last.end(1), ViewId(14, 1), (1, 2), True, 5),
+        view_entry(Position.at(ViewId(16, 1), 0), ViewId(16, 1), (1, 2, 3), False, 5),
+    ]
+
+
+RECORDS = [at for at, each in enumerate(changes()) if each.kind in (VIEW, TRANSITIONAL)]
+
+
+@pytest.mark.parametrize("cuts", [[], list(range(20))])
+@pytest.mark.parametrize("missing", RECORDS[:-1])
+def test_a_configuration_without_its_record_is_found(
+    missing: int, cuts: list[int], tmp_path: Path
+) -> None:
+    """A replica that lacked the record of a view was called sound."""
+    whole = changes()
+    lacking = [each for at, each in enumerate(whole) if at != missing]
+    write(tmp_path / "a", whole, [3])
+    write(tmp_path / "b", lacking, cuts)
+    found = report(tmp_path / "a", tmp_path / "b")
+    (finding,) = findings(found)
+    assert finding["file"].startswith(str(tmp_path / "b"))
+    empty = whole[missing + 1].kind == VIEW  # only the other journal tells of it
+    assert finding["place"] == str(whole[missing if empty else missing + 1].first)
+    assert report(tmp_path / "a")["sound"]
+
+
+@pytest.mark.parametrize("cuts", [[], list(range(20))])
+@pytest.mark.parametrize(
+    ("at", "view"),
+    [
+        (2, ViewId(10, 1)),  # the transitional one that follows
+        (2, ViewId(4, 1)),  # one that nobody has
+        (9, ViewId(8, 1)),  # one before
+        (9, ViewId(10, 1)),
+        (9, ViewId(16, 1)),  # one after
+    ],
+)
+def test_a_message_told_in_another_configuration_is_found(
+    at: int, view: ViewId, cuts: list[int], tmp_path: Path
+) -> None:
+    """The view of a message may differ between members that parted, and was not looked at."""
+    whole = changes()
+    wrong = [each._replace(view=view) if n == at else each for n, each in enumerate(whole)]
+    write(tmp_path / "a", whole, [3])
+    write(tmp_path / "b", wrong, cuts)
+    found = report(tmp_path / "a", tmp_path / "b")
+    (finding,) = findings(found)
+    assert finding["place"] == str(whole[at].first) and str(view) in finding["what"]
+
+
+def test_a_message_after_a_change_of_all_members_is_not_of_the_ring_before(tmp_path: Path) -> None:
+    some = entries(6)
+    parted = view_entry(some[4].last.end(1), ViewId(10, 1), (1, 2, 3), True, 5)
+    write(tmp_path, [*some[:5], parted, some[5]], [])
+    (finding,) = findings(report(tmp_path))
+    assert finding["place"] == str(some[5].first)
+
+
+def test_a_journal_filled_from_members_that_parted_is_sound(tmp_path: Path) -> None:
+    """Theirs were transitional configurations of one ring, at one number and at two, and one of
+    them may have crashed in the ring itself."""
+    some, (one, two) = entries(6), (ViewId(10, 1), ViewId(10, 2))
+    views = [
+        view_entry(some[4].last.end(1), one, (1,), True, 5),
+        some[5]._replace(view=one),
+        view_entry(some[5].last.end(2), two, (2,), True, 5),
+        some[6],
+        view_entry(Position.at(ViewId(12, 1), 0), ViewId(12, 1), (1, 2, 3), False, 5),
+    ]
+    write(tmp_path / "a", some[:5] + views, [])
+    write(tmp_path / "b", [*some[:5], views[0], views[1], views[4]], [])
+    write(tmp_path / "c", [*some[:6], views[2], views[4]], [])
+    assert report(*(tmp_path / name for name in "abc"))["sound"]
+
+
+def test_a_topology_that_members_install_each_at_its_own_place_is_no_hole(tmp_path: Path) -> None:
+    """Where gateways join rings, the places of one change end in a mark of the member's own."""
+    view, ring = ViewId(4_194_308_194_312, 9), ViewId(8, 1)
+    told = [
+        each._replace(first=Position.stamped(9 + at, ring), view=view)
+        for at, each in enumerate(entries(2)[1:])
+    ]
+    for name, mark in (("a", 5), ("b", 7)):
+        change = view_entry(Position(5, 8, 1, 3, 6, mark), view, (1, 2), False, 0)
+        write(tmp_path / name, [change, *told], [])
+    assert report(tmp_path / "a", tmp_path / "b")["sound"]
+
+
+def test_what_lies_in_a_gap_is_no_hole(tmp_path: Path) -> None:
+    whole = entries(6)
+    write(tmp_path / "a", whole, [])
+    gone = gap_entry(whole[5].first, "it was away", 7)
+    write(tmp_path / "b", [*whole[:3], gone, *whole[5:]], [])
+    assert report(tmp_path / "a", tmp_path / "b")["sound"]
+
+
 def test_what_a_member_did_not_live_through_is_no_hole(tmp_path: Path) -> None:
     """The beginning and the end of a configuration, and configurations of others."""
     whole = history()
@@ -155,8 +269,14 @@ def test_what_a_member_did_not_live_through_is_no_hole(tmp_path: Path) -> None:
     write(tmp_path / "a", whole, [])
     write(tmp_path / "b", other, [5])
     write(tmp_path / "c", whole[:7], [2])
-    write(tmp_path / "d", whole[5:], [2])
-    assert report(*(tmp_path / name for name in "abcd"))["differences"] == []
+    write(tmp_path / "d", whole, [5, 9], Limits(segment_bytes=1))
+    trimming = Journal(tmp_path / "d", Limits(segment_bytes=1, keep_bytes=1))
+    assert trimming.trim() == 2
+    trimming.close()
+    assert JournalReader(tmp_path / "d").first == whole[10].first, "in the midst of a ring"
+    gone = gap_entry(whole[5].first, "it was away", 7)
+    write(tmp_path / "e", [gone, *whole[5:]], [2])
+    assert report(*(tmp_path / name for name in "abcde"))["sound"]
 
 
 def test_a_torn_end_is_no_damage(folder: Path) -> None:

@@ -6,13 +6,15 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from ringcast.core.ids import GAP_BRANCH, START, Position, ViewId
+from ringcast.core.ids import GAP_BRANCH, START, NodeId, Position, ViewId
 from ringcast.journal.durable import torn, was_cut
-from ringcast.journal.format.frame import Range
+from ringcast.journal.format.frame import KINDS, Frame, Range
 from ringcast.journal.format.frame_writer import link
+from ringcast.journal.format.layout import GAP, MESSAGE, TRANSITIONAL, VIEW
 from ringcast.journal.format.segment import Head, SegmentFile, read_index
 from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import read_trimmed, segment_names
@@ -47,6 +49,7 @@ def examine(folder: Path) -> Iterator[CheckReport]:
     report = CheckReport(str(folder))
     trimmed = read_trimmed(folder)
     number, chain, last = trimmed.number, trimmed.chain, trimmed.place
+    now = _Configurations(known=not trimmed.number)
     names = segment_names(folder)
     for path in names:
         file = SegmentFile(path)
@@ -66,13 +69,17 @@ def examine(folder: Path) -> Iterator[CheckReport]:
             number = head.after
             if not file.sound(head):
                 _add(report, path, head.first, "the checksum does not match")
-                chain, last = head.chain, head.last
+                chain, last, now = head.chain, head.last, _Configurations(known=False)
                 continue
             frame = file.read(head, check=False)
             if (place := frame.disorder(last)) is not None:
                 _add(report, path, place, f"does not come after {last}")
             if link(chain, frame.values()) != head.chain:
                 _add(report, path, head.first, "the chain does not match")
+            for at, each in enumerate(_records(frame)):
+                members = () if each.kind == MESSAGE else frame.members(at)
+                if (what := now.wrong(each, members)) is not None:
+                    _add(report, path, each.place, what)
             if head.first.branch == GAP_BRANCH:
                 report.gaps = [*report.gaps, f"{last} .. {head.first}"]
             report.first = report.first or str(head.first)
@@ -110,16 +117,72 @@ def compare(folders: Sequence[Path]) -> Iterator[JournalFinding]:
                 break
 
 
+class Record(NamedTuple):
+    """Where an entry stands, the configuration it was delivered in, and its kind."""
+
+    place: Position
+    view: ViewId
+    kind: str
+
+
+def _records(frame: Frame) -> Iterator[Record]:
+    kinds = (KINDS[kind] for kind in frame.table["kind"].tolist())
+    return map(Record, frame.firsts, frame.views(), kinds)
+
+
+class _Configurations:
+    """Those that a record may be of, at a place in a journal.
+
+    A journal that was filled from members that had parted has the records of all of them, so there
+    may be several: a configuration is left when all its members are known to be in a later one. On
+    a single ring a regular one ends all before it. What was trimmed, lies in a gap or is damaged
+    may have had records of others; then nothing is ``known`` before the next ring.
+    """
+
+    def __init__(self, known: bool) -> None:
+        self._known = known
+        self._members: dict[ViewId, set[NodeId]] = {}
+        """Who may still be in it."""
+
+    def wrong(self, record: Record, members: tuple[NodeId, ...]) -> str | None:
+        """Take the next record; what is wrong with it, if something is."""
+        place, view, kind = record
+        if kind == MESSAGE:
+            return self._missing(view, "is of")
+        if kind == GAP:
+            self._known, self._members = False, {}
+            return None
+        missing = self._missing(place.ring, "follows") if kind == TRANSITIONAL else None
+        if kind == VIEW and not place.timestamp:
+            self._known, self._members = True, {}
+        for left in self._members.values():
+            left.difference_update(members)
+        self._members = {each: left for each, left in self._members.items() if left}
+        self._members[view] = set(members)
+        return missing
+
+    def _missing(self, view: ViewId, how: str) -> str | None:
+        if view in self._members or not self._known:
+            return None
+        self._members[view] = set()  # once is enough
+        return f"{how} configuration {view}, which has no record before it, or was left before"
+
+
 def holes(folders: Sequence[Path]) -> Iterator[JournalFinding]:
-    """Where one journal lacks a record that another has, between two of its own of the same
-    configuration, or between one and the next configuration, if the other journal has that next
-    too; the first of each pair. Its node was there, and must have delivered it."""
+    """Where one journal lacks a record that another has, though its node was there and must have
+    had it; the first of each pair.
+
+    A message is missing between two records of its configuration, or between one and the next
+    configuration, if the other journal has that next too. The record of a transitional
+    configuration is missing between the two that stand on both sides of it in the other journal.
+    Which others a node was in, only its messages tell (``examine``).
+    """
     for one, other in permutations([JournalReader(folder) for folder in folders], 2):
-        before: tuple[Position, ViewId] | None = None
+        before: Record | None = None
         for path, head in one.heads_after():
-            start = before[0] if before else head.first.before
-            mine = _places(one, Range(head.first.before, head.last))
-            lacks = _lacks(mine, before, _places(other, Range(start, head.last)))
+            start = before.place if before else head.first
+            mine = _within(one, Range(head.first.before, head.last))
+            lacks = _lacks(mine, before, _within(other, Range(start.before, head.last)))
             if lacks is not None:
                 what = f"a record is missing that {other.folder} has"
                 yield JournalFinding(str(path), str(lacks), what)
@@ -127,42 +190,33 @@ def holes(folders: Sequence[Path]) -> Iterator[JournalFinding]:
             before = mine[-1]
 
 
-Placed = tuple[Position, ViewId]
-"""An entry's position, and the configuration it was delivered in."""
+def _within(journal: JournalReader, span: Range) -> list[Record]:
+    return [each for frame in journal.frames(span, check=False) for each in _records(frame)]
 
 
-def _places(journal: JournalReader, span: Range) -> list[Placed]:
-    found: list[Placed] = []
-    for frame in journal.frames(span, check=False):
-        found.extend(zip(frame.firsts, frame.views(), strict=True))
-    return found
-
-
-def _lacks(mine: list[Placed], before: Placed | None, its: list[Placed]) -> Position | None:
-    """The first entry of ``its`` that is not among mine, though those around it are: others of the
-    same configuration, or, at its end, the next one, to which both members came from it."""
-    known = {place for place, _ in mine}
-    for (place, view), then in zip(its, _next_configurations(its), strict=True):
-        if place in known or place.branch == GAP_BRANCH:
+def _lacks(mine: list[Record], before: Record | None, its: list[Record]) -> Position | None:
+    """The first entry of ``its`` that is not among mine, though those around it are."""
+    known = {each.place for each in mine}
+    then: Record | None = None  # the next configuration
+    found: Position | None = None
+    for number in range(len(its) - 1, -1, -1):
+        each = its[number]
+        if number + 1 < len(its) and its[number + 1].view != each.view:
+            then = its[number + 1]
+        if each.place in known:
             continue
-        at = bisect_left(mine, (place, view))
+        at = bisect_left(mine, each)
         last, following = (mine[at - 1] if at else before), mine[at] if at < len(mine) else None
-        if last is None or following is None or not last[0] < place or last[1] != view:
+        if not last or not following or not last.place < each.place or following.kind == GAP:
             continue
-        if following[1] == view or following == then:
-            return place
-    return None
-
-
-def _next_configurations(some: list[Placed]) -> list[Placed | None]:
-    """For each entry the first behind it that is of another configuration."""
-    found: list[Placed | None] = []
-    then: Placed | None = None
-    for at in range(len(some) - 1, -1, -1):
-        if at + 1 < len(some) and some[at + 1][1] != some[at][1]:
-            then = some[at + 1]
-        found.append(then)
-    return found[::-1]
+        if each.kind == MESSAGE:
+            missing = last.view == each.view and (following.view == each.view or following == then)
+        else:  # beside another transitional one it may be of members that parted
+            beside = [last, following] == its[max(0, number - 1) : number + 2 : 2]
+            regular = last.view == last.place.ring and following.kind == VIEW
+            missing = each.kind == TRANSITIONAL and beside and regular
+        found = each.place if missing else found
+    return found
 
 
 def _difference(one: JournalReader, other: JournalReader, span: Range) -> Position | None:
