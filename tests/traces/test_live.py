@@ -33,7 +33,10 @@ p2: d1 o3
 p3: d1 d2 d3
 p1: d2 d3
 p2: d2 d3
-end{1,2,3}
+p1: down
+p2: down
+p3: down
+end
 """
 EVENTS = list(parse(STORY))
 
@@ -56,7 +59,7 @@ def record_all(folder: Path, back_us: dict[int, int]) -> None:
 
 def test_one_clock_gives_back_the_trace(tmp_path: Path) -> None:
     record_all(tmp_path, {})
-    assert list(read_live([tmp_path], (1, 2, 3)))[:-1] == EVENTS[:-1]
+    assert list(read_live([tmp_path]))[:-1] == EVENTS[:-1]
 
 
 @given(st.dictionaries(st.sampled_from([1, 2, 3]), st.integers(-(10**9), 10**9)))
@@ -68,7 +71,7 @@ def test_clocks_that_disagree_change_no_verdict(
     checks = suite(["D1", "D3", "D9", "D12", "total-order", "fifo", "causal"])
     originated = set()
     count = 0
-    for event in read_live([folder], (1, 2, 3)):
+    for event in read_live([folder]):
         checks.feed(event)
         count += 1
         if isinstance(event, Originated):
@@ -109,11 +112,10 @@ def test_a_killed_process_has_crashed_by_its_next_start(tmp_path: Path) -> None:
     record(tmp_path, 1, 101, [Restarted(1, 20, 300, 3)])
     assert list(read_live([tmp_path])) == [
         Restarted(1, 1, 100, 1),
-        Crashed(1, 2, 100, "killed"),
+        Crashed(1, 2, 100, "not told"),
         Restarted(1, 9, 200, 2),
         Crashed(1, 10, 210, "closed"),
         Restarted(1, 20, 300, 3),
-        Ended(300),
     ]
 
 
@@ -171,9 +173,10 @@ def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
 LONG = "ring(8,1){1,2}\np1: o1-60 d1-60 down\np2: d1-60 down"
 
 
-@pytest.mark.parametrize("lost", [0, 1, 51])
+@pytest.mark.parametrize("lost", [0, 1, 2, 51])
 def test_a_log_that_stops_before_the_others_leaves_no_end(lost: int, tmp_path: Path) -> None:
-    """Fifty deliveries and its end are missing at one member: nothing is valid any more."""
+    """Fifty deliveries and its last word are missing at one member, or the last word alone: nobody
+    can tell what else is."""
     events = list(parse(LONG))
     for node in (1, 2):
         own = [e for e in events if getattr(e, "node", 0) == node]
@@ -181,8 +184,7 @@ def test_a_log_that_stops_before_the_others_leaves_no_end(lost: int, tmp_path: P
     checks = suite(["D2", "D4", "D9"])
     for event in read_live([tmp_path]):
         checks.feed(event)
-    whole = lost < 2  # without its last word alone nothing is missing
-    assert set(checks.verdicts().values()) == {Verdict.VALID if whole else Verdict.UNKNOWN}
+    assert set(checks.verdicts().values()) == {Verdict.UNKNOWN if lost else Verdict.VALID}
 
 
 def test_who_was_left_behind_is_no_log_that_stops(tmp_path: Path) -> None:

@@ -58,6 +58,9 @@ class Property:
     needs_notes: ClassVar[bool] = False
     """Without a single one of them the answer is unknown."""
 
+    in_part: ClassVar[bool] = False
+    """It is broken by what is told, whatever a log that is missing or cut could add."""
+
     def __init__(self, history: History) -> None:
         self.history = history
         self.violation: Violation | None = None

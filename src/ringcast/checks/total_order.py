@@ -22,6 +22,7 @@ class TotalOrder(Property):
 
     tag = "total-order"
     title = "one order of shared messages"
+    in_part = True
     reads = Reads.ORDER
 
     def __init__(self, history: History) -> None:

@@ -16,6 +16,7 @@ class UniqueId(Property):
 
     tag = "M2"
     title = "unique id"
+    in_part = True
     reads = Reads.NOTHING
     about_deliveries = False
     needs_storage = True

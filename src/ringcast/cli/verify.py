@@ -21,6 +21,7 @@ from ringcast.core.registry import protocol as protocol_of
 from ringcast.pipeline.spark.session import Where, open_session, require_spark
 from ringcast.traces import Claims, TraceError, TraceWriter
 from ringcast.traces.live import in_order, live_claims, read_live
+from ringcast.traces.whole import Wholeness
 
 if TYPE_CHECKING:
     from ringcast.pipeline.verify.verdicts import Report
@@ -49,11 +50,11 @@ def chosen(only: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def as_files(paths: list[Path], given: bool) -> Iterator[list[Path]]:
-    """Folders of Parquet files; logs of live members are put together in one for the time. They
-    must say what they claim, unless that is ``given``."""
+def as_files(paths: list[Path], given: bool) -> Iterator[dict[Path, str]]:
+    """Folders of Parquet files, and what they lack; logs of live members are put together in one
+    for the time. They must say what they claim, unless that is ``given``."""
     with TemporaryDirectory(prefix="ringcast-verify-") as scratch:
-        folders = []
+        folders: dict[Path, str] = {}
         for number, path in enumerate(paths):
             if any(path.glob("*.trace")):
                 if (path / "fault").exists():
@@ -62,12 +63,14 @@ def as_files(paths: list[Path], given: bool) -> Iterator[list[Path]]:
                 claims = live_claims([path])
                 if claims is None and not given:
                     fail(f"{path}: the logs do not say what their protocol claims; add --protocol")
+                whole = Wholeness()
                 with TraceWriter(folder, claims=claims) as writer:
-                    for event in in_order(read_live([path])):
+                    for event in in_order(read_live([path], whole=whole)):
                         writer(event)
-                folders.append(folder)
+                lacks = (f"of processor {node}: {what}" for node, what in whole.lacks().items())
+                folders[folder.resolve()] = "; ".join(lacks)
             else:
-                folders.append(path)
+                folders[path] = ""
         yield folders
 
 
@@ -115,13 +118,16 @@ def command(
 
         try:
             with as_files(paths, bool(tags)) as folders:
+                lacks = {str(folder): what for folder, what in folders.items() if what}
                 for folder in folders:
                     runs_in(folder)  # before anything slow begins
                 with open_session(Where(master, remote)) as spark:
                     report = verify(spark, folders, VerifyRequest(tags, usual), quiet=json)
                     if cross_check:
-                        second = second_opinion(spark, report)
+                        second = second_opinion(spark, report, lacks)
                         report = msgspec.structs.replace(report, second=second)
+                    runs = [each.in_doubt(lacks.get(each.folder, "")) for each in report.runs]
+                    report = msgspec.structs.replace(report, runs=tuple(runs))
         except TraceError as error:  # a log that cannot be put together with the others
             if not json:
                 fail(str(error))

@@ -26,13 +26,13 @@ from ringcast.core.trace import (
     Crashed,
     Delivered,
     Ended,
-    Installed,
     Originated,
     Restarted,
     Submit,
     TraceEvent,
 )
 from ringcast.traces.parquet import Claims, TraceError
+from ringcast.traces.whole import NOT_TOLD, Wholeness
 
 MAGIC = b"ringcast log 2\n"
 HEAD = Struct(">III")
@@ -164,7 +164,7 @@ def read_node(node: NodeId, paths: list[Path], late: Mapping[Path, int]) -> Iter
     for path in paths:
         if last is not None and type(last) is not Crashed:
             n += 1
-            yield Crashed(node, n, last.t_us, "killed")
+            yield Crashed(node, n, last.t_us, NOT_TOLD)
         late_us = late[path]
         for last in read_log(path):
             changes: dict[str, int | bool] = {"t_us": last.t_us + late_us} if late_us else {}
@@ -205,13 +205,15 @@ class _Stream:
 
 
 def read_live(
-    dirs: Iterable[Path], settled: tuple[NodeId, ...] = (), until_us: int | None = None
+    dirs: Iterable[Path],
+    settled: tuple[NodeId, ...] = (),
+    until_us: int | None = None,
+    whole: Wholeness | None = None,
 ) -> Iterator[TraceEvent]:
     """One trace from the files in ``dirs``, closed by ``Ended`` with the given ``settled``.
 
-    ``until_us`` cuts it there, so that a group's orderly end need not be part of it. Without it, a
-    log that stops before others of the same ring do leaves the trace without an end: what its
-    processor did afterwards is not known.
+    ``until_us`` cuts it there, so that a group's orderly end need not be part of it. Without it,
+    logs that are not whole leave the trace without an end; ``whole`` says then what they lack.
     """
     files = logs(dirs)
     late = late_clocks(path for paths in files.values() for path in paths)
@@ -223,7 +225,8 @@ def read_live(
     since: list[tuple[int, NodeId, tuple[ViewId, int]]] = []  # and since when
     originated: dict[ViewId, SeqSet] = {}
     t_us = 0
-    stands: dict[NodeId, _Stand] = {node: _Stand() for node in streams}
+    whole = Wholeness() if whole is None else whole
+    whole.logged(files)
 
     def offer(node: NodeId) -> None:
         """Put a processor where its next event belongs."""
@@ -250,43 +253,15 @@ def read_live(
         _, node = heappop(heap)
         event = streams[node].head
         t_us = max(t_us, event.t_us)
-        stands[node].take(event)
+        whole.take(event)
         yield event
         if type(event) is Originated:
             originated.setdefault(event.ring, SeqSet()).add(event.seq)
             for other in waiting.pop((event.ring, event.seq), ()):
                 heappush(heap, (streams[other].t_us, other))
         offer(node)
-    if until_us is not None or not _cut_short(stands):
+    if until_us is not None or not whole.lacks():
         yield Ended(t_us if until_us is None else until_us, settled)
-
-
-class _Stand:
-    """How far one processor had come when its log stopped."""
-
-    def __init__(self) -> None:
-        self.ring: ViewId | None = None  # the last one it was in
-        self.seq = 0  # the last number that it delivered there
-        self.over = False  # it says that it ended
-
-    def take(self, event: TraceEvent) -> None:
-        self.over = type(event) is Crashed
-        if type(event) is Installed and not event.transitional:
-            self.ring, self.seq = event.view, 0
-        elif type(event) is Delivered and event.ring == self.ring:
-            self.seq = event.seq
-
-
-def _cut_short(stands: Mapping[NodeId, _Stand]) -> bool:
-    """Whether a log without an end lacks what another delivered in the ring that both were last
-    in: nobody has gone on without its processor, so it is the log that stops."""
-    last: dict[ViewId | None, int] = {}
-    for stand in stands.values():
-        last[stand.ring] = max(stand.seq, last.get(stand.ring, 0))
-    return any(
-        stand.ring is not None and not stand.over and stand.seq < last[stand.ring]
-        for stand in stands.values()
-    )
 
 
 def in_order(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:

@@ -7,7 +7,7 @@ odd. The driver puts the windows of a large run together and has the checks judg
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,7 +21,7 @@ from ringcast.pipeline.spark.tasks import tasks
 from ringcast.pipeline.verify.condense.plan import Window
 from ringcast.pipeline.verify.condense.window import Found, look
 from ringcast.pipeline.verify.run_verifier import Case, VerifyRequest, verify_run
-from ringcast.pipeline.verify.verdicts import Report, RunVerdict, SecondOpinion, together
+from ringcast.pipeline.verify.verdicts import Report, RunVerdict, SecondOpinion, doubted, together
 from ringcast.traces.parquet import is_number
 from ringcast.traces.schema import TABLES
 
@@ -105,8 +105,11 @@ def verify(
     return Report(tuple(done[which] for which in sizes), perf_counter() - began_s)
 
 
-def second_opinion(spark: SparkSession, report: Report) -> SecondOpinion:
-    """Have queries judge the same runs, and hold their answers against ours."""
+def second_opinion(
+    spark: SparkSession, report: Report, lacks: Container[str] = ()
+) -> SecondOpinion:
+    """Have queries judge the same runs, and hold their answers against ours. Folders in ``lacks``
+    are of logs that are not whole."""
     from ringcast.pipeline.verify.crosscheck.compare import cross_check, disagreements
 
     said: list[tuple[str, str]] = []
@@ -116,7 +119,8 @@ def second_opinion(spark: SparkSession, report: Report) -> SecondOpinion:
         tags = together((tag, v) for each in judged for tag, v in each.verdicts.items())
         cross = cross_check(spark, Path(folder), tags, [each.run for each in judged])
         claimed = {(each.run, tag) for each in judged for tag in each.verdicts}
-        said += ((c.property, c.verdict) for c in cross if (c.run, c.property) in claimed)
+        answers = [(c.property, c.verdict) for c in cross if (c.run, c.property) in claimed]
+        said += ((tag, doubted(tag, v)) for tag, v in answers) if folder in lacks else answers
         for each in judged:
             lines += disagreements(each.run, each.verdicts, each.violations, cross)
     return SecondOpinion(together(said), lines)

@@ -31,6 +31,29 @@ class RunVerdict(msgspec.Struct, frozen=True):
     error: str = ""
     """Why the run could not be read."""
 
+    def in_doubt(self, lacks: str) -> RunVerdict:
+        """The same, of logs that lack something: what that could explain is unknown."""
+        if not lacks or self.error:
+            return self
+        seems = {each.property: each.explanation for each in self.violations}
+        found = {tag: Verdict(doubted(tag, verdict)) for tag, verdict in self.verdicts.items()}
+        return msgspec.structs.replace(
+            self,
+            verdicts=found,
+            violations=tuple(v for v in self.violations if found[v.property] is Verdict.INVALID),
+            reasons={
+                tag: f"{lacks}; else: {seems[tag]}" if tag in seems else lacks
+                for tag, verdict in found.items()
+                if verdict is Verdict.UNKNOWN
+            },
+        )
+
+
+def doubted(tag: str, verdict: str) -> str:
+    """What is known of a property where logs lack something."""
+    broken = verdict == Verdict.INVALID and not PROPERTIES[tag].in_part
+    return Verdict.UNKNOWN if broken else verdict
+
 
 class SecondOpinion(msgspec.Struct, frozen=True):
     """What the queries of the cross-check say."""

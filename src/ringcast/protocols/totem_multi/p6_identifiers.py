@@ -18,6 +18,7 @@ class UniquePlaces(Property):
 
     tag = "P-6"
     title = "one place, one message"
+    in_part = True
     needs_storage = True
 
     def __init__(self, history: History) -> None:

@@ -19,6 +19,7 @@ class KeyOrder(TopologyProperty):
 
     tag = "P-7"
     title = "everything in key order"
+    in_part = True
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
