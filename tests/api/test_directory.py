@@ -104,6 +104,24 @@ def test_joins_leaves_and_messages_share_one_order() -> None:
     assert b.directory.members("g") == (2,)
 
 
+def test_who_joins_or_leaves_after_parting_does_so_where_it_went() -> None:
+    """The others took it in, so one place had two views; its own side did not list them."""
+    a, b, c = on_ring()
+    order(R1, 14, 2, Exit("g"), a, b, c)
+    for each in (a, b):
+        each.transitional(T1, R1, 15, 1, 2)
+    c.transitional(ViewId(9, 3), R1, 15, 3)
+    alone = list(c.log.events)
+    b.directory.enter("g", b.log)
+    order(R1, 16, 2, Enter("g"), a, b, c)
+    order(R1, 17, 1, Exit("g"), a, b, c)
+    assert b.log.events[-2:] == [
+        ("V", (1, 2), Position.at(R1, 16)),
+        ("V", (2,), Position.at(R1, 17)),
+    ]
+    assert c.log.events == alone and c.directory.members("g") == (3,)
+
+
 def test_on_a_new_ring_messages_wait_until_all_have_spoken() -> None:
     a, b, c = on_ring()
     for each in (a, b):

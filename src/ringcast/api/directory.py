@@ -66,6 +66,8 @@ class Directory:
         self._ring = ViewId(0, me)
         self._begins = Position.at(self._ring, 0)
         self._members: tuple[NodeId, ...] = ()
+        self._present: tuple[NodeId, ...] = ()
+        """Those that are left of them: after a transitional view, those that go on together."""
         self._open = False
         self.complete = fixed
         """Whether the views of the last ring that was opened count all of its members: it did not
@@ -127,7 +129,7 @@ class Directory:
             for each in change.departures:
                 if each.member in told:
                     gone.setdefault(each.member, each)
-        self._sets = change.sets
+        self._sets, self._present = change.sets, change.members
         if change.transitional:
             self._spoken = {q: g for q, g in self._spoken.items() if q in change.members}
             self._tell_all(change.position, True, change.view)
@@ -203,6 +205,8 @@ class Directory:
         writer: str,
         to: tuple[NodeId, ...],
     ) -> None:
+        if type(envelope) in (Enter, Exit) and sender not in self._present:
+            return  # it parted before the place of its word, which is for those it went on with
         match envelope:
             case Data(group, bodies):
                 sink = self._sinks.get(group)
