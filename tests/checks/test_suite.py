@@ -222,7 +222,7 @@ def test_lives_that_no_event_can_be_about_are_forgotten() -> None:
     for story, kept in (("p1: reg(4,1){1}", {40}), ("ring(8,1){1,2}\np1: o1", {1, 40})):
         content, integrity = judge(story + often, "content", "integrity").properties
         assert isinstance(content, Content) and isinstance(integrity, Integrity)
-        assert set(content._senders[1]) == set(integrity._submitted[1]) == kept
+        assert set(content._senders[1]) == set(integrity._own[1]) == kept
     checks = judge("ring(8,1){1,2}\np1: o1" + often + "\np2: d1~\nend", "content", "integrity")
     assert checks.verdicts()["integrity"] is Verdict.VALID
     assert checks.verdicts()["content"] is Verdict.INVALID

@@ -35,7 +35,7 @@ def spoil(
     kinds: tuple[type, ...] = ABOUT_MESSAGES,
 ) -> list[TraceEvent]:
     """The trace with so many mistakes, in the order in which it would be read: numbers and times
-    still ascend at every processor."""
+    still ascend at every processor, and nobody is called settled that is down."""
     own: dict[int, list[Any]] = {}
     faults = [e for e in events if isinstance(e, Faulted)]
     ends = [e for e in events if isinstance(e, Ended)]
@@ -48,7 +48,15 @@ def spoil(
         places = [at for at, event in enumerate(mine) if type(event) is kind]
         if places:
             rng.choice(WAYS)(mine, rng.choice(places), rng)
-    return [*sorted([*_numbered(own), *faults], key=lambda e: (e.t_us, e.node, e.n)), *ends]
+    down = {node for node, mine in own.items() if _fell(mine)}
+    last = (msgspec.structs.replace(e, settled=tuple(sorted({*e.settled} - down))) for e in ends)
+    return [*sorted([*_numbered(own), *faults], key=lambda e: (e.t_us, e.node, e.n)), *last]
+
+
+def _fell(mine: list[Any]) -> bool:
+    """Whether a processor is down at the end."""
+    turns = [e for e in mine if isinstance(e, Crashed | Restarted)]
+    return bool(turns) and isinstance(turns[-1], Crashed)
 
 
 def _numbered(own: dict[int, list[Any]]) -> list[Any]:

@@ -19,10 +19,11 @@ from ringcast.core.trace import (
     Installed,
     Noted,
     Originated,
+    ReportedUncertain,
     Submit,
     TraceEvent,
 )
-from ringcast.sim.faults import NodeCrash
+from ringcast.sim.faults import NodeCrash, Restart
 from ringcast.sim.run import run
 from ringcast.sim.spec import RunSpec, claims_of
 from ringcast.sim.workload import Bursts
@@ -34,9 +35,11 @@ E = TypeVar("E")
 change = msgspec.structs.replace
 
 
-def spec(protocol: str) -> RunSpec:
-    """A short run in which frames hold several messages, and a member crashes."""
+def spec(protocol: str, lost: bool = False) -> RunSpec:
+    """A short run in which frames hold several messages, and a member crashes; or does so early,
+    and comes back without its storage."""
     several, slow = protocol == "totem-multi", 4 if protocol == "rbp" else 1
+    early = (NodeCrash(15_000 * slow, 4), Restart(20_000 * slow, 4, keep_storage=False))
     return RunSpec(
         protocol=protocol,
         nodes=4,
@@ -44,17 +47,17 @@ def spec(protocol: str) -> RunSpec:
         seed=7,
         duration_us=120_000 * slow,
         workload=(Bursts(messages=3, every_us=6_000 * slow, safe=0.3, start_us=8_000),),
-        faults=(NodeCrash(60_000 * slow, 4),),
+        faults=early if lost else (NodeCrash(60_000 * slow, 4),),
         core=(1, 2, 3),
     )
 
 
-def right(protocol: str) -> tuple[list[TraceEvent], Claims]:
+def right(protocol: str, lost: bool = False) -> tuple[list[TraceEvent], Claims]:
     """The trace of it and what is claimed of it."""
     events: list[TraceEvent] = []
-    result = run(spec(protocol), [events.append])
+    result = run(spec(protocol, lost), [events.append])
     assert not result.violations
-    return events, claims_of(spec(protocol))
+    return events, claims_of(spec(protocol, lost))
 
 
 class Trace:
@@ -433,6 +436,48 @@ def delivered_before_it_was_submitted(trace: Trace) -> Nodes:
     return (3, 2)
 
 
+@tampering(every="content", totem_multi="P-8")
+def another_body_submitted_after_the_origination(trace: Trace) -> Nodes:
+    """Right before its own delivery."""
+    event = trace.middle(Submit, lambda e: trace.reached(e), node=2)
+    trace.drop(event)
+    told = next(e for e in trace.all(Delivered, node=2) if event.digests[0] in e.digests)
+    before = max((e for e in own_events(trace, 2) if e.n < told.n), key=lambda e: e.n)
+    trace.insert(change(event, digests=altered(event.digests)), before)
+    return (2,)
+
+
+@tampering(every="integrity", totem_multi="P-8")
+def number_submitted_twice(trace: Trace) -> Nodes:
+    event = trace.middle(Submit, node=2)
+    trace.insert(change(event, digests=altered(event.digests)), event)
+    return (2,)
+
+
+def own_events(trace: Trace, node: NodeId) -> list[Any]:
+    return [e for e in trace.events if getattr(e, "n", 0) and getattr(e, "node", 0) == node]
+
+
+@tampering(every="integrity", totem_multi="P-8")
+def delivered_message_reported_uncertain(trace: Trace) -> Nodes:
+    told = trace.middle(Delivered, node=2, sender=2)
+    trace.insert(ReportedUncertain(2, 0, 0, told.first, 1), told)
+    return (2,)
+
+
+@tampering(every="integrity", totem_multi="P-8")
+def uncertain_message_delivered(trace: Trace) -> Nodes:
+    event = trace.middle(Submit, lambda e: trace.reached(e), node=2)
+    trace.insert(ReportedUncertain(2, 0, 0, event.first, 1), event)
+    return (2,)
+
+
+@tampering(every="integrity", totem_multi="P-8")
+def message_never_submitted_reported_uncertain(trace: Trace) -> Nodes:
+    trace.insert(ReportedUncertain(2, 0, 0, 10_000, 2), trace.middle(Submit, node=2))
+    return (2,)
+
+
 # --- order --------------------------------------------------------------------------------------
 
 
@@ -589,3 +634,13 @@ CASES = [
     if kind.unseen or protocol in kind.breaks
 ]
 """Each kind in each protocol for which the table says something."""
+
+LOST = [
+    (TAMPERINGS[name], protocol)
+    for name in ("one-body-altered-at-one-member", "member-left-out-of-a-view")
+    for protocol in PROTOCOLS
+    if protocol != "token-fd" and (name[0] == "m" or protocol not in ("counter", "irbp"))
+]
+"""What lost storage does not excuse: the same must be found where a member has come back without
+its own. Those of token-fd do not come back, and those of counter and irbp take the first ring
+again, which leaves every property unknown that finds messages by their ring."""

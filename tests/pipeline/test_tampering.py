@@ -18,10 +18,12 @@ import pytest
 import typer
 from edits import by_checks, condensed_differs, write
 from published import PUBLISHED
-from tampering import CASES, PROTOCOLS, TAMPERINGS, Named, Tampering, Trace, right
+from tampering import CASES, LOST, PROTOCOLS, TAMPERINGS, Named, Tampering, Trace, right
+from test_verify_condense import set_sizes
 
-from ringcast.core.trace import TraceEvent
-from ringcast.traces import Claims, read_trace
+from ringcast.core.trace import Delivered, Ended, TraceEvent
+from ringcast.pipeline.verify.run_verifier import VerifyRequest, verify_run
+from ringcast.traces import Claims, TraceError, read_trace
 
 pytestmark = pytest.mark.xdist_group("tampering")
 
@@ -71,6 +73,20 @@ def test_checks_and_condensed(number: int, folder: Folder, rights: Rights) -> No
     assert list(condensed_differs(path, number, checks, claims)) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "protocol"), LOST, ids=lambda it: it.name if isinstance(it, Tampering) else it
+)
+def test_lost_storage_excuses_who_lost_it(kind: Tampering, protocol: str, tmp_path: Path) -> None:
+    events, claims = right(protocol, lost=True)
+    trace = Trace(events)
+    who, tag = kind.edit(trace), kind.breaks[protocol]
+    write(tmp_path, 0, trace.events, claims)
+    checks = by_checks(read_trace(tmp_path, 0), claims)
+    found = {violation.property: violation.nodes for violation in checks.violations}
+    assert tag in found and who in (None, found[tag])
+    assert list(condensed_differs(tmp_path, 0, checks, claims)) == []
+
+
 def test_what_cannot_be_seen_says_why() -> None:
     unseen = [kind for kind in TAMPERINGS.values() if not kind.breaks]
     assert len(unseen) < len(TAMPERINGS) / 8
@@ -101,6 +117,24 @@ def test_what_a_protocol_cannot_show_says_why(
         return
     write(tmp_path, 0, trace.events, claims)
     assert not by_checks(read_trace(tmp_path, 0), claims).violations
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_nobody_who_is_down_is_settled(protocol: str, tmp_path: Path, rights: Rights) -> None:
+    """Such a trace contradicts itself, whatever it leaves out: it is refused by all who read it."""
+    events, claims = rights[protocol]
+    trace = Trace(events)
+    for event in trace.all(Delivered, node=4)[-5:]:
+        trace.drop(event)
+    (end,) = trace.all(Ended)
+    trace.put(end, settled=(1, 2, 3, 4))
+    write(tmp_path, 0, trace.events, claims)
+    with pytest.raises(TraceError, match="calls processor 4 settled, which is down"):
+        list(read_trace(tmp_path, 0))
+    with pytest.MonkeyPatch.context() as patch:
+        set_sizes(patch, group=64, window=120, run=4)
+        found = verify_run(tmp_path, 0, VerifyRequest((), claims))
+    assert "calls processor 4 settled, which is down" in found.error
 
 
 def test_every_protocol_claims_that_one_place_is_one_message() -> None:

@@ -31,10 +31,11 @@ from ringcast.pipeline.verify.condense.align import align
 from ringcast.pipeline.verify.condense.window import look
 from ringcast.pipeline.verify.run_verifier import Case, VerifyRequest, verify_run
 from ringcast.pipeline.verify.verdicts import RunVerdict
+from ringcast.sim.faults import NodeCrash
 from ringcast.sim.run import run
 from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
-from ringcast.sim.workload import Poisson
+from ringcast.sim.workload import Bursts, Poisson
 from ringcast.traces import (
     Claims,
     TraceError,
@@ -146,6 +147,31 @@ def test_a_stretch_keeps_its_side_of_a_report(
     tags = tuple(tag for tag in sheet.claims(sheet.profiles["prefix"]) if tag in TAGS)
     found = compare(write(tmp_path, events), VerifyRequest(tags, Claims(())))
     assert not found.violations
+
+
+@pytest.mark.parametrize("window", [100, 400])
+def test_an_old_message_in_a_new_view(
+    window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a lower place than all that its new ring has, and none of them."""
+    set_sizes(monkeypatch, group=64, window=window, run=4)
+    spec = msgspec.structs.replace(
+        tampered("rbp"),
+        duration_us=600_000,
+        workload=(Bursts(messages=3, every_us=6_000, safe=0.3, start_us=8_000),),
+        faults=(NodeCrash(300_000, 4),),
+    )
+    trace = list[TraceEvent]()
+    run(spec, [trace.append])
+    own = [e for e in trace if isinstance(e, Delivered) and e.node == 1]
+    old, (*_, new) = own[len(own) // 4], (e for e in own if e.ring == own[-1].ring)
+    assert old.ring < new.ring
+    at = trace.index(new)
+    wrong = msgspec.structs.replace(old, view=new.view, ring=new.ring, n=new.n, t_us=new.t_us)
+    trace[at] = wrong
+    found = compare(write(tmp_path, trace), claims_only("rbp"))
+    assert {"one-log", "D9"} <= {v.property for v in found.violations}
+    assert found.verdicts["D2"] is Verdict.VALID
 
 
 @pytest.mark.parametrize("kept", [0, 40])

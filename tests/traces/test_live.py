@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from ringcast.checks import Verdict, suite
 from ringcast.core.ids import Level, ViewId
+from ringcast.core.to_some import SubmittedTo
 from ringcast.core.trace import (
     Crashed,
     Delivered,
     Ended,
+    Noted,
     Originated,
     Restarted,
     Submit,
@@ -126,6 +128,7 @@ def test_lives_and_events_are_counted_on_after_storage_was_lost(tmp_path: Path) 
         return [
             Restarted(1, n, t_us, incarnation),
             Submit(1, n + 1, t_us + 1, incarnation, 1, Level.AGREED, (4,), (7,)),
+            SubmittedTo((1, 2), incarnation, 2, Level.AGREED, (8,)).noted(1, n + 2, t_us + 2),
         ]
 
     record(tmp_path, 1, 90, life(100, 1, 1))
@@ -141,6 +144,8 @@ def test_lives_and_events_are_counted_on_after_storage_was_lost(tmp_path: Path) 
         (400, 4, True),
     ]
     assert [e.incarnation for e in told if isinstance(e, Submit)] == [1, 2, 3, 4]
+    some = [SubmittedTo.read(e) for e in told if isinstance(e, Noted)]
+    assert [each.incarnation for each in some if each] == [1, 2, 3, 4]
     numbers = [event.n for event in told if not isinstance(event, Ended)]
     assert numbers == sorted(set(numbers))
 

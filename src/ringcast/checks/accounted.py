@@ -1,8 +1,8 @@
 """accounted: a processor delivers each of its messages, or says that it will not.
 
-It may say so only of what was submitted, and not before a change of configuration left open what
-became of it. Meant for protocols in which every message is for all: of one to some ``multicast``
-speaks.
+It may say so only after a change of configuration left open what became of it; that it is true,
+``integrity`` asks. Meant for protocols in which every message is for all: of one to some
+``multicast`` speaks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from ringcast.core.trace import Crashed, Delivered, Ended, Installed, ReportedUn
 class Accounts:
     """Messages of one incarnation, and of which its application has heard."""
 
-    __slots__ = ("delivered", "fresh", "heard", "submitted", "uncertain")
+    __slots__ = ("fresh", "heard", "submitted")
 
     def __init__(self) -> None:
         self.submitted = SeqSet()
         self.fresh = SeqSet()  # those submitted since the configuration changed last
-        self.delivered = SeqSet()
-        self.uncertain = SeqSet()
         self.heard = SeqSet()  # delivered or uncertain
 
 
@@ -32,8 +30,7 @@ class Accounted(Property):
     """Each own submission is delivered, or reported uncertain, or still waiting.
 
     Messages of a processor are ordered as it submitted them, so once a later one is delivered here
-    none before it can be waiting, and at the end nothing waits at a settled processor. What was
-    reported is not delivered here, before or after.
+    none before it can be waiting, and at the end nothing waits at a settled processor.
     """
 
     tag = "accounted"
@@ -70,28 +67,18 @@ class Accounted(Property):
 
     def _deliver(self, node: NodeId, first: int, last: int, t_us: int) -> None:
         own = self._of(node)
-        number = own.uncertain.lowest(first, last)
-        if number is not None:
-            self._broken(node, number, "reported as uncertain and delivers", t_us)
         for number in own.heard.missing(1, first - 1, 1):
             self._broken(node, number, "passes over in silence", t_us)
-        own.delivered.add_range(first, last)
         own.heard.add_range(first, last)
 
     def on_uncertain(self, event: ReportedUncertain) -> None:
-        """They were submitted before a change of configuration, and not delivered."""
+        """They were submitted before a change of configuration."""
         own, node = self._of(event.node), event.node
         first, last = event.first, event.first + event.count - 1
-        number = own.delivered.lowest(first, last)
-        if number is not None:
-            self._broken(node, number, "delivered and reports as uncertain", event.t_us)
-        for number in own.submitted.missing(first, last, 1):
-            self._broken(node, number, "did not submit and reports as uncertain", event.t_us)
         number = own.fresh.lowest(first, last)
         if number is not None:
             what = "reports as uncertain, in the configuration in which it submitted it,"
             self._broken(node, number, what, event.t_us)
-        own.uncertain.add_range(first, last)
         own.heard.add_range(first, last)
 
     def on_crashed(self, event: Crashed) -> None:

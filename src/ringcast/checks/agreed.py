@@ -82,11 +82,12 @@ class Agreed(Property):
 
     def _follow(self, event: Delivered, track: Track, frame: PlacedFrame) -> None:
         """``frame`` is the next one of a regular configuration: what was left out?"""
-        last = track.order[-1][0].seq if track.order else frame.ring.trimmed_seq
+        ring = frame.ring
+        last = track.order[-1][0].seq if track.order else max(ring.trimmed_seq, ring.stretched_seq)
         if frame.seq <= last:
             self._repeat(event)
         elif frame.seq > last + 1:
-            frames = frame.ring.frames
+            frames = ring.frames
             gap = range(last + 1, frame.seq)
             found = (n for n in gap if n in frames) if len(gap) < len(frames) else frames
             left_out = min((n for n in found if last < n < frame.seq), default=None)

@@ -43,7 +43,7 @@ class RingConsensus(Property):
             agreed = self._agreed.setdefault(event.view, {})
             before = agreed.get(event.node, event.members)
             differs = set(before) != set(event.members)
-            if differs and event.node == event.view.rep and self.history.storage_lost:
+            if differs and event.node == event.view.rep and self.history.lost:
                 self._again.add(event.view)
             agreed[event.node] = event.members
             if len(self._agreed) > self._keep:

@@ -1,8 +1,9 @@
 """content: one place holds one message at all processors, the one that its sender submitted.
 
 The first event that names a place says what it holds: sender, number, level and contents. Every
-other origination or delivery of the place must say the same, and what is said first must be what
-the sender submitted under that number. It does not rest on who numbers messages or when, so it
+other origination or delivery of the place must say the same, and what is said must be what the
+sender submitted under that number, from the first event on that comes after the submission; of two
+submissions the first counts. It does not rest on who numbers messages or when, so it
 suits every protocol. Only a weaker level than was asked for is wrong: a protocol may treat all
 messages as safe ones, and D10 and D11 then hold it to that. Submissions without checksums leave it
 unknown.
@@ -38,10 +39,12 @@ class Sender:
         self.delivered = SeqSet()  # by itself
 
     def submit(self, first: int, messages: Iterable[Submitted]) -> None:
-        """Remember those that it has not delivered."""
+        """Remember those that it has neither delivered nor submitted before."""
         new = dict(enumerate(messages, first))
         if self.delivered.lowest(first, first + len(new) - 1) is not None:
             new = {k: each for k, each in new.items() if k not in self.delivered}
+        if not new.keys().isdisjoint(self.submitted.keys()):
+            new = {k: each for k, each in new.items() if k not in self.submitted}
         self.submitted.update(new)
 
     def deliver(self, first: int, last: int) -> None:
@@ -116,15 +119,25 @@ class Content(Property):
                 (frame,),
                 event.t_us,
             )
-        elif type(event) is Originated or (history.fresh and frame.ring.members):
+        elif (
+            type(event) is Originated
+            or (history.fresh and frame.ring.members)
+            or self.tag in frame.marks
+        ):
             self._as_submitted(event, sender, verb)
 
     def _as_submitted(self, event: Originated | Delivered, sender: NodeId, verb: str) -> None:
+        """Look again at the next event of the place if nothing was submitted so far."""
         frame = self.history.frame
-        mine = self._sender(sender, frame.incarnation).submitted
+        own = self._sender(sender, frame.incarnation)
+        mine = own.submitted
         for number, digest in enumerate(event.digests, event.first):
             known = mine.get(number)
-            if known is None or (known[0] in (None, digest) and known[1] <= event.level):
+            if known is None:
+                if number not in own.delivered:
+                    frame.marks[self.tag] = True
+                continue
+            if known[0] in (None, digest) and known[1] <= event.level:
                 continue
             real = next((k for k, (its, _) in mine.items() if its == digest), "no message")
             self.violate(

@@ -51,7 +51,7 @@ class History:
         self.trimmed: CheckedRing | None = None
         self.forgotten: ViewId | None = None  # largest ring forgotten
         self.broken = False  # a property has been violated by the latest event
-        self.storage_lost = False
+        self.lost: set[NodeId] = set()  # who came back without its stable storage
         self.ids_reused = False
         self.deliveries = 0
         self.configurations = 0
@@ -179,7 +179,7 @@ class History:
         for member in ring.members:
             ring.spans[member].add_range(first, ring.last_index)
         self.deliveries += stretch.frames * len(ring.members)
-        ring.trimmed_seq = max(ring.trimmed_seq, stretch.seq)
+        ring.stretched_seq = max(ring.stretched_seq, stretch.seq)
 
     def _trim(self, ring: CheckedRing) -> None:
         """Forget the frames that every member of a running ring has delivered."""
@@ -211,8 +211,10 @@ class History:
         if ring is None:
             ring = self._new_ring(event)
         elif ring.members != event.members or event.view not in node.waiting:
-            # Another membership, or here for the second time: two rings share an id.
-            self.ids_reused = self.ids_reused or self.storage_lost
+            # Another membership, or here for the second time: two rings share an id, if who gave
+            # it or who is here has forgotten the first.
+            forgot = not self.lost.isdisjoint((event.view.rep, event.node))
+            self.ids_reused = self.ids_reused or forgot
         before = span = ring.spans.get(node.id)
         if span is None or span.state is not State.WAITING:
             span = ring.spans[node.id] = RingStay(ring, node, State.OPEN)
@@ -292,5 +294,5 @@ class History:
         node.incarnation = event.incarnation
         node.left = None
         if not event.storage_kept:
-            self.storage_lost = True
+            self.lost.add(node.id)
             node.last_seq = node.born_seq = 0

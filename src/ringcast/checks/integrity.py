@@ -1,23 +1,22 @@
 """integrity: a message is delivered at most once, and only if its sender submitted it.
 
 It looks at the sender's own numbers and not at places in the order, so it also sees a message
-that was given a second place.
+that was given a second place, a number that was submitted twice, and a report of uncertainty that
+is not true (``own_numbers``).
 """
 
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property, Reads
+from ringcast.checks.own_numbers import OwnNumbers
+from ringcast.checks.property import Reads
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import NodeId
 from ringcast.core.seqset import SeqSet
-from ringcast.core.trace import Delivered, Restarted, Submit
-
-NONE = SeqSet()
-"""Of whoever is not known to have submitted anything."""
+from ringcast.core.trace import Delivered, Restarted
 
 
-class Integrity(Property):
+class Integrity(OwnNumbers):
     """At most once, and only what was submitted."""
 
     tag = "integrity"
@@ -26,18 +25,11 @@ class Integrity(Property):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._submitted: dict[NodeId, dict[int, SeqSet]] = {}
         self._delivered: dict[tuple[NodeId, NodeId], dict[int, SeqSet]] = {}
-
-    def on_submit(self, event: Submit) -> None:
-        """More messages exist."""
-        last = event.first + len(event.sizes) - 1
-        mine = self._submitted.setdefault(event.node, {})
-        mine.setdefault(event.incarnation, SeqSet()).add_range(event.first, last)
 
     def on_restarted(self, event: Restarted) -> None:
         """Forget what is of no consequence any more."""
-        self.history.drop_past(event.node, self._submitted.get(event.node, {}))
+        super().on_restarted(event)
         for (_, sender), lives in self._delivered.items():
             if sender == event.node:
                 self.history.drop_past(sender, lives)
@@ -47,7 +39,7 @@ class Integrity(Property):
         frame = self.history.frame
         incarnation = self.history.life
         first, last = event.first, event.first + len(event.digests) - 1
-        submitted = self._submitted.get(event.sender, {}).get(incarnation, NONE)
+        submitted = self.own(event.sender, incarnation).to_all
         for number in submitted.missing(first, last, 1):
             self.violate(
                 f"Processor {event.node} delivered {frame} at {event.t_us} us, number {number} of "
@@ -71,14 +63,17 @@ class Integrity(Property):
                 (frame,),
                 event.t_us,
             )
+        if event.sender == event.node and incarnation == self.history.node.incarnation:
+            self.deliver_own(event.node, incarnation, first, last, event.t_us)
 
     def on_stretch(self, stretch: Stretch) -> None:
         """All these messages exist and are new everywhere."""
         ring, nodes = self.history.ring, self.history.nodes
         for share in stretch.shares:
             incarnation = nodes[share.sender].incarnation
-            mine = self._submitted.setdefault(share.sender, {})
-            mine.setdefault(incarnation, SeqSet()).add_range(share.first, share.last)
+            mine = self.own(share.sender, incarnation)
+            mine.to_all.add_range(share.first, share.last)
+            mine.delivered.add_range(share.first, share.last)
             for member in ring.members:
                 seen = self._delivered.setdefault((member, share.sender), {})
                 seen.setdefault(incarnation, SeqSet()).add_range(share.first, share.last)

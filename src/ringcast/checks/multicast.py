@@ -6,8 +6,9 @@ above all that its sender had delivered before, and each processor delivers mess
 in the order of their places, which makes one order of all that any two share; a sender's numbers
 rise with them. Members that make the same step from one configuration to the next have delivered,
 in the first, the same of what is for both of them. At the end, a settled processor has delivered
-what it sent to itself, unless it reported it as uncertain, and what a settled sender in the same
-configuration sent to it there.
+what it sent to itself, unless it reported it as uncertain in a later configuration, and what a
+settled sender in the same configuration sent to it there. What it has reported it does not deliver,
+neither before nor after. One message has one place.
 
 Where members part, nothing is promised to those that go another way: what a member missed, only
 somebody could tell it that was named as well.
@@ -50,6 +51,10 @@ class SubmittedMessage(msgspec.Struct):
     """The configuration it was in."""
     got: set[NodeId]
     due: bool = True
+    reported: bool = False
+    """Its sender called it uncertain."""
+    told: tuple[NodeId, Place] | None = None
+    """Who delivered it first, and where."""
 
 
 class Multicast(Property):
@@ -115,14 +120,16 @@ class Multicast(Property):
         view, after = current.view if current else None, self._last.get(event.node)
         mine = self._asked.setdefault(event.node, {}).setdefault(note.incarnation, {})
         for number, digest in enumerate(note.digests, note.first):
-            mine[number] = SubmittedMessage(note, digest, after, view, set())
+            mine.setdefault(number, SubmittedMessage(note, digest, after, view, set()))
 
     def on_uncertain(self, event: ReportedUncertain) -> None:
-        """These are not owed any more."""
+        """These are not owed any more, and its sender has not delivered them."""
         mine = self._asked.get(event.node, {}).get(self.history.incarnation(event.node), {})
         for number, asked in mine.items():
             if event.first <= number < event.first + event.count:
-                asked.due = False
+                asked.reported = True
+                if event.node in asked.got:
+                    self._untrue(event, number)
 
     # deliveries
 
@@ -173,6 +180,12 @@ class Multicast(Property):
                 self._wrong(event, told.name, why)
                 return
             asked.got.add(event.node)
+            if asked.reported and event.node == told.sender:
+                self._untrue(event, number)
+            asked.told = asked.told or (event.node, place)
+            if asked.told[1] != place:
+                first, where = asked.told
+                self._wrong(event, told.name, f"processor {first} delivered it as {_name(where)}")
             note = asked.note
             if note.to != told.to or asked.digest != digest or note.level > told.level:
                 self._wrong(event, told.name, f"number {number} was submitted as {note}")
@@ -180,6 +193,15 @@ class Multicast(Property):
                 self._wrong(
                     event, told.name, f"its sender had delivered {_name(asked.after)} before"
                 )
+
+    def _untrue(self, event: Noted | ReportedUncertain, number: int) -> None:
+        self.violate(
+            f"Processor {event.node} delivers its message number {number} and reports it as "
+            f"uncertain, which is known at {event.t_us} us.",
+            (event.node,),
+            (f"number {number} of {event.node}",),
+            event.t_us,
+        )
 
     def _follow(self, event: Noted | Delivered, name: str, place: Place) -> None:
         """Places ascend, of messages of either kind."""
@@ -270,9 +292,9 @@ class Multicast(Property):
         now: dict[NodeId, ViewId],
         settled: set[NodeId],
     ) -> None:
-        if not asked.due:
-            return
         here = now.get(sender)
+        if not asked.due or (asked.reported and asked.view != here):
+            return
         for node in asked.note.to:
             together = here is not None and asked.view == here == now.get(node)
             if node not in asked.got and (node == sender or together):

@@ -48,8 +48,9 @@ class Property:
     about_deliveries: ClassVar[bool] = True
     """Without a single delivery (else: configuration) the answer is unknown."""
     needs_storage: ClassVar[bool] = False
-    """Lost stable storage leaves it unknown; otherwise only a ring id taken again
-    while the first ring of that name is still in use does."""
+    """Lost stable storage leaves it unknown, unless it is broken by what rests on the storage of
+    others alone; otherwise only a ring id taken again while the first ring of that name is still in
+    use does."""
     reads: ClassVar[Reads] = Reads.EVERY_EVENT
     origin_first: ClassVar[bool] = False
     """It makes a difference whether a frame was originated before others delivered it."""
@@ -73,9 +74,13 @@ class Property:
         nodes: tuple[NodeId, ...],
         messages: tuple[object, ...],
         t_us: int,
+        rests_on: tuple[NodeId, ...] = (),
     ) -> None:
-        """Report; only the first one counts, and none once the property is void."""
-        if self.violation is None and not self.voided:
+        """Report; only the first one counts, and none once the property is void.
+
+        One that rests on the stable storage of some alone, who have it, counts nevertheless."""
+        sure = bool(rests_on) and self.history.lost.isdisjoint(rests_on)
+        if self.violation is None and (sure or not self.voided):
             names = tuple(str(message) for message in messages)
             self.violation = Violation(self.tag, explanation, nodes, names, t_us)
             self.history.broken = True
@@ -98,7 +103,7 @@ class Property:
     def voided(self) -> bool:
         """Whether the trace can no longer break the property."""
         history = self.history
-        return history.storage_lost if self.needs_storage else history.ids_reused
+        return bool(history.lost) if self.needs_storage else history.ids_reused
 
     @property
     def verdict(self) -> Verdict:

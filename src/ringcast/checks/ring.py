@@ -198,6 +198,7 @@ class CheckedRing:
         "marks",
         "members",
         "spans",
+        "stretched_seq",
         "trimmed",
         "trimmed_seq",
         "view",
@@ -210,7 +211,8 @@ class CheckedRing:
         self.frames: dict[int, PlacedFrame] = {}  # by seq, in order of appearance
         self.last_index = 0
         self.trimmed = 0  # frames up to this index are forgotten: all members delivered them
-        self.trimmed_seq = 0  # the highest number of them, and of stretches
+        self.trimmed_seq = 0  # the highest number of them
+        self.stretched_seq = 0  # and of stretches, of which nothing is told again
         self.marks: dict[str, Any] = {}  # what properties keep with it, by tag
 
     @property

@@ -47,3 +47,5 @@ class Stretch(msgspec.Struct, frozen=True):
     """All events of the first frame of each sender and originator, in order."""
     shares: tuple[Share, ...] = ()
     """Empty if only the order of messages is judged, not who sent them."""
+    by: NodeId = 0
+    """Who delivered the last frame first; 0 likewise."""

@@ -2,7 +2,10 @@
 
 It holds over the whole trace, crashes included. A processor that installs an identifier a second
 time is in a second ring that shares it. An identifier that every processor has gone past is
-forgotten: whoever takes it again goes back in number, which M3 reports.
+forgotten: whoever takes it again goes back in number, which M3 reports. A representative that
+comes back without its stable storage may give an identifier again, and others that do may take
+theirs again; of the rest that is wrong nevertheless. The identifier of a transitional configuration
+follows from the ring after it, whose representative may be another.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ class UniqueId(Property):
         first = self.history.earlier
         if first is None or first is event:
             return
+        rings = not first.transitional and not event.transitional
+        rests_on = (event.view.rep, first.node, event.node) if rings else ()
         if first.transitional != event.transitional or first.members != event.members:
             kinds = ("regular", "transitional")
             self.violate(
@@ -35,6 +40,7 @@ class UniqueId(Property):
                 (first.node, event.node),
                 (),
                 event.t_us,
+                rests_on,
             )
         elif first.node == event.node:
             self.violate(
@@ -43,4 +49,5 @@ class UniqueId(Property):
                 (event.node,),
                 (),
                 event.t_us,
+                rests_on,
             )

@@ -22,10 +22,12 @@ import msgspec
 
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.seqset import SeqSet
+from ringcast.core.to_some import SubmittedTo
 from ringcast.core.trace import (
     Crashed,
     Delivered,
     Ended,
+    Noted,
     Originated,
     Restarted,
     Submit,
@@ -167,7 +169,7 @@ def read_node(node: NodeId, paths: list[Path], late: Mapping[Path, int]) -> Iter
             yield Crashed(node, n, last.t_us, NOT_TOLD)
         late_us = late[path]
         for last in read_log(path):
-            changes: dict[str, int | bool] = {"t_us": last.t_us + late_us} if late_us else {}
+            changes: dict[str, object] = {"t_us": last.t_us + late_us} if late_us else {}
             if type(last) is Restarted:
                 if last.incarnation <= counted:
                     lives, events = incarnation + 1 - last.incarnation, max(0, n + 1 - last.n)
@@ -175,6 +177,8 @@ def read_node(node: NodeId, paths: list[Path], late: Mapping[Path, int]) -> Iter
                 counted = last.incarnation
             if lives and isinstance(last, Restarted | Submit):
                 changes["incarnation"] = last.incarnation + lives
+            if lives and type(last) is Noted and last.what == SubmittedTo.what and last.data:
+                changes["data"] = (last.data[0] + lives, *last.data[1:])
             if events and not isinstance(last, Ended):
                 changes["n"] = last.n + events
             if changes:

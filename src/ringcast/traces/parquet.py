@@ -18,7 +18,7 @@ import msgspec
 
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import LIMIT
-from ringcast.core.trace import Ended, Faulted, TraceEvent
+from ringcast.core.trace import Crashed, Ended, Faulted, Restarted, TraceEvent
 from ringcast.traces import schema
 from ringcast.traces.schema import TABLE_OF, TABLES, ColumnKind
 
@@ -235,13 +235,30 @@ def _merge(files: list[TraceFile]) -> Iterator[TraceEvent]:
         streams.append(_own(files, node))
         # What the world did is numbered by the world, so it is placed by time alone.
         streams.extend(file.events(node, world=True) for file in files)
-    last: list[TraceEvent] = []
+    last: list[Ended] = []
+    changes: list[TraceEvent] = []
     for event in heapq.merge(*streams, key=_moment):
         if isinstance(event, Ended):
             last.append(event)
-        else:
-            yield event
+            continue
+        if isinstance(event, Crashed | Restarted):
+            changes.append(event)
+        yield event
+    (path,) = (file.path for file in files if Ended.__name__ in file.kinds)
+    check_settled([*changes, *last], path)
     yield from last
+
+
+def check_settled(events: Iterable[TraceEvent], path: Path) -> None:
+    """TraceError if a processor is called settled that is down at the end; events in order."""
+    down: set[int] = set()
+    for event in events:
+        if isinstance(event, Crashed):
+            down.add(event.node)
+        elif isinstance(event, Restarted):
+            down.discard(event.node)
+        elif isinstance(event, Ended) and (wrong := down.intersection(event.settled)):
+            raise TraceError(f"{path}: calls processor {min(wrong)} settled, which is down")
 
 
 def _own(files: list[TraceFile], node: int) -> Iterator[TraceEvent]:

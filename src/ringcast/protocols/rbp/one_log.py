@@ -83,9 +83,8 @@ class OneLog(Property):
         numbers = self._numbers.get(stretch.ring)
         if numbers is not None and stretch.seq > numbers.last:
             heads = [head for head in stretch.heads if isinstance(head, Delivered)]
-            numbers.last, numbers.last_by = stretch.seq, stretch.heads[0].node
+            numbers.last, numbers.last_by = stretch.seq, stretch.by
             if heads:
-                numbers.last_by = heads[0].node  # who is first in it is first at its end, too
                 self._compare(heads[-1], stretch.ring, later=True)
 
     def _compare(self, event: Delivered, view: ViewId, later: bool) -> None:

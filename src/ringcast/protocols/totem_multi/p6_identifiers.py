@@ -1,7 +1,8 @@
 """P-6: one place, one message: the same sender, level and contents wherever it is named.
 
 And one message, one place: a processor originates its own messages, each number of a life once and
-in the order of submission.
+in the order of submission. That others have lost their storage does not excuse what differs: if
+its sender and the representative of its ring have theirs, the place is not given again.
 """
 
 from __future__ import annotations
@@ -58,4 +59,5 @@ class UniquePlaces(Property):
                 (first[0], event.node),
                 (shown(key),),
                 event.t_us,
+                (event.ring.rep, first[1], sender),
             )

@@ -3,19 +3,20 @@
 The dossier also asks that its ring is in the processor's topology or was lost (G-22). That is not
 checked: a ring that another one follows before two topologies join was in none of those that the
 newcomers were in, and its messages are part of the joint order.
+
+A number is submitted once in a life, and what is reported as uncertain is not delivered by who
+reports it (``checks.own_numbers``).
 """
 
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.property import Property
-from ringcast.core.ids import NodeId
-from ringcast.core.seqset import SeqSet
-from ringcast.core.trace import Delivered, Originated, Restarted, Submit
+from ringcast.checks.own_numbers import OwnNumbers
+from ringcast.core.trace import Delivered, Originated
 from ringcast.protocols.totem_multi.trail import PlaceKey, place, shown
 
 
-class DeliveredWasOriginated(Property):
+class DeliveredWasOriginated(OwnNumbers):
     """No message from nowhere."""
 
     tag = "P-8"
@@ -24,20 +25,13 @@ class DeliveredWasOriginated(Property):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._submitted: dict[NodeId, SeqSet] = {}  # by the present life of each
         self._originated: set[PlaceKey] = set()
-
-    def on_submit(self, event: Submit) -> None:
-        """It may be originated."""
-        if event.incarnation == self.history.incarnation(event.node):
-            mine = self._submitted.setdefault(event.node, SeqSet())
-            mine.add_range(event.first, event.first + len(event.sizes) - 1)
 
     def on_originated(self, event: Originated) -> None:
         """Now it exists."""
         self._originated.add(place(event))
-        mine = self._submitted.get(event.node, SeqSet())
-        for number in mine.missing(event.first, event.first + len(event.digests) - 1, 1):
+        mine = self.own(event.node, self.history.incarnation(event.node))
+        for number in mine.to_all.missing(event.first, event.first + len(event.digests) - 1, 1):
             self.violate(
                 f"Processor {event.node} originated its number {number} as {shown(place(event))} "
                 f"at {event.t_us} us and had not submitted it.",
@@ -45,10 +39,6 @@ class DeliveredWasOriginated(Property):
                 (shown(place(event)),),
                 event.t_us,
             )
-
-    def on_restarted(self, event: Restarted) -> None:
-        """Another life counts its messages anew."""
-        self._submitted.pop(event.node, None)
 
     def on_delivered(self, event: Delivered) -> None:
         """It must exist."""
@@ -61,3 +51,6 @@ class DeliveredWasOriginated(Property):
                 (shown(key),),
                 event.t_us,
             )
+        if event.sender == event.node:
+            life, last = self.history.life, event.first + len(event.digests) - 1
+            self.deliver_own(event.node, life, event.first, last, event.t_us)

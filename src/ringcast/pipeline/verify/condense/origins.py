@@ -199,6 +199,12 @@ class Submissions:
     def _beside(self, sender: NodeId, rows: Ints) -> None:
         self._besides.setdefault(sender, set()).update(rows[:MOST_BESIDES].tolist())
 
+    def besides(self, sender: NodeId) -> Ints:
+        """The numbers of a sender's submissions that are shown in any case, ascending."""
+        rows = sorted(self._besides.get(sender, ()))
+        parts = [Rows(self._table, *pair) for pair in _ranges(np.array(rows, np.int64))]
+        return np.unique(_joined([part.column("sequence") for part in parts]))
+
     def covered(self) -> list[tuple[int, int]]:
         """The rows of the file that were looked at, as ranges."""
         return [pair for _, places in self._parts.values() for pair in _ranges(places)]

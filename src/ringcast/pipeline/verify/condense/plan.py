@@ -21,6 +21,7 @@ from ringcast.core.ids import LIMIT, NodeId, ViewId
 from ringcast.core.trace import Crashed, Ended, Faulted, Installed, Noted, Restarted, TraceEvent
 from ringcast.pipeline.verify.condense.columns import Rows, RunTable, table_of
 from ringcast.traces import TraceFile
+from ringcast.traces.parquet import check_settled
 
 WINDOW_ROWS = 4 << 20
 """Deliveries of all members together that a window should have."""
@@ -124,7 +125,9 @@ def control_events(folder: Path, run: int, notes: Iterable[str]) -> list[TraceEv
     wanted = list(notes)
     if wanted:
         found += TraceFile.of(folder, "note", run).some("what", wanted)
-    return sorted(found, key=moment)
+    found.sort(key=moment)
+    check_settled(found, file.path)
+    return found
 
 
 def make_plan(

@@ -153,12 +153,14 @@ class Runs:
     def _piece(self, k: int) -> PlacedStretch:
         frames, start, end, heads = self.frames, self.starts[k], self.ends[k], self.heads[k]
         first_us = last_us = -1
+        by = 0
         shown: list[Submit | Originated | Delivered] = []
         shares: list[Share] = []
         if frames.origins is not None and frames.origin is not None:
             first_us = int(frames.origins.begun_us[frames.origin[start:end]].min())
-            last = (t.first("t_us")[frames.at[node][end - 1]] for node, t in frames.told.items())
-            last_us = int(max(last))
+            last = {n: t.first("t_us")[frames.at[n][end - 1]] for n, t in frames.told.items()}
+            last_us = int(max(last.values()))
+            by = min(last, key=lambda node: (last[node], node))
             for frame in heads.tolist():
                 shown += self._events(frame)
             if frames.submissions is not None:
@@ -166,7 +168,7 @@ class Runs:
             shares = list(self._shares(start, end, heads))
         shown.sort(key=lambda event: (event.t_us, event.node, event.n))
         seq, count = int(frames.seq[end - 1]), end - start - len(heads)
-        stretch = Stretch(frames.ring, count, seq, tuple(shown), tuple(shares))
+        stretch = Stretch(frames.ring, count, seq, tuple(shown), tuple(shares), by)
         return PlacedStretch(stretch, int(frames.seq[start]), first_us, last_us)
 
     def _events(self, frame: int) -> Iterator[Originated | Delivered]:

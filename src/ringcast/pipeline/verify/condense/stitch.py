@@ -4,8 +4,8 @@ Some events are shown in full, and stretches stand for the rest. Each window is 
 and knows nothing of the others. This module finds out whether their stretches fit together. If they
 do not, it asks a window to show more, and condenses that again:
 
-- A frame is shown if it occurs anywhere else, by its place or by its numbers, or if its sender
-  reported its numbers as uncertain.
+- A frame is shown if it occurs anywhere else, by its place or by its numbers, if its submission is
+  shown, or if its sender reported its numbers as uncertain.
 - Frames are shown that were begun before something odd in an earlier window was over; in a closer
   look, also those delivered after something odd in a later window had begun.
 - A stretch stands behind all events that are shown before it in its ring, and before all others. It
@@ -25,6 +25,7 @@ import msgspec
 from ringcast.checks.property import Reads
 from ringcast.checks.stretch import Stretch
 from ringcast.core.ids import LIMIT, NodeId, ViewId
+from ringcast.core.to_some import SubmittedTo
 from ringcast.core.trace import (
     Delivered,
     Ended,
@@ -32,6 +33,7 @@ from ringcast.core.trace import (
     Noted,
     Originated,
     ReportedUncertain,
+    Submit,
     TraceEvent,
 )
 from ringcast.pipeline.verify.condense.columns import Rows, table_of
@@ -246,6 +248,7 @@ class StitchedRun:
         """Show frames of stretches whose place or numbers occur elsewhere."""
         by_ring: dict[ViewId, list[Placed]] = {}
         numbers: Numbers = {}
+        submitted: Numbers = {}  # the first frames of their senders among them
         lives = {w.ring: {stay.node: stay.incarnation for stay in w.stays} for w in self.windows}
         for each in placed:
             ring = each.piece.stretch.ring
@@ -253,6 +256,11 @@ class StitchedRun:
             for share in each.piece.stretch.shares:
                 key = share.sender, lives[ring][share.sender]
                 numbers.setdefault(key, []).append((share.first, share.last, each.window))
+            for event in each.piece.stretch.heads:
+                if isinstance(event, Submit):
+                    last = event.first + len(event.sizes) - 1
+                    key = event.node, event.incarnation
+                    submitted.setdefault(key, []).append((event.first, last, each.window))
             if self._reports:
                 self._reported(each, keeps)
         lows = {ring: [each.piece.low for each in own] for ring, own in by_ring.items()}
@@ -270,20 +278,40 @@ class StitchedRun:
                     shared = (sender, next_first, min(last, next_last))
                     self._ask(keeps, window, numbers=(shared,))
         for event in self._shown():
-            if isinstance(event, Delivered):
-                life = lives.get(event.ring, {}).get(event.sender, 1)
-                self._numbered(event, numbers.get((event.sender, life), []), keeps)
+            sender = event.sender if isinstance(event, Delivered) else event.owner
+            life = lives.get(event.ring, {}).get(sender, 1)
+            last = event.first + len(event.digests) - 1
+            self._numbered(sender, event.first, last, numbers.get((sender, life), []), keeps)
+        for key, own in numbers.items():
+            submitted[key] = sorted([*submitted.get(key, ()), *own])
+        for key, first, last in self._submissions():
+            self._numbered(key[0], first, last, submitted.get(key, []), keeps)
+
+    def _submissions(self) -> Iterator[tuple[tuple[NodeId, int], int, int]]:
+        """Submissions that are shown: sender and incarnation, first and last number."""
+        for each in self._found():
+            for event in each.submits:
+                last = event.first + len(event.sizes) - 1
+                yield (event.node, event.incarnation), event.first, last
+        for note in self.plan.control:
+            if isinstance(note, Noted) and (asked := SubmittedTo.read(note)) is not None:
+                last = asked.first + len(asked.digests) - 1
+                yield (note.node, asked.incarnation), asked.first, last
 
     def _numbered(
-        self, event: Delivered, own: list[tuple[int, int, int]], keeps: dict[int, Keep]
+        self,
+        sender: NodeId,
+        first: int,
+        last: int,
+        own: list[tuple[int, int, int]],
+        keeps: dict[int, Keep],
     ) -> None:
-        """Show frames of stretches with numbers of their sender that a shown event names."""
-        last = event.first + len(event.digests) - 1
+        """Show frames of stretches with these numbers of their sender."""
         for at in range(bisect_right(own, (last, LIMIT, 0)) - 1, -1, -1):
-            first, its_last, window = own[at]
-            if its_last < event.first:
+            low, high, window = own[at]
+            if high < first:
                 return
-            shared = (event.sender, max(first, event.first), min(its_last, last))
+            shared = (sender, max(low, first), min(high, last))
             self._ask(keeps, window, numbers=(shared,))
 
     def _reported(self, placed: Placed, keeps: dict[int, Keep]) -> None:
@@ -345,9 +373,13 @@ class StitchedRun:
         if self.stop_us is not None:
             stops.append(self.stop_us)
         self.stop_us = min(stops, default=None)
-        submits = {(s.node, s.n, s.first, s.sizes): s for each in found for s in each.submits}
+        outside = self._outside or ()
+        asked = [e for e in outside if isinstance(e, Submit)]
+        asked += (event for each in found for event in each.submits)
+        submits = sorted(dict(one for event in asked for one in _single(event)).items())
+        others = (event for event in outside if not isinstance(event, Submit))
         shown = (event for each in found for gap in each.gaps for event in gap)
-        events = (*self.plan.control, *(self._outside or ()), *shown, *submits.values())
+        events = (*self.plan.control, *others, *shown, *(event for _, event in submits))
         places: list[tuple[Moment, int, TraceEvent | Stretch]] = [
             (moment(event), isinstance(event, Faulted), event) for event in events
         ]
@@ -358,6 +390,15 @@ class StitchedRun:
             if self.stop_us is not None and at[0] >= self.stop_us:
                 return
             yield item
+
+
+def _single(event: Submit) -> Iterator[tuple[tuple[NodeId, int, int], Submit]]:
+    """Its messages one by one: parts of a submission may be shown twice, and overlap."""
+    for at, size in enumerate(event.sizes):
+        part = msgspec.structs.replace(
+            event, first=event.first + at, sizes=(size,), digests=event.digests[at : at + 1]
+        )
+        yield (event.node, event.n, part.first), part
 
 
 def _rest(rows: Rows, covered: list[tuple[int, int]]) -> Iterator[Rows]:

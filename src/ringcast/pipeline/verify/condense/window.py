@@ -290,6 +290,19 @@ class _Look:
             doubtful = self.submissions.doubtful(stay, events, window.reads >= Reads.PASTS)
             self.shown[mine[doubtful]] = True
             self.submissions.show(stay, said[1][said[0] == stay.node])
+            self._beside(stay.node)
+
+    def _beside(self, node: NodeId) -> None:
+        """Show the frames whose submissions are shown."""
+        assert self.submissions is not None
+        numbers = self.submissions.besides(node)
+        if len(numbers):
+            mine = np.flatnonzero(self.ref.first("sender") == node)
+            first = self.ref.first("sequence")[mine]
+            low, high = (
+                np.searchsorted(numbers, at) for at in (first, first + self.ref.sizes[mine])
+            )
+            self.shown[mine[low < high]] = True
 
     def _strangers(self) -> bool:
         """Whether a sender is no member of the ring."""

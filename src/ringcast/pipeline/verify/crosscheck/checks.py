@@ -10,6 +10,8 @@ class Check(msgspec.Struct, frozen=True):
 
     broken: tuple[str, ...] = ()
     """Violations: run, moment, nodes, messages."""
+    sure: tuple[str, ...] = ()
+    """Those among them that count though somebody has lost its stable storage."""
     owed: tuple[str, ...] = ()
     """What was not done by the end: run, settled (whom that must be promised of), nodes,
     messages. It is a violation if the trace promises it, else the answer is unknown."""

@@ -173,7 +173,7 @@ FIRST = f"""
     WHERE nth <= {MOST} AND first_us = moment.t_us"""
 """Of all findings of a kind the first ones."""
 
-BROKEN, OPEN, BEYOND = "broken", "open", "beyond"
+BROKEN, SURE, OPEN, BEYOND = "broken", "sure", "open", "beyond"
 
 Found = dict[str, list[Any]]
 
@@ -205,9 +205,10 @@ def _parts(tags: Iterable[str]) -> Iterator[str]:
     )
     for tag in tags:
         check = CHECKS[tag]
-        for query in check.broken:
-            yield f"""SELECT '{tag}' AS property, '{BROKEN}' AS kind, run, moment, nodes, messages
-                FROM ({query})"""
+        for kind, queries in ((BROKEN, check.broken), (SURE, check.sure)):
+            for query in queries:
+                yield f"""SELECT '{tag}' AS property, '{kind}' AS kind, run, moment, nodes, messages
+                    FROM ({query})"""
         for query in check.owed:
             yield f"""SELECT '{tag}' AS property,
                 IF(size(array_except(o.settled, e.settled)) = 0, '{BROKEN}', '{OPEN}') AS kind,
@@ -227,7 +228,7 @@ def _result(tag: str, run: int, facts: Any, found: Found) -> CrossResult:
     kind = PROPERTIES[tag]
     void = facts and facts["lost" if kind.needs_storage else "taken"]
     broken = [row for row in found.get(BROKEN, ()) if void is None or row["moment"] < void]
-    if broken:
+    if broken := broken or found.get(SURE, []):
         culprits = [
             Culprit(tuple(row["nodes"]), tuple(row["messages"]), row["moment"]["t_us"])
             for row in broken

@@ -23,15 +23,13 @@ CHECKS = {
         ),
     ),
     "M2": Check(
-        broken=(
-            f"""SELECT run, moment,
-                IF(one.members <> members OR one.transitional <> transitional,
-                   array(one.node, node), array(node)) AS nodes, {NOBODY}
-            FROM (
-                SELECT *, first(struct(moment, node, members, transitional))
-                    OVER (PARTITION BY run, view ORDER BY moment) AS one FROM {{confs}})
-            WHERE one.moment <> moment AND (one.members <> members
-                OR one.transitional <> transitional OR one.node = node)""",
+        broken=(f"SELECT run, moment, nodes, {NOBODY} FROM {{shared_ids}}",),
+        # Of rings, if who gave the identifier and who told of it have their storage.
+        sure=(
+            f"""SELECT run, moment, nodes, {NOBODY} FROM {{shared_ids}} c
+            LEFT ANTI JOIN {{losses}} l ON l.run = c.run AND l.moment < c.moment
+                AND l.node IN (c.view.rep, c.one.node, c.node)
+            WHERE NOT c.one.transitional AND NOT c.transitional""",
         ),
     ),
     "M3": Check(
@@ -142,6 +140,15 @@ CHECKS = {
 }
 
 DEFINITIONS = {
+    # Identifiers that stand for two configurations.
+    "shared_ids": """
+        SELECT *, IF(one.members <> members OR one.transitional <> transitional,
+                   array(one.node, node), array(node)) AS nodes
+        FROM (
+            SELECT *, first(struct(moment, node, members, transitional))
+                OVER (PARTITION BY run, view ORDER BY moment) AS one FROM {confs})
+        WHERE one.moment <> moment AND (one.members <> members
+            OR one.transitional <> transitional OR one.node = node)""",
     # Who has gone from a ring, or will never come to it, and since when.
     "departures": """
         SELECT run, rid, node, coalesce(place, 1000000) AS place, least(turned, ended) AS moment

@@ -1,6 +1,7 @@
 """multicast: what is for some members, which is in the notes of a trace.
 
-``told_some`` has a row for each delivery, ``asked_some`` one for each message that was submitted.
+``told_some`` has a row for each delivery, ``asks`` one for each time that a message was submitted,
+``asked_some`` one for each message: of two with the same number the first counts.
 ``course`` has, in the runs with such messages, all that a processor delivered or submitted in one
 life, with the places it had delivered before.
 """
@@ -41,6 +42,21 @@ CHECKS = {
                 IF(last >= struct(incarnation, number), concat('number ', number, ' of ', sender),
                     NULL))) AS message
             WHERE involved AND message IS NOT NULL""",
+            # One message has one place.
+            f"""SELECT DISTINCT {FOUND} FROM (
+                SELECT *, first(place) OVER (PARTITION BY run, sender, incarnation, each
+                           ORDER BY moment) AS first_place
+                FROM {{told_some}} LATERAL VIEW explode(sequence(number, upto)) AS each) t
+            WHERE t.place <> t.first_place""",
+            # What was reported as uncertain its sender does not deliver, before or after.
+            """SELECT a.run, greatest(t.moment, u.moment) AS moment, array(a.node) AS nodes,
+                array(concat('number ', a.number, ' of ', a.node)) AS messages
+            FROM {asked_some} a
+            JOIN {reported} u ON u.run = a.run AND u.node = a.node AND u.n > a.n
+                AND u.incarnation = a.incarnation AND a.number BETWEEN u.first AND u.last
+            JOIN {told_some} t ON t.run = a.run AND t.node = a.node AND t.sender = a.node
+                AND t.incarnation = a.incarnation AND t.moment > a.moment
+                AND a.number BETWEEN t.number AND t.upto""",
             # Of two that made the same step one delivered what was for both.
             """SELECT t.run, greatest(c.moment, o.moment) AS moment,
                 array(t.node, o.node) AS nodes, array(t.name) AS messages
@@ -69,8 +85,10 @@ CHECKS = {
             LEFT ANTI JOIN {told_some} t ON t.run = a.run AND t.sender = a.node
                 AND t.incarnation = a.incarnation AND t.node = a.one
                 AND a.number BETWEEN t.number AND t.upto
+            LEFT JOIN {confs} s ON s.run = a.run AND s.node = a.node AND s.upto IS NULL
             LEFT ANTI JOIN {reported} u ON u.run = a.run AND u.node = a.node AND u.n > a.n
-                AND a.number BETWEEN u.first AND u.last
+                AND u.incarnation = a.incarnation AND a.number BETWEEN u.first AND u.last
+                AND NOT (s.view <=> a.here.view)
             WHERE a.node = a.one OR a.here.upto IS NULL AND c.view = a.here.view""",
         ),
         open=("SELECT run FROM {misread}",),
@@ -131,13 +149,19 @@ DEFINITIONS = {
         {_incarnation("d")} {_here("d")}
         LEFT JOIN {{rings}} r ON r.run = d.run AND r.ring = d.place.ring
             AND d.moment >= r.since AND d.moment < r.until""",
+    "asks": f"""
+        SELECT run, node, n, struct(t_us, node, n) AS moment, members AS to,
+               data[0] AS incarnation, data[1] + at AS number, data[2] AS level, digest
+        FROM {{note}} LATERAL VIEW posexplode(slice(data, 4, size(data))) AS at, digest
+        WHERE {SUBMITTED}""",
     "asked_some": f"""
         SELECT a.*, o.after, struct(c.n, c.view, c.upto) AS here
         FROM (
-            SELECT run, node, n, struct(t_us, node, n) AS moment, members AS to,
-                   data[0] AS incarnation, data[1] + at AS number, data[2] AS level, digest
-            FROM {{note}} LATERAL VIEW posexplode(slice(data, 4, size(data))) AS at, digest
-            WHERE {SUBMITTED}) a
+            SELECT * EXCEPT (nth) FROM (
+                SELECT *, row_number() OVER (
+                           PARTITION BY run, node, incarnation, number ORDER BY n) AS nth
+                FROM {{asks}})
+            WHERE nth = 1) a
         LEFT JOIN {{course}} o ON o.run = a.run AND o.node = a.node AND o.n = a.n
         {_here("a")}""",
     "course": f"""

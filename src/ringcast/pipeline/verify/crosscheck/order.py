@@ -110,27 +110,18 @@ CHECKS = {
                   SELECT run, moment, node, first, alike, name FROM {sent} WHERE rid IS NOT NULL)
             WHERE NOT alike""",
             # What its sender has delivered is not numbered again, and of what was submitted twice
-            # the last counts.
+            # the first counts.
             """SELECT DISTINCT m.run, m.moment, IF(m.node = m.sender, array(m.node),
                 array(m.node, m.sender)) AS nodes, array(m.name) AS messages
             FROM (
                 SELECT run, moment, node, sender, incarnation, name, sequence, submission
                 FROM {misnumbered} WHERE submission IS NOT NULL
                 UNION ALL
-                SELECT f.run, f.appeared, f.first.node, f.sender, f.incarnation, f.name, f.sequence,
-                       struct(s.t_us, s.node, s.n)
-                FROM (
-                    SELECT *, content.digest, number + content.`index` AS sequence
-                    FROM {frames} LATERAL VIEW explode(first.contents) AS content
-                    WHERE first.told) f
-                JOIN {submit} s ON s.run = f.run AND s.node = f.sender
-                    AND s.incarnation = f.incarnation AND s.sequence = f.sequence
-                    AND struct(s.t_us, s.node, s.n) < f.appeared
-                WHERE s.digest <> f.digest OR s.level > f.first.level) m
+                SELECT run, moment, node, sender, incarnation, name, sequence, submission
+                FROM {submitted_late}) m
             LEFT ANTI JOIN {submit} l ON l.run = m.run AND l.node = m.sender
                 AND l.incarnation = m.incarnation AND l.sequence = m.sequence
-                AND struct(l.t_us, l.node, l.n) > m.submission
-                AND struct(l.t_us, l.node, l.n) < m.moment
+                AND struct(l.t_us, l.node, l.n) < m.submission
             LEFT ANTI JOIN {heard} d ON d.run = m.run AND d.node = m.sender
                 AND d.sender = m.sender AND d.incarnation = m.incarnation
                 AND m.sequence BETWEEN d.number AND d.upto AND d.moment < m.moment""",
@@ -152,6 +143,36 @@ CHECKS = {
                            PARTITION BY run, node, sender, incarnation, each ORDER BY n) AS nth
                 FROM {heard} LATERAL VIEW explode(sequence(number, upto)) AS each)
             WHERE nth > 1""",
+            # A number is submitted once in the present life.
+            """SELECT s.run, s.moment, array(s.node) AS nodes,
+                array(concat('number ', min(s.sequence), ' of ', s.node)) AS messages
+            FROM (SELECT *, row_number() OVER (PARTITION BY run, node, incarnation, sequence
+                             ORDER BY n) AS nth
+                  FROM {submitted_again}) s
+            LEFT JOIN {starts} b ON b.run = s.run AND b.node = s.node AND b.since <= s.moment
+                AND (b.until IS NULL OR s.moment < b.until)
+            WHERE s.nth > 1 AND s.incarnation = coalesce(b.incarnation, 1)
+            GROUP BY s.run, s.moment, s.node""",
+            # What was reported is not delivered, before or after, and was submitted before.
+            """SELECT o.run, greatest(o.moment, u.moment) AS moment, array(o.node) AS nodes,
+                array(concat('number ', o.sequence, ' of ', o.node)) AS messages
+            FROM {own_told} o JOIN {reported} u ON u.run = o.run AND u.node = o.node
+                AND o.sequence BETWEEN u.first AND u.last
+            LEFT JOIN {starts} b ON b.run = o.run AND b.node = o.node AND b.since <= o.moment
+                AND (b.until IS NULL OR o.moment < b.until)
+            WHERE u.incarnation = coalesce(b.incarnation, 1)""",
+            """SELECT run, moment, array(node) AS nodes, array(concat('number ',
+                coalesce(max(sequence) FILTER (WHERE sequence = first + nth - 1) + 1, first),
+                ' of ', node)) AS messages
+            FROM (
+                SELECT u.run, u.moment, u.node, u.first, u.last, s.sequence,
+                       dense_rank() OVER (PARTITION BY u.run, u.moment ORDER BY s.sequence) AS nth
+                FROM {reported} u
+                LEFT JOIN {every_submission} s ON s.run = u.run AND s.node = u.node
+                    AND s.incarnation = u.incarnation AND s.moment < u.moment
+                    AND s.sequence BETWEEN u.first AND u.last)
+            GROUP BY run, moment, node, first, last
+            HAVING count(DISTINCT sequence) < last - first + 1""",
         ),
         beyond=(FORGOTTEN,),
     ),
@@ -163,8 +184,8 @@ CHECKS = {
         ),
     ),
     # Own messages come in the order of their numbers, so each frame follows the ones before it, or
-    # what was reported; the lowest number left out is behind either. What was reported is not
-    # delivered, before or after, and was submitted before the configuration changed.
+    # what was reported; the lowest number left out is behind either. What was reported was
+    # submitted before the configuration changed.
     "accounted": Check(
         broken=(
             """SELECT g.run, g.moment, array(g.node) AS nodes,
@@ -173,20 +194,6 @@ CHECKS = {
             LEFT ANTI JOIN {reported} u ON u.run = g.run AND u.node = g.node AND u.life = g.life
                 AND u.n < g.n AND g.number BETWEEN u.first AND u.last
             GROUP BY g.run, g.moment, g.node""",
-            """SELECT o.run, greatest(o.moment, u.moment) AS moment, array(o.node) AS nodes,
-                array(concat('number ', o.sequence, ' of ', o.node)) AS messages
-            FROM {own} o JOIN {reported} u ON u.run = o.run AND u.node = o.node
-                AND u.life = o.life AND o.sequence BETWEEN u.first AND u.last""",
-            """SELECT run, moment, array(node) AS nodes, array(concat('number ',
-                coalesce(max(sequence) FILTER (WHERE sequence = first + nth - 1) + 1, first),
-                ' of ', node)) AS messages
-            FROM (
-                SELECT u.run, u.moment, u.node, u.first, u.last, s.sequence,
-                       dense_rank() OVER (PARTITION BY u.run, u.moment ORDER BY s.sequence) AS nth
-                FROM {reported} u
-                LEFT JOIN {told_before} s ON s.run = u.run AND s.moment = u.moment)
-            GROUP BY run, moment, node, first, last
-            HAVING count(DISTINCT sequence) < last - first + 1""",
             """SELECT s.run, s.moment, array(s.node) AS nodes,
                 array(concat('number ', min(s.sequence), ' of ', s.node)) AS messages
             FROM {told_before} s
@@ -222,10 +229,11 @@ DEFINITIONS = {
         LEFT SEMI JOIN {descents} d ON d.run = t.run""",
     # Messages that were originated without having been submitted just so under their number.
     "misnumbered": """
-        SELECT o.run, o.moment, o.node, o.sender, o.incarnation, o.name, o.sequence,
+        SELECT o.run, o.moment, o.node, o.sender, o.incarnation, o.name, o.place, o.sequence,
                IF(s.run IS NULL, NULL, struct(s.t_us, s.node, s.n)) AS submission
         FROM (
             SELECT o.run, o.moment, o.node, o.sender, o.sequence, o.digest, o.level,
+                   struct(o.ring_seq, o.ring_rep, o.seq) AS place,
                    concat('(', o.ring_seq, ',', o.ring_rep, '):', o.seq, '.0') AS name,
                    coalesce(v.incarnation, b.incarnation, 1) AS incarnation
             FROM (SELECT * EXCEPT (sender), IF(sender = 0, node, sender) AS sender,
@@ -240,6 +248,28 @@ DEFINITIONS = {
             AND s.incarnation = o.incarnation AND s.sequence = o.sequence
             AND struct(s.t_us, s.node, s.n) < o.moment
         WHERE s.run IS NULL OR s.digest <> o.digest OR s.level > o.level""",
+    # Messages that were delivered otherwise than they had been submitted by then: of frames that
+    # are looked at closely, or that were originated before they were submitted.
+    "submitted_late": """
+        SELECT d.run, d.moment, d.node, d.sender, d.incarnation, d.name, d.sequence,
+               struct(s.t_us, s.node, s.n) AS submission
+        FROM (
+            SELECT t.run, t.moment, t.node, t.sender, t.incarnation, t.name, t.level,
+                   content.digest, t.number + content.`index` AS sequence
+            FROM {told} t LATERAL VIEW explode(contents) AS content
+            WHERE t.rid IS NOT NULL AND t.alike
+            UNION ALL
+            SELECT d.run, struct(d.t_us, d.node, d.n), d.node, d.sender, m.incarnation, m.name,
+                   d.level, d.digest, d.sequence
+            FROM {misnumbered} m
+            JOIN {deliver} d ON d.run = m.run AND d.ring_seq = m.place.ring_seq
+                AND d.ring_rep = m.place.ring_rep AND d.seq = m.place.seq
+                AND d.sequence = m.sequence
+            LEFT ANTI JOIN {acts} a ON a.run = m.run AND a.name = m.name
+            WHERE m.submission IS NULL) d
+        JOIN {submit} s ON s.run = d.run AND s.node = d.sender AND s.incarnation = d.incarnation
+            AND s.sequence = d.sequence AND struct(s.t_us, s.node, s.n) < d.moment
+        WHERE s.digest <> d.digest OR s.level > d.level""",
     # Senders whose deliveries may be out of order, repeated or not submitted.
     "suspects": """
         SELECT run, sender FROM {misnumbered}
@@ -288,7 +318,7 @@ DEFINITIONS = {
             AND (b.until IS NULL OR h.moment < b.until)
         WHERE h.node = h.sender AND h.incarnation <> coalesce(b.incarnation, 1)""",
     "own_told": """
-        SELECT d.run, d.node, d.n, d.t_us, d.sequence
+        SELECT d.run, d.node, d.n, struct(d.t_us, d.node, d.n) AS moment, d.sequence
         FROM {deliver} d
         LEFT ANTI JOIN {of_others} o ON o.run = d.run AND o.node = d.node AND o.n = d.n
         WHERE d.sender = d.node""",
@@ -311,7 +341,7 @@ DEFINITIONS = {
         WHERE NOT coalesce(s.messages = d.messages AND s.low = d.low, false)""",
     # What a processor delivered of its own, and reported as uncertain, by its lives.
     "own": """
-        SELECT d.run, d.node, d.n, d.sequence, struct(d.t_us, d.node, d.n) AS moment, l.life
+        SELECT d.*, l.life
         FROM {own_told} d JOIN {lives} l ON l.run = d.run AND l.node = d.node
             AND d.n >= l.since_n AND (l.until_n IS NULL OR d.n < l.until_n)""",
     # Numbers below a processor's own frame that may be the first one it has not heard of.
@@ -336,10 +366,25 @@ DEFINITIONS = {
             AND d.sequence = s.sequence AND d.n > b.born_n""",
     "reported": """
         SELECT u.run, u.node, u.n, u.sequence AS first, u.sequence + u.count - 1 AS last,
-               struct(u.t_us, u.node, u.n) AS moment, l.life
+               struct(u.t_us, u.node, u.n) AS moment, l.life,
+               coalesce(b.incarnation, 1L) AS incarnation
         FROM {fault} u JOIN {lives} l ON l.run = u.run AND l.node = u.node
             AND u.n >= l.since_n AND (l.until_n IS NULL OR u.n < l.until_n)
+        LEFT JOIN {starts} b ON b.run = u.run AND b.node = u.node
+            AND b.since <= struct(u.t_us, u.node, u.n)
+            AND (b.until IS NULL OR struct(u.t_us, u.node, u.n) < b.until)
         WHERE u.event = 'ReportedUncertain'""",
+    # To all and to some.
+    "every_submission": """
+        SELECT run, node, n, struct(t_us, node, n) AS moment, incarnation, sequence FROM {submit}
+        UNION ALL
+        SELECT run, node, n, moment, incarnation, number FROM {asks}""",
+    "submitted_again": """
+        SELECT s.* FROM {every_submission} s LEFT SEMI JOIN (
+            SELECT run, node, incarnation, sequence FROM {every_submission}
+            GROUP BY run, node, incarnation, sequence HAVING count(*) > 1) m
+        ON m.run = s.run AND m.node = s.node AND m.incarnation = s.incarnation
+            AND m.sequence = s.sequence""",
     # Of each report the submissions of its numbers, earlier in the same life.
     "told_before": """
         SELECT u.run, u.node, u.moment, u.life, s.sequence, s.n AS submitted_n

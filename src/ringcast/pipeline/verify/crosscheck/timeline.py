@@ -203,14 +203,18 @@ DEFINITIONS = {
     "ends": """
         SELECT run, min(t_us) AS t_us, min_by(settled, t_us) AS settled
         FROM {fault} WHERE event = 'Ended' GROUP BY run""",
-    # When stable storage was first lost, and when a ring id in use was then taken again.
+    # When each processor first came back without its stable storage.
+    "losses": """
+        SELECT run, node, min(moment) AS moment FROM {line} WHERE NOT kept GROUP BY run, node""",
+    # When stable storage was first lost, and when a ring id in use was then taken again by whoever
+    # had lost its own, or whose representative had.
     "voids": """
-        WITH lost AS (
-            SELECT run, min(moment) AS moment FROM {line} WHERE NOT kept GROUP BY run),
+        WITH lost AS (SELECT run, min(moment) AS moment FROM {losses} GROUP BY run),
         taken AS (
             SELECT s.run, min(s.entered) AS moment
             FROM {stays} s
-            JOIN lost l ON l.run = s.run AND l.moment < s.entered
+            JOIN {losses} l ON l.run = s.run AND l.node IN (s.ring.rep, s.node)
+                AND l.moment < s.entered
             JOIN {rings} r ON r.run = s.run AND r.rid = s.rid AND r.since < s.entered
             LEFT JOIN {absent} w ON w.run = s.run AND w.ring = s.ring AND w.since = r.since
                 AND w.node = s.node AND w.state = 'came'
