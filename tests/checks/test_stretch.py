@@ -117,11 +117,16 @@ def test_what_follows_directly(after: str, hole: bool) -> None:
     assert len(condensed.history.rings.get(RING, condensed.history.ring).frames) < 12
 
 
-def test_a_repetition_out_of_a_stretch_is_seen() -> None:
-    """By all but the graph: whoever makes stretches leaves out a frame that occurs elsewhere."""
+def test_a_place_that_a_stretch_passed_over_is_no_repetition() -> None:
+    """By all but the graph. Whoever makes stretches leaves out a frame that occurs elsewhere, so a
+    place that is not known is new (``condense.stitch``)."""
     claims = [tag for tag in COMMON if tag != "D12-graph"]
-    exact, condensed = both(BEFORE, alike(3, 40, Random(1)), "p1: d20\nend{1,2,3}", *claims)
+    text = alike(3, 40, Random(1))
+    place = next(seq for seq in range(3, 41) if f"o{seq}" not in text)
+    after = f"p1: o{place} d{place}\nend{{1,2,3}}"
+    exact, condensed = both(BEFORE, text, after, *claims)
     assert answer(condensed) == answer(exact)
+    assert exact.violations and "D2" not in {v.property for v in exact.violations}
 
 
 def test_without_senders_the_order_is_still_judged() -> None:
