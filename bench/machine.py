@@ -27,9 +27,9 @@ from ringcast.core.machine import Machine
 from ringcast.core.registry import protocol
 from ringcast.protocols.totem_multi import TotemMulti
 from ringcast.protocols.totem_multi.clock import TokenRide
-from ringcast.protocols.totem_multi.messages import Sort, stamped
+from ringcast.protocols.totem_multi.messages import Sort
 from ringcast.protocols.totem_single import TotemSingle
-from ringcast.protocols.totem_single.messages import Regular, Token
+from ringcast.protocols.totem_single.messages import Regular, Stamp, Token
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.presets import preset
 
@@ -61,9 +61,9 @@ class Bench:
         assert isinstance(machine, TotemSingle)
         return machine
 
-    def contents(self, seq: int, bodies: tuple[bytes, ...]) -> Contents:
-        """A frame of another processor."""
-        return Contents(seq, bodies)
+    def stamp(self, seq: int) -> Stamp:
+        """What a frame of another processor carries besides."""
+        return None
 
     def ride(self) -> bytes | None:
         """What its token carries besides."""
@@ -75,7 +75,7 @@ class Bench:
             Received(
                 1,
                 self.boot,
-                Regular(1, self.ring, seq, Level.AGREED, self.contents(seq, bodies)),
+                Regular(1, self.ring, seq, Level.AGREED, Contents(seq, bodies), self.stamp(seq)),
             )
             for seq in range(self.seq + 1, self.seq + BURST + 1)
         ]
@@ -130,10 +130,9 @@ class JoinedBench(Bench):
         self.clock = machine.clock
         return port.part.machine
 
-    def contents(self, seq: int, bodies: tuple[bytes, ...]) -> Contents:
-        """With its timestamp, which is above all that came before."""
-        timestamp = self.clock.my_timestamp + seq - self.seq + BURST
-        return stamped(Contents(seq, bodies), Sort.AGREED, timestamp, seq)
+    def stamp(self, seq: int) -> Stamp:
+        """Its timestamp, which is above all that came before."""
+        return Sort.AGREED, self.clock.my_timestamp + seq - self.seq + BURST, seq
 
     def ride(self) -> bytes | None:
         """The clock."""

@@ -157,6 +157,7 @@ def figure_5_19_as_printed(patch: MonkeyPatch) -> None:
 
     def released(self: ClockRider, env: Env, token: Token) -> bytes | None:
         self.clock.keep(env)
+        self.brakes.look()
         ring, found = getattr(self, "printed", (None, PrintedToken()))
         said = found if ring == token.ring_id else PrintedToken()  # G-38
         blocks = ((1, 2 * said.block_seq + said.block),)

@@ -41,7 +41,7 @@ def test_s_36_as_printed_both_rings_stay_blocked() -> None:
 
 
 def test_s_36_with_a_version_for_each_origin_all_is_clear() -> None:
-    brakes = {name: Brakes(at) for at, name in enumerate("xghy", 1)}
+    brakes = {name: Brakes(at, bool) for at, name in enumerate("xghy", 1)}
     tokens: dict[str, Blocks] = dict.fromkeys(RINGS, ())
     for each in brakes.values():
         each.keep((1, 2, 3, 4))

@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 import pytest
 
-from ringcast.blocks.packing import MOST_AT_ONCE, Contents
+from ringcast.blocks.packing import MOST_AT_ONCE
 from ringcast.core.effects import InstallView, Originate, Persist, Stop
 from ringcast.core.env import Env
 from ringcast.core.ids import Level
@@ -19,7 +19,6 @@ from ringcast.protocols.totem_multi.clock import BAD_RIDE, ClockRider, CommitRid
 from ringcast.protocols.totem_multi.flow import Brakes
 from ringcast.protocols.totem_multi.messages import (
     LAST_TIMESTAMP,
-    STAMP,
     Ack,
     Data,
     Forwarded,
@@ -27,11 +26,21 @@ from ringcast.protocols.totem_multi.messages import (
     Member,
     Rank,
     Sort,
+    legible,
     read,
-    unstamped,
     written,
 )
-from ringcast.protocols.totem_single.messages import CommitToken, Entry, Join, RingId, Token
+from ringcast.protocols.totem_single.messages import (
+    LAST,
+    CommitToken,
+    Entry,
+    Join,
+    Regular,
+    RingId,
+    Stamp,
+    Token,
+)
+from ringcast.protocols.totem_single.ring import Ring
 from ringcast.sim.cluster import Cluster
 from ringcast.sim.presets import preset
 from ringcast.sim.rings import attached
@@ -40,12 +49,17 @@ RING = RingId(8, 1)
 SECOND = 1_000_000
 
 
+def brakes(me: int) -> Brakes:
+    """Of a processor whose queues have room."""
+    return Brakes(me, lambda: False)
+
+
 def rider(now: int = 50, pid: int = 1) -> tuple[ClockRider, Env]:
     clock, env = LamportClock(100), Env(pid, Random(0))
     clock.start(env, 0)
     clock.my_timestamp = clock.my_stable_timestamp + now
     env.take()
-    return ClockRider(clock, Member(pid, pid, False), Brakes(pid)), env
+    return ClockRider(clock, Member(pid, pid, False), brakes(pid)), env
 
 
 def test_mr_1_a_restart_begins_an_interval_higher() -> None:
@@ -95,9 +109,8 @@ def test_mr_4_the_clock_follows_the_token_and_mr_5_goes_ahead_of_it() -> None:
     mine.token_received(env, Token(RING, 1, 0, 0, None, (), 0, False, ride))
     assert mine.clock.my_timestamp == 190
     for number, timestamp in ((1, 191), (2, 192)):
-        level, out = mine.message_transmitted(env, RING, 5, 0, Contents(9, (b"x",)), (b"x",))
-        assert level is Level.AGREED
-        assert unstamped(out.bodies) == (Sort.AGREED, timestamp, number, (b"x",))
+        stamp = mine.message_transmitted(env, RING, 5, Sort.AGREED, (b"x",))
+        assert stamp == (Sort.AGREED, timestamp, number)
         (told,) = [e for e in env.take() if isinstance(e, Originate)]
         assert (told.batch.timestamp, told.batch.first, told.batch.bodies) == (
             timestamp,
@@ -112,8 +125,8 @@ def test_mr_5_each_acknowledgement_of_a_frame_has_a_timestamp_of_its_own() -> No
     ack = written(Ack(((5, RING),)))
     passed = written(Forwarded(5, RING, None, Data(1, Level.AGREED, 1, (b"x",))))
     for some, timestamp in (((ack, passed, ack), 151), ((passed,), 153), ((ack,), 153)):
-        _, out = mine.message_transmitted(env, RING, 5, Sort.SAID, Contents(9, some), some)
-        assert unstamped(out.bodies) == (Sort.SAID, timestamp, 0, some)
+        stamp = mine.message_transmitted(env, RING, 5, Sort.SAID, some)
+        assert stamp == (Sort.SAID, timestamp, 0)
 
 
 def test_mr_6_the_clock_is_stable_before_a_stamp_of_the_next_interval_leaves() -> None:
@@ -135,23 +148,30 @@ def test_mr_7_ring_numbers_seen_elsewhere_raise_those_of_new_rings() -> None:
     assert other.ring_seq() == 400
 
 
-@pytest.mark.parametrize("size", range(60, 400, 7))
-def test_mr_9_a_large_message_is_stamped_with_its_last_piece(size: int) -> None:
-    """However it is cut, the last piece holds the whole stamp."""
-    mine, env = rider()
-    budget = 64
-    body = bytes(range(256)) * 2
-    body = body[:size]
-    pieces = [body[at : at + budget - 5] for at in range(0, len(body), budget - 5)]
-    sent = []
-    for part, piece in enumerate(pieces):
-        last = part == len(pieces) - 1
-        contents = Contents(1, (piece,), part, last)
-        whole = (body,) if last else ()
-        _, out = mine.message_transmitted(env, RING, part, Sort.SAFE, contents, whole)
-        sent.append(out.bodies[0])
-        assert out.wire_bytes() <= contents.wire_bytes() + mine.frame_bytes
-    assert unstamped((b"".join(sent),)) == (Sort.SAFE, 151, 1, (body,))
+def test_mr_9_a_large_message_is_stamped_with_its_last_piece(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And has its place in the order with it, at others and at its sender."""
+    stamps: dict[int, list[Stamp]] = {1: [], 2: []}
+    whole = ClockRider.message_ready
+
+    def ready(self: ClockRider, env: Env, ring: Ring, view: RingId, message: Regular) -> None:
+        stamps[self.mine.pid].append(message.stamp)
+        whole(self, env, ring, view, message)
+
+    monkeypatch.setattr(ClockRider, "message_ready", ready)
+    told: list[TraceEvent] = []
+    config = msgspec.structs.replace(SHEET.default, max_packet=600)
+    cluster = Cluster(SHEET, config, (1, 2), preset("ideal"), observers=[told.append])
+    cluster.start()
+    cluster.run_for(SECOND)
+    cluster.submit(1, (bytes(1500),))
+    cluster.run_for(SECOND)
+    *pieces, last = stamps[2]
+    assert len(pieces) > 1 and set(pieces) == {None} and stamps[1] == stamps[2]
+    assert last is not None
+    delivered = [event for event in told if isinstance(event, Delivered)]
+    assert [(e.node, e.seq, e.first) for e in delivered] == [(1, *last[1:]), (2, *last[1:])]
 
 
 def test_bad_rides_refuse_the_frame() -> None:
@@ -167,14 +187,11 @@ def test_what_cannot_be_read_is_none() -> None:
     good = written(Ack(((5, RING),)))
     assert read(good) == Ack(((5, RING),))
     assert read(good[:-1]) is None and read(b"") is None
-    stamp = STAMP.pack(Sort.SAID, 5, 0)
-    assert unstamped((good, stamp)) == (Sort.SAID, 5, 0, (good,))
-    no_time, no_sort = STAMP.pack(Sort.SAID, 0, 0), STAMP.pack(4, 5, 0)
-    late = STAMP.pack(Sort.SAFE, LAST_TIMESTAMP + 1, 0)
-    for bad in ((), (b"",), (stamp,), (good, stamp[1:]), (good, b"x" + stamp)):
-        assert unstamped(bad) is None
-    for wrong in (no_time, no_sort, late):
-        assert unstamped((good, wrong)) is None
+    assert legible((Sort.SAID, 5, 0))
+    no_time, no_sort = (Sort.SAID, 0, 0), (4, 5, 0)
+    late, many = (Sort.SAFE, LAST_TIMESTAMP + 1, 0), (Sort.SAFE, 5, LAST + 1)
+    for wrong in (no_time, no_sort, late, many):
+        assert not legible(wrong)
 
 
 def test_keys_are_ordered_as_the_dossier_says() -> None:
@@ -189,7 +206,7 @@ def test_keys_are_ordered_as_the_dossier_says() -> None:
 
 def test_mr_39_to_mr_44_a_block_spreads_and_only_its_origin_ends_it() -> None:
     """G-38, G-39, MR-39, MR-40, MR-42, MR-43, S-36: whatever way it takes."""
-    x, g, h = Brakes(1), Brakes(2), Brakes(3)
+    x, g, h = brakes(1), brakes(2), brakes(3)
     for each in (x, g, h):
         each.keep((1, 2, 3))
     x.congested(True)
@@ -206,7 +223,7 @@ def test_mr_39_to_mr_44_a_block_spreads_and_only_its_origin_ends_it() -> None:
 
 
 def test_g_39_the_block_of_one_that_is_gone_ends_with_the_topology() -> None:
-    x, g = Brakes(1), Brakes(2)
+    x, g = brakes(1), brakes(2)
     x.keep((1, 2))
     g.keep((1, 2))
     x.congested(True)
@@ -217,7 +234,7 @@ def test_g_39_the_block_of_one_that_is_gone_ends_with_the_topology() -> None:
 
 
 def test_g_39_a_processor_that_restarted_ends_what_its_earlier_life_began() -> None:
-    g, again = Brakes(2), Brakes(1)
+    g, again = brakes(2), brakes(1)
     g.keep((1, 2))
     again.keep((1, 2))
     g.hear(((1, 7),))

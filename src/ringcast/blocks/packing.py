@@ -84,7 +84,10 @@ class QueueBounds:
         """Whether the longest of several queues takes no more for now."""
         count = size = 0
         for queue in queues:
-            count, size = max(count, len(queue)), max(size, queue.size)
+            if len(queue._queue) > count:
+                count = len(queue._queue)
+            if queue.size > size:
+                size = queue.size
         return self.full(count, size)
 
     def allow(self, bodies: tuple[bytes, ...], max_message: int) -> bool:

@@ -168,8 +168,7 @@ class SpokenWords:
     """Adds up what machines say to each other within frames, from a moment on.
 
     A frame that packs messages has them in its contents. What an application sent, or a gateway
-    passes on of that, holds a body of the workload. Of the rest, words are arrays of MessagePack;
-    what is not is a stamp.
+    passes on of that, holds a body of the workload. Words are arrays of MessagePack.
     """
 
     def __init__(self, from_us: int) -> None:

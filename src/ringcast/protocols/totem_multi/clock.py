@@ -9,28 +9,22 @@ in its second rotation when the new ring begins and who on it is a gateway.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from struct import error as StampError
 from typing import Annotated, Any
 
 import msgspec
 
-from ringcast.blocks.packing import Contents
 from ringcast.core.effects import Deliver, Originate, PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, ViewId
 from ringcast.protocols.totem_multi.flow import Blocks, Brakes
 from ringcast.protocols.totem_multi.messages import (
     FORWARDED_BYTES,
-    FRAME_BYTES,
     LAST_TIMESTAMP,
     LEVELS,
-    STAMP,
     Member,
     Sort,
     fresh,
-    stamped,
 )
-from ringcast.protocols.totem_single.delivery import hand_up
 from ringcast.protocols.totem_single.messages import (
     LAST,
     MAX_MEMBERS,
@@ -38,6 +32,7 @@ from ringcast.protocols.totem_single.messages import (
     Join,
     Regular,
     RingId,
+    Stamp,
     Token,
 )
 from ringcast.protocols.totem_single.ring import Ring
@@ -92,20 +87,20 @@ class LamportClock:
         env.persist(CLOCK, self.my_stable_timestamp)
 
 
-Stamp = Annotated[int, msgspec.Meta(ge=0, le=LAST_TIMESTAMP)]
+Timestamp = Annotated[int, msgspec.Meta(ge=0, le=LAST_TIMESTAMP)]
 
 
 class TokenRide(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """On the regular token: the clock, and who is congested."""
 
-    timestamp: Stamp
+    timestamp: Timestamp
     blocks: Blocks = ()
 
 
 class CommitRide(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """On the Commit token: the clock, and the members that have signed."""
 
-    timestamp: Stamp
+    timestamp: Timestamp
     members: Annotated[tuple[Member, ...], msgspec.Meta(max_length=MAX_MEMBERS)]
 
 
@@ -123,7 +118,6 @@ RIDES: dict[type, Any] = {CommitToken: _commit, Join: _join}
 
 
 SAID, SOME = Sort.SAID, Sort.SOME
-unpack = STAMP.unpack
 SERVICES = (Level.AGREED, Level.SAFE, Level.AGREED, Level.AGREED)
 """By sort, on a ring without gateways."""
 
@@ -135,13 +129,21 @@ class Beginning(msgspec.Struct, frozen=True):
     members: tuple[Member, ...]
 
 
+class RingFrame(msgspec.Struct, frozen=True, gc=False):
+    """What a ring has for the core: messages that are whole with a frame, in configuration
+    ``view``."""
+
+    view: RingId
+    message: Regular
+    bodies: tuple[bytes, ...]
+
+
 class ClockRider:
     """What the clock does on one ring of a processor (``totem_single.rider``)."""
 
     def __init__(self, clock: LamportClock, mine: Member, brakes: Brakes) -> None:
         self.clock, self.mine, self.brakes = clock, mine, brakes
         self.begins: dict[RingId, Beginning] = {}
-        self.frame_bytes = FRAME_BYTES
         self.margins: Mapping[int, int] = {}
         self.services: tuple[Level, ...] = SERVICES
         """G-15, A2: the level at which messages of each sort travel on this ring."""
@@ -161,7 +163,7 @@ class ClockRider:
         held_back = gateways > 1 and not acyclic
         self.services = SERVICES
         if gateways:
-            self.services = (Level.SAFE if held_back else Level.AGREED,) * len(Sort)
+            self.services = (Level.SAFE if held_back else Level.AGREED,) * len(SERVICES)
 
     def malformed(self, frame: Token | CommitToken | Join) -> str | None:
         """Rides are decoded with all their bounds, before anything else is done with a frame."""
@@ -186,47 +188,43 @@ class ClockRider:
         ring_id: RingId,
         seq: int,
         sort: int,
-        contents: Contents,
         whole: tuple[bytes, ...],
-    ) -> tuple[Level, Contents]:
+    ) -> Stamp:
         """MR-5, MR-9: the messages of a frame get their timestamp; one that was cut up gets it with
         its last piece."""
-        service = self.services[sort]
-        if not whole:
-            return service, contents
+        clock = self.clock
         if sort == SAID:
-            return service, stamped(contents, sort, self.clock.tick(env, fresh(whole)), 0)
+            return sort, clock.tick(env, fresh(whole)), 0
+        first = self._numbered + 1
+        self._numbered += len(whole)
         if sort == SOME:  # F1: no trace tells of their origin
-            first = self._numbered + 1
-            self._numbered += len(whole)
-            return service, stamped(contents, sort, self.clock.tick(env, len(whole)), first)
-        clock, first = self.clock, self._numbered + 1
+            return sort, clock.tick(env, len(whole)), first
         at = clock.my_timestamp = clock.my_timestamp + 1  # ``tick``, written out for every frame
         if at >= clock.limit:
             clock.keep(env)
-        self._numbered += len(whole)
         batch = PackedMessages(ring_id, at, self.mine.node, LEVELS[sort], first, whole, at)
         env.effects.append(Originate(batch))
-        return service, stamped(contents, sort, at, first)
+        return sort, at, first
 
     def message_ready(self, env: Env, ring: Ring, view: RingId, message: Regular) -> None:
         """MR-14: on the only ring, what comes next is next. Everything else is the core's."""
-        contents = message.contents
-        if view is self.at_once and contents.last and not (contents.part or ring.assembler.begun):
-            bodies, level = contents.bodies, message.service
-            try:
-                sort, at, first = unpack(bodies[-1])
-            except (StampError, IndexError):
-                sort = at = first = -1
-            if sort == level and self.heard < at <= LAST_TIMESTAMP and len(bodies) > 1:
+        contents, sender, stamp = message.contents, message.sender_id, message.stamp
+        bodies = contents.bodies
+        if contents.part or not contents.last or ring.assembler.begun:
+            if (whole := ring.assembler.add(sender, contents)) is None:
+                return
+            bodies = whole
+        if view is self.at_once and stamp:
+            sort, at, first = stamp
+            level = message.service
+            if sort == level and self.heard < at <= LAST_TIMESTAMP:
                 self.heard = at
                 if at > self.clock.my_timestamp:
                     self.clock.my_timestamp = at
-                sender = message.sender_id
-                batch = PackedMessages(view, at, sender, level, first, bodies[:-1], at)
+                batch = PackedMessages(view, at, sender, level, first, bodies, at)
                 env.effects.append(Deliver(self.view, batch))
                 return
-        hand_up(env, ring, view, message)
+        env.up(RingFrame(view, message, bodies))
 
     def token_received(self, env: Env, token: Token) -> None:
         """MR-4."""
@@ -238,8 +236,11 @@ class ClockRider:
 
     def token_released(self, env: Env, token: Token) -> bytes | None:
         """MR-5."""
-        self.clock.keep(env)
-        return _encode(TokenRide(self.clock.my_timestamp, self.brakes.told()))
+        clock = self.clock
+        if clock.my_timestamp >= clock.limit:
+            clock.keep(env)
+        self.brakes.look()
+        return _encode(TokenRide(clock.my_timestamp, self.brakes.told()))
 
     def commit_token_passed(self, env: Env, token: CommitToken, rotation: int) -> bytes | None:
         """MR-3: collect, then show. G-7: the representative adds 1, so that the ring begins above

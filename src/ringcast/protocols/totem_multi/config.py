@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import msgspec
 
 from ringcast.core.settings import Relation
-from ringcast.protocols.totem_multi.messages import FORWARDED_BYTES, FRAME_BYTES
+from ringcast.protocols.totem_multi.messages import FORWARDED_BYTES
 from ringcast.protocols.totem_single.config import MS
 from ringcast.protocols.totem_single.config import Config as RingConfig
 from ringcast.protocols.totem_single.config import progress_bound_us as ring_bound_us
+from ringcast.protocols.totem_single.messages import STAMP_BYTES
 
 MIB = 2**20
 
@@ -39,7 +40,7 @@ class Config(RingConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def frame_budget(self) -> int:
         """Room for an application's messages in one frame of a ring."""
-        return super().frame_budget - FRAME_BYTES - FORWARDED_BYTES
+        return super().frame_budget - STAMP_BYTES - FORWARDED_BYTES
 
     def for_ring(self, gateway: bool) -> RingConfig:
         """The settings of one ring; what goes into its queue is bounded above it (MR-41). MR-45: a

@@ -9,7 +9,7 @@ processor itself ends what it began. Forwarded messages and those of the protoco
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Annotated
 
 import msgspec
@@ -21,10 +21,12 @@ Blocks = Annotated[tuple[tuple[NodeId, Seq], ...], msgspec.Meta(max_length=1024)
 
 
 class Brakes:
-    """Who is congested, as one processor knows it. A gateway has one for all its rings (MR-44)."""
+    """Who is congested, as one processor knows it. A gateway has one for all its rings (MR-44).
 
-    def __init__(self, me: NodeId) -> None:
-        self._me = me
+    ``full`` says whether the processor's own queues are."""
+
+    def __init__(self, me: NodeId, full: Callable[[], bool]) -> None:
+        self._me, self._full = me, full
         self._nodes: Collection[NodeId] = (me,)
         self._versions: dict[NodeId, int] = {}
 
@@ -32,6 +34,10 @@ class Brakes:
     def blocked(self) -> bool:
         """MR-41: whether applications have to wait."""
         return any(version % 2 for version in self._versions.values())
+
+    def look(self) -> None:
+        """MR-39, MR-40: something came into my queues, or left them."""
+        self.congested(self._full())
 
     def congested(self, full: bool) -> None:
         """MR-39, MR-40: my queues are full, or have room again."""

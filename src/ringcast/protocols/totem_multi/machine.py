@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ringcast.blocks.packing import Outbox, QueueBounds
-from ringcast.core.effects import Deliver, InstallView, PackedMessages, Stop
+from ringcast.core.effects import InstallView, Stop, Up
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Table
 from ringcast.core.owned import Heard, Owned, Parts
-from ringcast.protocols.totem_multi.clock import CLOCK, ClockRider, LamportClock
+from ringcast.protocols.totem_multi.clock import CLOCK, ClockRider, LamportClock, RingFrame
 from ringcast.protocols.totem_multi.config import Config
 from ringcast.protocols.totem_multi.departures import Departures
 from ringcast.protocols.totem_multi.flow import Brakes
@@ -37,8 +37,8 @@ from ringcast.protocols.totem_multi.messages import (
     Rank,
     Said,
     Sort,
+    legible,
     read,
-    unstamped,
     view_of,
     written,
 )
@@ -49,7 +49,7 @@ from ringcast.protocols.totem_multi.ring_port import RingPort
 from ringcast.protocols.totem_multi.speaker import Speaker
 from ringcast.protocols.totem_multi.state import ChangeId, Reported, Streamed
 from ringcast.protocols.totem_single.machine import TotemSingle
-from ringcast.protocols.totem_single.messages import Regular, RingId
+from ringcast.protocols.totem_single.messages import RingId
 
 
 class Phase(StrEnum):
@@ -76,9 +76,9 @@ class TotemMulti(Speaker):
         self.parts: Parts = Parts()
         self._rings = self.parts.ports
         self.clock = LamportClock(config.timestamp_interval)
-        self.brakes = Brakes(me)
         self._queues: list[Outbox[Any]] = []
         self._bounds = QueueBounds(config.max_queue, config.min_queue, config.max_queue_bytes)
+        self.brakes = Brakes(me, partial(self._bounds.full_any, self._queues))
         self.view = ViewId(0, me)
         self.nodes: tuple[NodeId, ...] = ()
         self.departures = Departures()
@@ -122,8 +122,6 @@ class TotemMulti(Speaker):
             super().handle(env, event)
         if self._stirred:
             self._settle(env)
-        if type(event) is not Received or type(event.message) is not Regular:
-            self.brakes.congested(self._bounds.full_any(self._queues))
 
     def admit(self, env: Env, event: Received) -> bool:
         """The rings look at frames themselves."""
@@ -139,11 +137,12 @@ class TotemMulti(Speaker):
         if not self.ready or not self._bounds.allow(event.bodies, self.config.max_message):
             env.drop("multi MR-41", "a submission over the bounds")
             return
-        ring, bodies, sort = self.ports[self.me].part, event.bodies, Sort(event.level)
+        ring, bodies, sort = self.ports[self.me].part, event.bodies, event.level.value
         if event.to:  # F1
             sort = Sort.SOME
             bodies = tuple(written(Addressed(event.level, event.to, body)) for body in bodies)
         ring.call(env, ring.machine.carry, bodies, sort)
+        self.brakes.look()
 
     def on_leaving(self, env: Env, event: Leaving) -> None:
         """Every ring is left; then there is nothing more to do."""
@@ -166,8 +165,8 @@ class TotemMulti(Speaker):
         self._stirred = True
         self._take_up()
         match heard:
-            case Deliver(view, batch):
-                self._hand_up(env, self.ports[pid], view, batch)
+            case Up(RingFrame() as frame):
+                self._hand_up(env, self.ports[pid], frame)
             case InstallView():
                 self._ring_changed(env, self.ports[pid], heard)
             case Stop(reason):
@@ -176,64 +175,59 @@ class TotemMulti(Speaker):
                 else:
                     env.stop(f"interface {pid}: {reason}")
 
-    def _hand_up(self, env: Env, at: RingPort, view: RingId, batch: PackedMessages) -> None:
+    def _hand_up(self, env: Env, at: RingPort, frame: RingFrame) -> None:
         """Step 1: a frame of this ring, of messages originated on it, or forwarded to it."""
-        if (frame := unstamped(batch.bodies)) is None:
+        message = frame.message
+        if message.stamp is None or not legible(message.stamp):
             env.drop("multi MR-12", "a frame that cannot be read")
             return
-        sort, stamp, first, bodies = frame
+        sort, stamp, first = message.stamp
+        sender, pid = message.sender_id, at.mine.pid
         if sort <= Sort.SAFE:
-            data = Data(batch.sender, LEVELS[sort], first, bodies)
-            if sort and batch.level and not at.gateways:
-                self.order.everywhere.add(Key(stamp, batch.ring))
-            self._hand_up_own(env, at, view, batch, stamp, data)
+            data = Data(sender, LEVELS[sort], first, frame.bodies)
+            if sort and message.service and not at.gateways:
+                self.order.everywhere.add(Key(stamp, message.ring_id))
+            self._hand_up_own(env, at, frame, stamp, data)
             return
-        pid = at.mine.pid
-        for number, body in enumerate(bodies, first):
+        for number, body in enumerate(frame.bodies, first):
             said = read(body)
             if (type(said) is Addressed) != (sort == Sort.SOME):
                 said = None
             match said:
                 case None:
                     env.drop("multi MR-12", "a message that cannot be read")
-                case Addressed(level, to, message):
-                    data = Data(batch.sender, level, number, (message,), to)
-                    self._hand_up_own(env, at, view, batch, stamp, data)
+                case Addressed(level, to, body):
+                    data = Data(sender, level, number, (body,), to)
+                    self._hand_up_own(env, at, frame, stamp, data)
                     stamp += 1
                 case Promises() as said:
-                    at.promised = at.promised and batch.sender != pid
+                    at.promised = at.promised and sender != pid
                     for each in said.each():
                         self._see(each.timestamp, each.ring)
-                        self._hand_up_forwarded(env, pid, batch.sender, each)
+                        self._hand_up_forwarded(env, pid, sender, each)
                 case (Ack() | Bound()) as said:
-                    self._hand_up_own(env, at, view, batch, stamp, said)
+                    self._hand_up_own(env, at, frame, stamp, said)
                     stamp += 1
                 case NetworkTopology() as said:
                     self._see(said.timestamp, said.ring)
-                    if batch.sender != pid:
-                        self.order.hear_topology(env, pid, batch.sender, said)
+                    if sender != pid:
+                        self.order.hear_topology(env, pid, sender, said)
                 case said:
                     self._see(said.timestamp, said.ring)
-                    self._hand_up_forwarded(env, pid, batch.sender, said)
+                    self._hand_up_forwarded(env, pid, sender, said)
 
     def _hand_up_own(
-        self,
-        env: Env,
-        at: RingPort,
-        view: RingId,
-        batch: PackedMessages,
-        stamp: int,
-        said: Data | Ack | Bound,
+        self, env: Env, at: RingPort, frame: RingFrame, stamp: int, said: Data | Ack | Bound
     ) -> None:
         """Stamped on this ring."""
-        ring = batch.ring
+        view, ring, sender = frame.view, frame.message.ring_id, frame.message.sender_id
         self._see(stamp, ring)
         if view == ring:
             at.highest = stamp
         if isinstance(said, Ack):
-            self._hear_ack(batch.sender, view, Key(stamp, ring), said)
+            self._hear_ack(sender, view, Key(stamp, ring), said)
             return
-        if batch.sender == at.mine.pid and isinstance(said, Bound):
+        if sender == at.mine.pid and isinstance(said, Bound):
             at.asked = False
         via = None if view == ring else view  # G-9
         self.order.accept(env, at.mine.pid, Forwarded(stamp, ring, via, said))
@@ -344,9 +338,11 @@ class TotemMulti(Speaker):
         order = self.order
         self._take_up()
         while True:
-            while self._to_say:
-                pid, said = self._to_say.popleft()
-                self._say(env, pid, said)
+            if self._to_say:
+                while self._to_say:
+                    pid, said = self._to_say.popleft()
+                    self._say(env, pid, said)
+                self.brakes.look()
             order.advance(env)
             self._promise_owed()
             if order.unplaced:

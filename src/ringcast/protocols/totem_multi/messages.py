@@ -1,12 +1,11 @@
 """What the multiple-ring layer says to its like, inside frames of single rings (dossier 2.1).
 
-All messages of a frame are of one sort. Behind the last of them stands a stamp: the sort, the
-timestamp (of the first Ack or Bound, if there are several) and, with an application's messages,
-their number. It is put there when the ring
-transmits the frame (MR-9); a message that is cut into frames has it in the last of them, with which
-it has its place in the order. An application's messages travel as they are, everything else is a
-Struct as MessagePack. Whatever a peer sent is read by ``unstamped`` and ``read``, which answer None
-for what they cannot understand.
+All messages of a frame are of one sort. The frame's stamp has the sort, the timestamp (of the first
+Ack or Bound, if there are several) and, with an application's messages, their number. It is put
+there when the ring transmits the frame (MR-9); a message that is cut into frames has it in the last
+of them, with which it has its place in the order. An application's messages travel as they are,
+everything else is a Struct as MessagePack. Whatever a peer sent is looked at by ``legible`` and
+``read`` first.
 """
 
 from __future__ import annotations
@@ -14,21 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from hashlib import blake2b
-from struct import Struct
 from typing import Annotated, NamedTuple, Self, TypeAlias
 
 import msgspec
 
-from ringcast.blocks.packing import Contents
 from ringcast.core.ids import Level, NodeId, Seq, ViewId
 from ringcast.protocols.totem_single.messages import LAST, RingId
 
-STAMP = Struct(">BQQ")
-"""Sort, timestamp and number."""
-pack = STAMP.pack
-STAMP_BYTES = STAMP.size
-FRAME_BYTES = STAMP_BYTES + 3
-"""What the stamp takes in a frame."""
 FORWARDED_BYTES = 40
 """What Forwarded adds to an application's messages, unless its numbers are very large."""
 
@@ -46,8 +37,9 @@ ACK, BOUND = 2, 3
 """Tags of what is stamped where it is said."""
 
 
-class Sort(IntEnum):
-    """What the messages of a frame are."""
+class Sort:
+    """What the messages of a frame are. Plain numbers, as they come from the wire: to compare and
+    to look up members of an Enum takes longer, and every frame has one."""
 
     AGREED = 0  # an application's
     SAFE = 1  # an application's
@@ -280,27 +272,10 @@ def read(body: bytes) -> Said | None:
     return said
 
 
-def stamped(contents: Contents, sort: int, timestamp: int, first: int) -> Contents:
-    """MR-5: the contents of a frame, or of the last one of a large message, with their stamp."""
-    stamp = pack(sort, timestamp, first)
-    if contents.part:
-        return Contents(contents.first, (contents.bodies[0] + stamp,), contents.part)
-    return Contents(contents.first, contents.bodies + (stamp,))  # noqa: RUF005 (faster)
-
-
-def unstamped(bodies: tuple[bytes, ...]) -> tuple[int, int, int, tuple[bytes, ...]] | None:
-    """Sort, timestamp, number and messages of a frame; None if malformed."""
-    stamp = bodies[-1] if bodies else b""
-    if len(stamp) > STAMP_BYTES and len(bodies) == 1:
-        bodies, stamp = (stamp[:-STAMP_BYTES],), stamp[-STAMP_BYTES:]
-    else:
-        bodies = bodies[:-1]
-    if not bodies or len(stamp) != STAMP_BYTES:
-        return None
-    sort, timestamp, first = STAMP.unpack(stamp)
-    if sort > Sort.SOME or not 0 < timestamp <= LAST_TIMESTAMP or first > LAST:
-        return None
-    return sort, timestamp, first, bodies
+def legible(stamp: tuple[int, int, int]) -> bool:
+    """Whether a peer's stamp is one."""
+    sort, timestamp, first = stamp
+    return sort <= Sort.SOME and 0 < timestamp <= LAST_TIMESTAMP and first <= LAST
 
 
 def digest(reported: tuple[tuple[RingId, tuple[NodeId, ...]], ...]) -> int:

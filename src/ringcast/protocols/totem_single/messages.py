@@ -31,6 +31,12 @@ LAST = LIMIT - 2**20
 Ride: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=8192)] | None
 """What a rider adds to token, Commit token and Join (rider.py); None without one."""
 
+Stamp: TypeAlias = tuple[Seq, Seq, Seq] | None
+"""What a rider adds to messages: numbers, since every frame has them; None without one."""
+
+STAMP_BYTES = 19
+"""What a stamp takes in a frame, at most."""
+
 REACH = 2**40
 """R32: how much one frame may raise the largest ring number known. Rings formed every millisecond
 take nine years for that, and a member that was away hears of more by several Joins."""
@@ -44,10 +50,12 @@ class Regular(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     seq: Seq
     service: Level
     contents: Contents
+    stamp: Stamp = None
 
     def wire_bytes(self) -> int:
         """Encoded size with the common header, to within a few bytes."""
-        return HEADER_BYTES + self.contents.wire_bytes()
+        size = HEADER_BYTES + self.contents.wire_bytes()
+        return size + STAMP_BYTES if self.stamp else size
 
 
 class Encapsulated(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):

@@ -2,8 +2,9 @@
 
 Totem multiple-ring stamps messages at the moment they are transmitted and adds fields to token,
 Commit token and Join. It gives the ring a rider: the ring calls it at these points, and carries
-its payload, the ``ride``, in these frames. What a ride means only the rider knows. All methods
-get the ring's ``env``, so what a rider persists is durable before the frame leaves (MR-6).
+its payload in these frames: a ``stamp`` of three numbers in messages, a ``ride`` in the others.
+What they mean only the rider knows. All methods get the ring's ``env``, so what a rider persists is
+durable before the frame leaves (MR-6).
 
 Without a rider nothing is called, and the frames carry a nil.
 """
@@ -13,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from ringcast.blocks.packing import Contents
 from ringcast.core.env import Env
 from ringcast.core.ids import Level
 from ringcast.protocols.totem_single.messages import (
@@ -21,6 +21,7 @@ from ringcast.protocols.totem_single.messages import (
     Join,
     Regular,
     RingId,
+    Stamp,
     Token,
 )
 
@@ -37,10 +38,10 @@ class Rider(Protocol):
         The ring drops and counts such a frame before it looks at anything else in it.
         """
 
-    frame_bytes: int
-    """Room for itself that it wants in every frame."""
     margins: Mapping[int, int]
     """Bytes that frames of some sorts leave free, so that they can be passed on in a frame."""
+    services: tuple[Level, ...]
+    """By sort: the level at which its frames travel on the ring (G-15)."""
 
     def message_transmitted(
         self,
@@ -48,14 +49,13 @@ class Rider(Protocol):
         ring_id: RingId,
         seq: int,
         sort: int,
-        contents: Contents,
         whole: tuple[bytes, ...],
-    ) -> tuple[Level, Contents]:
-        """A frame gets its number on the ring (MR-5, MR-9): the level at which it travels there
-        (G-15), and the contents to send instead, larger by ``frame_bytes`` at most.
+    ) -> Stamp:
+        """A frame gets its number on the ring (MR-5, MR-9): its stamp.
 
         ``sort`` is what its messages were submitted with, ``whole`` the messages that end in it: a
-        large one comes part by part. What is originated with it the rider tells ``env``.
+        large one comes part by part, and has its stamp in the last. What is originated with it the
+        rider tells ``env``.
         """
 
     def message_ready(self, env: Env, ring: Ring, view: RingId, message: Regular) -> None:

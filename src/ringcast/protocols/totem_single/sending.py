@@ -5,7 +5,7 @@ from __future__ import annotations
 from ringcast.core.env import Env
 from ringcast.core.inputs import Submitted
 from ringcast.protocols.totem_single import delivery
-from ringcast.protocols.totem_single.messages import Regular
+from ringcast.protocols.totem_single.messages import STAMP_BYTES, Regular
 from ringcast.protocols.totem_single.state import Processor
 
 
@@ -34,7 +34,7 @@ def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
         return 0
     margins = None
     if rider is not None:
-        budget -= rider.frame_bytes
+        budget -= STAMP_BYTES
         margins = rider.margins
     shared = len(ring.memb) > 1  # R9 ext: alone there is nobody to send to, and no flow control
     sent = 0
@@ -46,14 +46,15 @@ def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
             break
         level, contents, whole = taken
         sent += 1
-        if rider is not None:
-            level, contents = rider.message_transmitted(
-                env, ring.ring_id, seq + sent, level, contents, whole
-            )
-        message = Regular(p.me, ring.ring_id, seq + sent, level, contents)
-        ring.keep(message.seq, message)
-        if whole and rider is None:
-            env.originate(delivery.batch_of(message, whole))
+        at, ring_id = seq + sent, ring.ring_id
+        if rider is None:
+            message = Regular(p.me, ring_id, at, level, contents)
+            if whole:
+                env.originate(delivery.batch_of(message, whole))
+        else:
+            stamp = rider.message_transmitted(env, ring_id, at, level, whole) if whole else None
+            message = Regular(p.me, ring_id, at, rider.services[level], contents, stamp)
+        ring.keep(at, message)
         if shared:
             env.broadcast(message)
             p.ring_seen_alive = True
