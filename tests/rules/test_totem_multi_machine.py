@@ -243,11 +243,6 @@ def test_g_39_a_processor_that_restarted_ends_what_its_earlier_life_began() -> N
     assert not again.blocked and not g.blocked
 
 
-def test_mr_45_a_gateway_may_send_twice_as_much() -> None:
-    config = Config()
-    assert config.for_ring(True).each_time == 2 * config.for_ring(False).each_time
-
-
 # --- whole networks, simulated ---------------------------------------------------------------
 
 
@@ -292,6 +287,27 @@ class Network:
         machine = self.cluster.machine(node)
         assert isinstance(machine, TotemMulti)
         return machine
+
+
+def test_mr_45_a_gateway_may_send_as_much_as_those_for_which_it_sends() -> None:
+    """Two processors on each of three rings; and when a ring is lost, its share is too."""
+    network = Network("star", 3, each_time=7)
+
+    def shares(node: int) -> dict[frozenset[int], int]:
+        """By the processors of a ring."""
+        return {
+            frozenset(m.node for m in at.members): at.part.machine.config.each_time // 7
+            for at in network.machine(node).ports.values()
+        }
+
+    first, second = (n for n in network.nodes if len(network.machine(n).ports) > 1)
+    middle, outer, lost = (frozenset(ring) for ring in network.rings)
+    assert first in outer and second in lost
+    assert shares(first) == {middle: 2, outer: len(middle | lost) - 1}
+    assert {*shares(1).values()} == {1}
+    network.cluster.crash(second)
+    network.run(3 * SECOND)
+    assert shares(first) == {middle - {second}: 2, outer: 2}
 
 
 def test_s_1_one_ring_needs_no_bounds() -> None:

@@ -42,13 +42,13 @@ class Config(RingConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Room for an application's messages in one frame of a ring."""
         return super().frame_budget - STAMP_BYTES - FORWARDED_BYTES
 
-    def for_ring(self, gateway: bool) -> RingConfig:
-        """The settings of one ring; what goes into its queue is bounded above it (MR-41). MR-45: a
-        gateway, which sends for others, may send twice as much in a visit."""
+    def for_ring(self, share: int) -> RingConfig:
+        """The settings of one ring; what goes into its queue is bounded above it (MR-41). MR-45:
+        who sends for ``share`` processors may send so many times as much in a visit."""
         own = {name: getattr(self, name) for name in RingConfig.__struct_fields__}
         own["max_message"] = max(self.max_message + OUR_BYTES, MIB)
         own["max_queue_bytes"] = max(self.max_queue_bytes, own["max_message"])
-        own["each_time"] *= 2 if gateway else 1
+        own["each_time"] *= share
         return msgspec.convert(own, RingConfig)
 
 

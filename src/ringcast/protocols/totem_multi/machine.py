@@ -48,6 +48,7 @@ from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
 from ringcast.protocols.totem_multi.speaker import Speaker
 from ringcast.protocols.totem_multi.state import ChangeId, Reported, Streamed
+from ringcast.protocols.totem_multi.withholding import sides
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.messages import RingId
 
@@ -101,7 +102,7 @@ class TotemMulti(Speaker):
         for port, pid in enumerate(ids):
             mine = Member(pid, self.me, len(ids) > 1)
             rider = ClockRider(self.clock, mine, self.brakes)
-            machine = TotemSingle(pid, self.config.for_ring(len(ids) > 1), rider)
+            machine = TotemSingle(pid, self.config.for_ring(1), rider)
             part = Owned(machine, partial(self.hear, pid), f"ring-{port}", port, pid)
             self.parts.add(part)
             self.ports[pid] = RingPort(part, rider, mine)
@@ -313,6 +314,8 @@ class TotemMulti(Speaker):
         gone = self.departures.at(key, went, self.order.topology)
         self.nodes = nodes
         self.brakes.keep(nodes)
+        if len(self.ports) > 1:
+            self._take_shares()
         members = self.order.network.members
         self.departures.seated = {
             ring: tuple(sorted({m.node for m in members[ring] if m.pid in set(pids)}))
@@ -330,6 +333,17 @@ class TotemMulti(Speaker):
         env.install_view(
             InstallView(self.view, nodes, False, key.ring, key.timestamp, None, gone, sets, at)
         )
+
+    def _take_shares(self) -> None:
+        """MR-45: a gateway may send more than a processor: on each ring as much as all together
+        for which it passes messages on there, and twice as much at least. So every sender has the
+        same share of every ring; the ring's window bounds the sum."""
+        network = self.order.network
+        beyond = sides(network)
+        for pid, at in self.ports.items():
+            others = {q for other, side in beyond.items() if other != pid for q in side}
+            here = {member.node for member in network.members.get(network.own[pid], ())}
+            at.part.machine.config = self.config.for_ring(max(2, len(others - here)))
 
     # --- after each input --------------------------------------------------------------------
 
