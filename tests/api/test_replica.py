@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import math
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -200,6 +201,23 @@ def test_all_are_killed_and_the_state_is_there(tmp_path: Path) -> None:
                 assert found == 3 * life + 3
 
     run(story)
+
+
+def test_a_command_of_ones_own_tells_how_old_the_copy_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is ordered behind all that was confirmed before it, as the barrier of a read is."""
+    monkeypatch.setattr("ringcast.api.quorum.TICK_S", 60.0)  # no barrier is sent for it
+
+    async def story() -> None:
+        async with Shop(tmp_path).all() as (a, b, _):
+            assert a.local(lambda seats: 0).age == math.inf
+            await a.submit(b"1 ann")
+            assert a.local(lambda seats: 0).age < 30
+            await eventually(lambda: len(sold(b)) == 1)
+            assert b.local(lambda seats: 0).age == math.inf
+
+    asyncio.run(story())
 
 
 def test_a_part_without_a_majority_sells_nothing(tmp_path: Path) -> None:

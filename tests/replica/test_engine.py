@@ -78,3 +78,58 @@ def test_rs_12_who_could_make_no_difference_says_nothing() -> None:
     assert not tally.counts(3, 5, 1)
     assert tally.counts(3, 6, 1)
     assert not Tally((1, 2, 3)).counts(4, 5, 1)  # it has no vote
+
+
+def of_three(*ready: int) -> Tally:
+    tally = Tally((1, 2, 3))
+    tally.ready.update(ready)
+    return tally
+
+
+def test_rs_12_of_its_own_commands_alone_a_voter_says_nothing() -> None:
+    """Whoever submitted counts its own disk by itself, and the others hear of each other's."""
+    tally = of_three(1, 2, 3)
+    assert not tally.must_say(1, 5)
+    tally.wanted = 6  # somebody else's command
+    assert tally.must_say(1, 6)
+    assert not tally.must_say(1, 6) and not tally.must_say(1, 7)
+    tally.wanted = 9
+    assert tally.must_say(1, 8)  # it may be behind others that are not synced yet …
+    assert tally.must_say(1, 9)  # … and is not forgotten for that
+
+
+def test_rs_12_with_too_few_others_it_says_what_it_has() -> None:
+    """Or a follower, which has no other disk to count, would never apply it."""
+    assert of_three(1, 2).must_say(1, 5)
+
+
+def test_rs_12_a_barrier_of_somebody_else_is_answered_and_ones_own_is_not() -> None:
+    tally = of_three(1, 2, 3)
+    tally.pass_barrier(1, Ticket(1, 7, 1), 0)
+    assert not tally.must_say(1, 0)
+    tally.pass_barrier(1, None, 0)
+    assert tally.must_say(1, 0)
+
+
+def test_rs_12_a_voter_relies_on_the_others_for_a_tick_and_not_again() -> None:
+    tally = of_three(1, 2, 3)
+    tally.tick(1, 5)
+    assert not tally.must_say(1, 5)
+    tally.acknowledge(2, 5)  # 3 is ready, and its disk does not answer
+    tally.tick(1, 6)
+    assert tally.must_say(1, 6) and tally.must_say(1, 7)
+    served = of_three(1, 2, 3)
+    served.tick(1, 5)
+    for other in (2, 3):
+        served.acknowledge(other, 5)
+    served.tick(1, 6)
+    assert not served.must_say(1, 6)
+
+
+def test_rs_12_what_a_voter_has_said_does_not_make_it_doubt_the_others() -> None:
+    tally = of_three(1, 2, 3)
+    tally.wanted = 5
+    tally.tick(1, 5)
+    assert tally.must_say(1, 5)
+    tally.tick(1, 5)
+    assert not tally.must_say(1, 6)

@@ -82,8 +82,8 @@ class QuorumCopy(Generic[R]):
         self._me = group.me
         self._view: View | None = None
         self._announced: Ticket | None = None
-        self._results: dict[int, tuple[asyncio.Future[Any], int]] = {}
-        """Of commands that wait to be confirmed, by number, with their size."""
+        self._results: dict[int, tuple[asyncio.Future[Any], float]] = {}
+        """Of commands that wait to be confirmed, by number, with the time of their submission."""
         self._number = self._waiting_bytes = 0
         self._reads: dict[Ticket, tuple[asyncio.Future[bool] | None, float]] = {}
         """Barriers under way, with the time at which they were sent."""
@@ -197,8 +197,9 @@ class QuorumCopy(Generic[R]):
             await self._until(self._has_room, deadline, timeout)
         ticket = self._engine.submit(encode(content))
         self._number = ticket.number
-        result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._results[ticket.number] = (result, len(body))
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[R] = loop.create_future()
+        self._results[ticket.number] = (result, loop.time())
         self._waiting_bytes += len(body)
         self._step_soon()
         try:
@@ -293,8 +294,8 @@ class QuorumCopy(Generic[R]):
         """Carry out what the engine asks for, until it asks for nothing more."""
         self._scheduled = False
         try:
-            while self._engine.pending and self._error is None:
-                for effect in self._engine.take():
+            while self._error is None and (effects := self._engine.take()):
+                for effect in effects:
                     self._act(effect)
             self._disk.turn()
             if self._words:
@@ -313,7 +314,10 @@ class QuorumCopy(Generic[R]):
             case Apply(index, entry):
                 ticket = entry.ticket
                 mine = ticket.node == self._me and ticket.boot == self._engine.boot
-                waiting = self._results.get(ticket.number, (None,))[0] if mine else None
+                waiting = None
+                if mine and (asked := self._results.get(ticket.number)) is not None:
+                    waiting, submitted_at = asked
+                    self._fresh_at = max(self._fresh_at, submitted_at)
                 self._applied.apply(index, entry, waiting)
                 self._wake()
             case Restore(_, state):

@@ -95,7 +95,6 @@ class Engine:
         self._fresh: list[LogEntry] = []
         """At the end of the log, and no record of the disk's yet: one takes all of them."""
         self._synced = log.length
-        self._acked = (NEVER, 0, 0)
         self._syncs: dict[int, tuple[str, Epoch, int]] = {}
         self._ticket = 0
         self._still = 0
@@ -152,6 +151,9 @@ class Engine:
 
     def tick(self) -> None:
         """RS-16: an attempt that does not get on is given up."""
+        if self.phase is Phase.PRIMARY:
+            self._tally.tick(self.me, self._synced)
+            self._acknowledge()
         self._still = self._still + 1 if self.phase in (Phase.TRANSFER, Phase.READY) else 0
         if self._still >= 3:
             self._still = 0
@@ -390,14 +392,14 @@ class Engine:
         """RS-10: yellow."""
         self.log.entries += entries
         self._fresh += entries
+        if any(entry.ticket.node != self.me for entry in entries):
+            self._tally.wanted = self.log.length
 
     def _acknowledge(self) -> None:
         """RS-12: one word for all that was synced or seen since the last, unless the others' words
-        are enough."""
-        news = (self.epoch, self._synced, self._tally.barriers)
-        if news != self._acked and self._tally.counts(self.me, *news[1:]):
-            self._acked = news
-            self._do(Say(Ack(*news)))
+        are enough, or will be."""
+        if self._tally.must_say(self.me, self._synced):
+            self._do(Say(Ack(self.epoch, self._synced, self._tally.barriers)))
 
     def _on_ack(self, sender: NodeId, ack: Ack) -> None:
         """RS-13: an acknowledgement is a fact about a disk, whatever became of the view."""
@@ -407,9 +409,11 @@ class Engine:
 
     def _commit(self) -> None:
         """RS-13: what a quorum has on disk is green; RS-14: and reads may follow it."""
-        if self.log.epoch == self.epoch:
-            self._turn_green(min(self._tally.on_disk, self.log.length))
-            for ticket, index in self._tally.passed(self.log.green):
+        log = self.log
+        if log.epoch == self.epoch:
+            if self.applied < log.length:
+                self._turn_green(min(self._tally.on_disk, log.length))
+            for ticket, index in self._tally.passed(log.green):
                 self._do(BarrierPassed(ticket, index))
 
     def _on_barrier(self, ticket: Ticket) -> None:
@@ -419,6 +423,7 @@ class Engine:
             return
         if self.phase is not Phase.PRIMARY:
             self._tally.barriers += 1
+            self._tally.wanted_barriers = self._tally.barriers
             return
         self._tally.pass_barrier(self.me, ticket if self._mine(ticket) else None, self.log.length)
         self._acknowledge()

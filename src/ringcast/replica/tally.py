@@ -17,6 +17,12 @@ class Tally:
         self.barriers = 0
         self._waiting: list[tuple[int, int, Ticket]] = []
         """Barriers of ours: their number in the epoch, the length of the log there, the ticket."""
+        self.wanted = self.wanted_barriers = 0
+        """Up to where others wait for our word."""
+        self._said = self._owed = (0, 0)
+        """A length and barriers: what we said last, and what we had at the last tick."""
+        self._rely = True
+        """Whether those who are ready say what they have to."""
 
     @property
     def quorum(self) -> int:
@@ -35,24 +41,47 @@ class Tally:
 
     def acknowledge(self, member: NodeId, length: int, barriers: int = 0) -> None:
         """RS-13: a fact about a member's disk, and the barriers it saw."""
-        self._acks[member] = max(length, self._acks.get(member, 0))
-        self._seen[member] = max(barriers, self._seen.get(member, 0))
+        if length > self._acks.get(member, 0):
+            self._acks[member] = length
+        if barriers > self._seen.get(member, 0):
+            self._seen[member] = barriers
 
-    def counts(self, member: NodeId, length: int, barriers: int) -> bool:
-        """RS-12: whether a word of this member about its disk and the barriers it saw could make a
-        difference: it votes, and the others have not said enough without it."""
+    def must_say(self, me: NodeId, length: int) -> bool:
+        """RS-12: whether we have to say that our disk holds so much, and how many barriers we saw;
+        from now on we have."""
+        news = (length, self.barriers)
+        if news == self._said or not self.counts(me, *news):
+            return False
+        asked = self.wanted > self._said[0] or self.wanted_barriers > self._said[1]
+        others = self.ready.intersection(self.voters) - {me}
+        if not asked and self._rely and len(others) >= self.quorum:
+            return False
+        self._said = news
+        return True
+
+    def tick(self, me: NodeId, length: int) -> None:
+        """RS-12: look whether the others have said enough of what we had a tick ago."""
+        owed, self._owed = self._owed, (length, self.barriers)
+        if (owed[0] > self._said[0] or owed[1] > self._said[1]) and self.counts(me, *owed):
+            self._rely = False
+
+    def counts(self, me: NodeId, length: int, barriers: int) -> bool:
+        """RS-12: whether our word about our disk and the barriers we saw could make a difference:
+        we vote, and the others have not said enough without us."""
         enough = sum(
             self._acks.get(node, 0) >= length and self._seen.get(node, 0) >= barriers
             for node in self.voters
-            if node != member
+            if node != me
         )
-        return member in self.voters and enough < self.quorum
+        return me in self.voters and enough < self.quorum
 
     def pass_barrier(self, me: NodeId, ticket: Ticket | None, length: int) -> None:
         """RS-14: a barrier at this length of the log, with its ticket if it is ours."""
         self.barriers += 1
         self._seen[me] = self.barriers
-        if ticket is not None:
+        if ticket is None:
+            self.wanted_barriers = self.barriers
+        else:
             self._waiting.append((self.barriers, length, ticket))
 
     def passed(self, green: int) -> list[tuple[Ticket, int]]:
