@@ -355,8 +355,7 @@ class Node:
     def on_quiet(self) -> None:
         """All that arrived has been handled: give the machine more, slow down if need be."""
         self.outgoing.flush()
-        slow = self._journal is not None and self._journal.crowded
-        slow = slow or self._directory.crowded
+        slow = self._directory.crowded or (self._journal is not None and self._journal.crowded)
         for group in self._groups.values():
             slow = slow or group.crowded
         if self._host is not None:

@@ -131,6 +131,9 @@ class SubmissionQueue:
         items = self._items
         group, level, to = items[0].group, items[0].level, items[0].to
         room = self._room_in_envelope - len(group.encode())
+        if len(items) == 1 and self._bytes + len(items[0].bodies) * BODY_HEAD <= room:
+            self._flush_last()
+            return
         full: list[Envelope] = []
         bodies: list[bytes] = []
         left = room
@@ -168,6 +171,14 @@ class SubmissionQueue:
         if bodies:
             full.append(Data(group, tuple(bodies)))
         self._submit(full, level, to)
+
+    def _flush_last(self) -> None:
+        """All there is is one item, and one envelope takes it: at light load that is the rule."""
+        item = self._items.popleft()
+        self._messages = self._bytes = 0
+        if item.done is not None:
+            self._waiters[self._submitted + 1] = [(len(item.bodies) - 1, item.done)]
+        self._submit([Data(item.group, item.bodies)], item.level, item.to)
 
     def _submit(self, envelopes: list[Envelope], level: Level, to: tuple[NodeId, ...] = ()) -> None:
         self._submitted += len(envelopes)

@@ -60,6 +60,8 @@ class SimTimer(asyncio.TimerHandle):
 class SimTask(asyncio.Task[Any]):
     """A task whose place in a set does not depend on where it lies in memory."""
 
+    __slots__ = ("_number", "context")
+
     def __init__(
         self, coro: Any, *, loop: SimLoop, number: int, context: Context | None, **kwargs: Any
     ) -> None:
@@ -74,6 +76,7 @@ class SimTask(asyncio.Task[Any]):
 class SimFuture(asyncio.Future[Any]):
     """A future of which the same is true."""
 
+    __slots__ = ("_number",)
     _number: int
 
     def __hash__(self) -> int:

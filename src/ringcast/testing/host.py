@@ -279,11 +279,12 @@ class Host:
 
     def send_datagram(self, place: Place, port: int, data: bytes) -> None:
         """Out of a port of this host, to a place. This is the path of every frame."""
-        target = self.find(place[0])
+        world = self.world
+        target = world.found.get(place[0]) or self.find(place[0])
         if target is None:
             self.loses("unknown address")
             return
-        world, me, other = self.world, self.number, target.number
+        me, other = self.number, target.number
         world.events.append((self.loop.scheduler.now_us, me, other, len(data), crc32(data)))
         world.network.datagram(me, other, Datagram((self.address, port), place[1], data))
 

@@ -143,9 +143,17 @@ class SimSocket:
 
     def recv_into(self, buffer: Any, size: int = 0, flags: int = 0) -> int:
         """The next datagram, in a buffer."""
-        data, _ = self.recvfrom(size or len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+        inbox = self.inbox
+        if not inbox:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        data, _ = inbox.popleft()
+        length = len(data)
+        self._held -= length
+        most = size or len(buffer)
+        if length > most:
+            data, length = data[:most], most
+        buffer[:length] = data
+        return length
 
     # --- the rest --------------------------------------------------------------------------
 

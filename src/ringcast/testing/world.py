@@ -55,7 +55,7 @@ class World:
         self.loop = SimLoop(str(seed), self.escapes)
         self.network = SimNetwork(network, self.loop.scheduler, Random(f"{seed}/network"))
         self.hosts: list[Host] = []
-        self._found: dict[str, Host] = {}
+        self.found: dict[str, Host] = {}
         """By name and by address."""
         self.settings = settings
         """Of every node that a host opens."""
@@ -105,11 +105,11 @@ class World:
         drawn fault crashes a ``steady`` host or lets it stand still. ``on_error`` says whether an
         error of the program fails the test or restarts the host.
         """
-        if name in self._found:
+        if name in self.found:
             raise ValueError(f"there is a host called {name!r} already")
         host = Host(self, name, main, args, steady, on_error)
         self.hosts.append(host)
-        self._found |= {host.name: host, host.address: host}
+        self.found |= {host.name: host, host.address: host}
         ports: dict[int, Hearer] = {each.number: each for each in self.hosts}
         self.network.attach(ports)
         if not self._begun:
@@ -120,7 +120,7 @@ class World:
         return host
 
     def __getitem__(self, name: str) -> Host:
-        if (host := self._found.get(name)) is not None:
+        if (host := self.found.get(name)) is not None:
             return host
         raise LookupError(f"no host is called {name!r}; there are {[h.name for h in self.hosts]}")
 
@@ -129,7 +129,7 @@ class World:
         if name in LOOPBACK:
             process = PROCESS.get()
             return process.host if process else None
-        return self._found.get(name)
+        return self.found.get(name)
 
     def by_number(self, number: int) -> Host:
         """The host of this number."""

@@ -185,7 +185,7 @@ class Codec:
         peer = self._peers.get(src)
         if peer is None or peer.boot != boot:
             return self._from_stranger(datagram, peer)
-        if peer.has(counter):
+        if counter <= peer.high and peer.has(counter):
             return self.refuse("replayed frame")
         payload: Bytes = datagram[BODY:]
         if key_id:
@@ -202,7 +202,10 @@ class Codec:
             message = self._decode(payload)
         except UNREADABLE:
             return self.refuse(f"malformed, from node {src}")
-        peer.note(counter)
+        if counter == peer.high + 1:
+            peer.high = counter
+        else:
+            peer.note(counter)
         return src, boot, to, message
 
     def _from_stranger(self, datagram: Bytes, known: Peer | None) -> Decoded | None:
