@@ -113,23 +113,23 @@ def test_rs_12_a_barrier_of_somebody_else_is_answered_and_ones_own_is_not() -> N
 
 def test_rs_12_a_voter_relies_on_the_others_for_a_tick_and_not_again() -> None:
     tally = of_three(1, 2, 3)
-    tally.tick(1, 5)
+    assert not tally.relied_in_vain(1, 5)
     assert not tally.must_say(1, 5)
     tally.acknowledge(2, 5)  # 3 is ready, and its disk does not answer
-    tally.tick(1, 6)
+    assert tally.relied_in_vain(1, 6)
     assert tally.must_say(1, 6) and tally.must_say(1, 7)
     served = of_three(1, 2, 3)
-    served.tick(1, 5)
+    assert not served.relied_in_vain(1, 5)
     for other in (2, 3):
         served.acknowledge(other, 5)
-    served.tick(1, 6)
+    assert not served.relied_in_vain(1, 6)
     assert not served.must_say(1, 6)
 
 
 def test_rs_12_what_a_voter_has_said_does_not_make_it_doubt_the_others() -> None:
     tally = of_three(1, 2, 3)
     tally.wanted = 5
-    tally.tick(1, 5)
+    assert not tally.relied_in_vain(1, 5)
     assert tally.must_say(1, 5)
-    tally.tick(1, 5)
+    assert not tally.relied_in_vain(1, 5)
     assert not tally.must_say(1, 6)

@@ -16,8 +16,8 @@ from ringcast.replica.words import Barrier, LogEntry, Status, Ticket
 class AcksBeforeTheDisk(Engine):
     """RS-12: acknowledges what is only written."""
 
-    def _append(self, entries: tuple[LogEntry, ...]) -> None:
-        super()._append(entries)
+    def _append(self, entry: LogEntry) -> None:
+        super()._append(entry)
         self._synced = self.log.length
         self._acknowledge()
 

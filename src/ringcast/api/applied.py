@@ -11,7 +11,7 @@ from ringcast.api.events import Message, View
 from ringcast.api.state_machine import R, ResultLost, StateMachine
 from ringcast.core.errors import UNREADABLE, RingcastError
 from ringcast.core.ids import Level, Position, ViewId
-from ringcast.replica.contents import Command, Present, decode, encode
+from ringcast.replica.contents import Present, decode, encode
 from ringcast.replica.sessions import CommandFailed, RequestOutcome, Sessions
 from ringcast.replica.words import NEVER, Epoch, LogEntry
 
@@ -55,45 +55,47 @@ class Applied(Generic[R]):
     def apply(self, index: int, entry: LogEntry, waiting: asyncio.Future[Any] | None) -> None:
         """RS-13: in the order of the log, the same at all members."""
         ticket, epoch = entry.ticket, entry.epoch
-        place = Position.at(ViewId(epoch.seq, epoch.rep), index)
+        place = Position(0, epoch.seq, epoch.rep, index, 0)
         fresh = self.sessions.fresh(ticket)
         try:
             content = decode(entry.command)
         except UNREADABLE as error:  # of a member that runs another version
             settle(waiting, RingcastError(f"the command cannot be read: {error}"))
             return
-        match content:
-            case Present(component, members):
-                if fresh and component > self._present:
-                    self._present = component
-                    ring = ViewId(component.seq, component.rep)
-                    self.machine.on_view(View(members, False, ring, place))
-            case Command(body, client, request):
-                known = self.sessions.recall(client, request) if client else None
-                if known is not None:
-                    recalled(waiting, known)
-                elif not fresh:
-                    settle(waiting, ResultLost("a state with the command in it was taken over"))
-                else:
-                    message = Message(ticket.node, body, place, Level.SAFE)
-                    self._carry_out(message, client, request, waiting)
+        if type(content) is Present:
+            component = content.epoch
+            if fresh and component > self._present:
+                self._present = component
+                ring = ViewId(component.seq, component.rep)
+                self.machine.on_view(View(content.members, False, ring, place))
+            return
+        client = content.client
+        known = self.sessions.recall(client, content.request) if client else None
+        if known is not None:
+            recalled(waiting, known)
+        elif not fresh:
+            settle(waiting, ResultLost("a state with the command in it was taken over"))
+        else:
+            message = Message(ticket.node, content.body, place, Level.SAFE)
+            outcome = self._carry_out(message, waiting, bool(client))
+            if outcome is not None:
+                self.sessions.record(client, content.request, outcome)
 
     def _carry_out(
-        self, message: Message, client: str, request: int, waiting: asyncio.Future[Any] | None
-    ) -> None:
+        self, message: Message, waiting: asyncio.Future[Any] | None, kept: bool
+    ) -> RequestOutcome | None:
+        """Apply a command, and tell who waits; what is to be kept for repetitions, if so."""
         try:
             result = self.machine.apply(message)
         except Exception as error:
-            outcome = RequestOutcome.failed(error)
             settle(waiting, error)
-        else:
-            outcome = RequestOutcome.of(result) if client else RequestOutcome()
-            if outcome.error:
-                recalled(waiting, outcome)
-            else:
-                give(waiting, result)
-        if client:
-            self.sessions.record(client, request, outcome)
+            return RequestOutcome.failed(error) if kept else None
+        outcome = RequestOutcome.of(result) if kept else None
+        if outcome is not None and outcome.error:
+            recalled(waiting, outcome)
+        elif waiting is not None:
+            give(waiting, result)
+        return outcome
 
 
 def settle(future: asyncio.Future[Any] | None, error: BaseException) -> None:

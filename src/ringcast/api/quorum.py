@@ -178,7 +178,7 @@ class QuorumCopy(Generic[R]):
     ) -> R:
         """Have a command applied; its result, once a majority has it on disk."""
         self._check()
-        (body,) = all_bytes((command,))
+        body = command if type(command) is bytes else all_bytes((command,))[0]
         if (client is None) != (request is None):
             raise ValueError("client and request belong together: give both or neither")
         if client is None or request is None:
@@ -203,7 +203,7 @@ class QuorumCopy(Generic[R]):
         self._waiting_bytes += len(body)
         self._step_soon()
         try:
-            return await self._within(result, deadline, timeout)
+            return await (result if timeout is None else self._within(result, deadline, timeout))
         finally:
             if self._results.pop(ticket.number, None):
                 self._engine.withdraw(ticket)
@@ -305,21 +305,14 @@ class QuorumCopy(Generic[R]):
 
     def _act(self, effect: Effect) -> None:
         match effect:
+            case Apply():
+                self._apply(effect)
             case Say(word):
                 self._words.append(words.encode(word))
             case Write(record):
                 self._disk.write(record)
             case Sync(ticket):
                 self._disk.sync(ticket)
-            case Apply(index, entry):
-                ticket = entry.ticket
-                mine = ticket.node == self._me and ticket.boot == self._engine.boot
-                waiting = None
-                if mine and (asked := self._results.get(ticket.number)) is not None:
-                    waiting, submitted_at = asked
-                    self._fresh_at = max(self._fresh_at, submitted_at)
-                self._applied.apply(index, entry, waiting)
-                self._wake()
             case Restore(_, state):
                 self._applied.restore(state)
                 self._wake()
@@ -331,6 +324,16 @@ class QuorumCopy(Generic[R]):
                 self._became(phase)
             case Halt(reason):
                 self._stop(RingcastError(f"the replica has stopped: {reason}"))
+
+    def _apply(self, green: Apply) -> None:
+        """A command of ours that waits is newer than all that was confirmed before (RS-14)."""
+        ticket, waiting = green.entry.ticket, None
+        mine = ticket.node == self._me and ticket.boot == self._engine.boot
+        if mine and (asked := self._results.get(ticket.number)) is not None:
+            waiting, submitted_at = asked
+            self._fresh_at = max(self._fresh_at, submitted_at)
+        self._applied.apply(green.index, green.entry, waiting)
+        self._wake()
 
     def _became(self, phase: Phase) -> None:
         self._wake()

@@ -150,9 +150,8 @@ class Engine:
         self._write(image)
 
     def tick(self) -> None:
-        """RS-16: an attempt that does not get on is given up."""
-        if self.phase is Phase.PRIMARY:
-            self._tally.tick(self.me, self._synced)
+        """RS-16: an attempt that does not get on is given up; RS-12: a silent voter spoken for."""
+        if self.phase is Phase.PRIMARY and self._tally.relied_in_vain(self.me, self._synced):
             self._acknowledge()
         self._still = self._still + 1 if self.phase in (Phase.TRANSFER, Phase.READY) else 0
         if self._still >= 3:
@@ -362,8 +361,8 @@ class Engine:
         self._become(Phase.PRIMARY, f"{self.epoch} with {len(self._tally.ready)} ready")
         self._turn_green(self._decision.base.length)
         queued, self._queue, self._queued_bytes = self._queue, [], 0
-        if queued:
-            self._append(tuple(queued))
+        for entry in queued:
+            self._append(entry)
         there = {e.ticket.number for e in self.log.since(self.log.green) if self._mine(e.ticket)}
         for number, command in sorted(self._pending.items()):
             if number not in there and number not in self._ordered:
@@ -380,7 +379,7 @@ class Engine:
             self._ordered.add(ticket.number)
         entry = LogEntry(self.epoch, ticket, command)
         if self.phase is Phase.PRIMARY:
-            self._append((entry,))
+            self._append(entry)
             return
         self._queue.append(entry)
         self._queued_bytes += len(command)
@@ -388,16 +387,15 @@ class Engine:
             self._leave("the log came too slowly")
             self._do(Say(Again(self.epoch)))
 
-    def _append(self, entries: tuple[LogEntry, ...]) -> None:
+    def _append(self, entry: LogEntry) -> None:
         """RS-10: yellow."""
-        self.log.entries += entries
-        self._fresh += entries
-        if any(entry.ticket.node != self.me for entry in entries):
+        self.log.entries.append(entry)
+        self._fresh.append(entry)
+        if entry.ticket.node != self.me:
             self._tally.wanted = self.log.length
 
     def _acknowledge(self) -> None:
-        """RS-12: one word for all that was synced or seen since the last, unless the others' words
-        are enough, or will be."""
+        """RS-12: one word for all since the last, unless the others' are enough, or will be."""
         if self._tally.must_say(self.me, self._synced):
             self._do(Say(Ack(self.epoch, self._synced, self._tally.barriers)))
 
@@ -409,11 +407,10 @@ class Engine:
 
     def _commit(self) -> None:
         """RS-13: what a quorum has on disk is green; RS-14: and reads may follow it."""
-        log = self.log
-        if log.epoch == self.epoch:
-            if self.applied < log.length:
-                self._turn_green(min(self._tally.on_disk, log.length))
-            for ticket, index in self._tally.passed(log.green):
+        if self.log.epoch == self.epoch:
+            if self.applied < self.log.length:
+                self._turn_green(min(self._tally.on_disk, self.log.length))
+            for ticket, index in self._tally.passed(self.log.green):
                 self._do(BarrierPassed(ticket, index))
 
     def _on_barrier(self, ticket: Ticket) -> None:
@@ -422,8 +419,7 @@ class Engine:
         if not self._active:
             return
         if self.phase is not Phase.PRIMARY:
-            self._tally.barriers += 1
-            self._tally.wanted_barriers = self._tally.barriers
+            self._tally.miss_barrier()
             return
         self._tally.pass_barrier(self.me, ticket if self._mine(ticket) else None, self.log.length)
         self._acknowledge()

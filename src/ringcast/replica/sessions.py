@@ -12,6 +12,7 @@ with ``WINDOW`` numbers each: the engine may append one twice (RS-11).
 from __future__ import annotations
 
 import builtins
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -119,21 +120,36 @@ class Sessions(msgspec.Struct, array_like=True):
 
     def fresh(self, ticket: Ticket) -> bool:
         """Whether a submission of a replica is here for the first time; from now on it was."""
-        name = f"{ticket.node}/{ticket.boot}"
-        seen = self.replicas.pop(name, None) or Seen()
-        self.replicas[name] = seen
-        if ticket.number <= seen.floor or ticket.number in seen.numbers:
+        name, number = _name(ticket.node, ticket.boot), ticket.number
+        seen = self.replicas.get(name)
+        if seen is None or next(reversed(self.replicas)) != name:  # it is the most recent from now
+            seen = self.replicas.pop(name, None) or Seen()
+            self.replicas[name] = seen
+        if number == seen.floor + 1 and not seen.numbers:  # as it nearly always is
+            seen.floor = number
+        elif number <= seen.floor or number in seen.numbers:
             return False
-        seen.numbers.add(ticket.number)
+        else:
+            self._note(seen, number)
+        if len(self.replicas) > INCARNATIONS:
+            del self.replicas[next(iter(self.replicas))]
+        return True
+
+    def _note(self, seen: Seen, number: int) -> None:
+        """A number that came before others, or behind some that had."""
+        seen.numbers.add(number)
         while seen.floor + 1 in seen.numbers:
             seen.floor += 1
             seen.numbers.discard(seen.floor)
         if len(seen.numbers) > WINDOW:
             seen.floor = min(seen.numbers)
             seen.numbers.discard(seen.floor)
-        if len(self.replicas) > INCARNATIONS:
-            del self.replicas[next(iter(self.replicas))]
-        return True
+
+
+@lru_cache(64)
+def _name(node: int, boot: int) -> str:
+    """What a replica is called in the table."""
+    return f"{node}/{boot}"
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -17,7 +17,7 @@ class Tally:
         self.barriers = 0
         self._waiting: list[tuple[int, int, Ticket]] = []
         """Barriers of ours: their number in the epoch, the length of the log there, the ticket."""
-        self.wanted = self.wanted_barriers = 0
+        self.wanted = self._wanted_barriers = 0
         """Up to where others wait for our word."""
         self._said = self._owed = (0, 0)
         """A length and barriers: what we said last, and what we had at the last tick."""
@@ -52,18 +52,21 @@ class Tally:
         news = (length, self.barriers)
         if news == self._said or not self.counts(me, *news):
             return False
-        asked = self.wanted > self._said[0] or self.wanted_barriers > self._said[1]
+        asked = self.wanted > self._said[0] or self._wanted_barriers > self._said[1]
         others = self.ready.intersection(self.voters) - {me}
         if not asked and self._rely and len(others) >= self.quorum:
             return False
         self._said = news
         return True
 
-    def tick(self, me: NodeId, length: int) -> None:
-        """RS-12: look whether the others have said enough of what we had a tick ago."""
+    def relied_in_vain(self, me: NodeId, length: int) -> bool:
+        """RS-12: whether the others have not said enough of what we had when we were asked last,
+        a tick ago; then we rely on them no more."""
         owed, self._owed = self._owed, (length, self.barriers)
-        if (owed[0] > self._said[0] or owed[1] > self._said[1]) and self.counts(me, *owed):
+        unsaid = owed[0] > self._said[0] or owed[1] > self._said[1]
+        if unsaid and self.counts(me, *owed):
             self._rely = False
+        return not self._rely
 
     def counts(self, me: NodeId, length: int, barriers: int) -> bool:
         """RS-12: whether our word about our disk and the barriers we saw could make a difference:
@@ -80,9 +83,14 @@ class Tally:
         self.barriers += 1
         self._seen[me] = self.barriers
         if ticket is None:
-            self.wanted_barriers = self.barriers
+            self._wanted_barriers = self.barriers
         else:
             self._waiting.append((self.barriers, length, ticket))
+
+    def miss_barrier(self) -> None:
+        """RS-14: a barrier of somebody else that we see before our own log goes on."""
+        self.barriers += 1
+        self._wanted_barriers = self.barriers
 
     def passed(self, green: int) -> list[tuple[Ticket, int]]:
         """RS-14: reads of ours whose barrier a quorum saw, all before it being green."""
