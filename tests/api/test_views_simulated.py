@@ -80,8 +80,8 @@ def judge(stays: list[Stay]) -> None:
         for one, then in pairwise(stay.views):
             if one.transitional or not (then.transitional or then.ring == one.ring):
                 continue  # it has parted from others meanwhile
-            for other in stays:
-                missed = other.told_before(then, one)
+            for each in stays:
+                missed = each.told_before(then, one)
                 assert not missed, f"{stay.id} was told {one} and {then}, not {missed[0]}"
 
 
