@@ -222,6 +222,6 @@ DEFINITIONS = {
                 AND o.n < s.n
             WHERE r.members <> s.members OR w.node IS NULL OR o.node IS NOT NULL
             GROUP BY s.run)
-        SELECT l.run, l.moment AS lost, t.moment AS taken
+        SELECT l.run AS run, l.moment AS lost, t.moment AS taken
         FROM lost l LEFT JOIN taken t ON t.run = l.run""",
 }
