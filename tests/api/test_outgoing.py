@@ -20,7 +20,7 @@ from ringcast.api.outgoing import (
 from ringcast.core.errors import DeliveryUncertain
 from ringcast.core.ids import Level, Position, ViewId
 from ringcast.wire import envelope
-from ringcast.wire.envelope import Data, Enter, Envelope, Exit
+from ringcast.wire.envelope import EVERYTHING, Data, Enter, Envelope, Exit, interest
 
 
 class Machine:
@@ -32,10 +32,18 @@ class Machine:
     def __init__(self) -> None:
         self.taken: list[tuple[Envelope, Level]] = []
         self.to: list[tuple[int, ...]] = []
+        self.order: list[int | tuple[int, ...]] = []
+        """The groups of what was submitted, and between them those that the node is in."""
 
-    def submit(self, bodies: tuple[bytes, ...], level: Level, to: tuple[int, ...] = ()) -> None:
+    def submit(
+        self, bodies: tuple[bytes, ...], level: Level, to: tuple[int, ...] = (), group: int = 0
+    ) -> None:
         self.taken += [(envelope.decode(body), level) for body in bodies]
         self.to += [to] * len(bodies)
+        self.order += [group] * len(bodies)
+
+    def enter(self, groups: tuple[int, ...]) -> None:
+        self.order.append(groups)
 
 
 SIZES = st.sampled_from([0, 1, 31, 32, 255, 256, 5_000, 20_000, ENVELOPE_BYTES, 100_000])
@@ -95,6 +103,40 @@ def test_parts_are_in_order_and_within_their_bounds(sizes: list[int], many: bool
         for each in cut:
             assert 1 <= len(each.bodies) <= PART_BODIES
             assert len(each.bodies) == 1 or sum(map(len, each.bodies)) <= PART_BYTES
+
+    asyncio.run(main())
+
+
+def test_a_node_says_where_in_its_submissions_it_is_in_a_group() -> None:
+    """Ahead of a join and behind a leave: what it sends to a group it gets, though it has left that
+    group by the time it is submitted."""
+
+    async def main() -> None:
+        machine = Machine()
+        outgoing = SubmissionQueue(machine, 1_372)  # type: ignore[arg-type]
+        machine.ready = False
+        for word in (Enter("a"), Enter("b")):
+            outgoing.put(Item("", Level.AGREED, (), word=word))
+        outgoing.put(Item("a", Level.AGREED, (b"x",)))
+        outgoing.put(Item("", Level.AGREED, (), word=Exit("a")))
+        machine.ready = True
+        outgoing.flush()
+        a, b = interest("a"), interest("b")
+        both = tuple(sorted((a, b)))
+        assert machine.order == [(a,), 0, both, 0, a, both, 0, (b,)]
+
+    asyncio.run(main())
+
+
+def test_a_node_in_very_many_groups_or_with_a_journal_is_sent_everything() -> None:
+    async def main() -> None:
+        for count, journal, told in ((1, True, (EVERYTHING,)), (300, False, (EVERYTHING,))):
+            machine = Machine()
+            outgoing = SubmissionQueue(machine, 1_372, journal)  # type: ignore[arg-type]
+            for n in range(count):
+                outgoing.put(Item("", Level.AGREED, (), word=Enter(f"group {n}")))
+            outgoing.flush()
+            assert machine.order[-2] == told
 
     asyncio.run(main())
 

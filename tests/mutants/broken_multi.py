@@ -13,10 +13,10 @@ from ringcast.core.ids import Level, NodeId
 from ringcast.protocols.totem_multi import withholding
 from ringcast.protocols.totem_multi.clock import ClockRider, LamportClock
 from ringcast.protocols.totem_multi.flow import Brakes
+from ringcast.protocols.totem_multi.interests import Interests
 from ringcast.protocols.totem_multi.machine import TotemMulti
 from ringcast.protocols.totem_multi.messages import (
     WITHHELD,
-    Bound,
     Change,
     Data,
     Forwarded,
@@ -316,7 +316,7 @@ def withholds_safe_messages_whole(patch: MonkeyPatch) -> None:
 
     def part(self: Withholding, pid: NodeId, said: Forwarded, order: OrderState) -> Any:
         found = whole(self, pid, said, order)
-        if found is None or isinstance(found.message, Bound) or found.message.bodies:
+        if found is None or not isinstance(found.message, Data) or found.message.bodies:
             return found
         return whole(self, pid, replace(said, message=WITHHELD), order)
 
@@ -331,3 +331,84 @@ def delivers_what_is_for_other_processors(patch: MonkeyPatch) -> None:
         env.deliver(self.view, batch_of(key, data))
 
     patch.setattr(TotemMulti, "deliver", deliver)
+
+
+def does_not_wait(self: NetworkOrder, env: Env, key: Key, data: Data, ring: RingId) -> bool:
+    """In place of ``NetworkOrder._whole``."""
+    self._hold(key)
+    return True
+
+
+@mutant("F7", "P-18")
+def withholds_what_a_group_beyond_wants(patch: MonkeyPatch) -> None:
+    """A gateway takes everybody beyond it for members of no group, and nobody waits."""
+    patch.setattr(Interests, "wanted_beyond", lambda *_: None)
+    patch.setattr(NetworkOrder, "_whole", does_not_wait)
+
+
+@mutant("F7", "P-18")
+def does_not_look_again_at_the_place(patch: MonkeyPatch) -> None:
+    """What was withheld before somebody joined is not sent, and that one does not wait for it."""
+    patch.setattr(NetworkOrder, "_whole", does_not_wait)
+
+
+@mutant("F7", "progress", "P-18")
+def waits_for_what_nobody_sends(patch: MonkeyPatch) -> None:
+    """The one that joined waits, and the gateway never looks again."""
+    patch.setattr(Withholding, "reached", lambda *_: [])
+
+
+@mutant("F7", "P-18")
+def passes_on_what_nobody_wants(patch: MonkeyPatch) -> None:
+    """A gateway passes messages of all groups on, whoever is in them."""
+
+    def part(self: Withholding, pid: NodeId, said: Forwarded, *_: Any) -> Forwarded:
+        return said
+
+    patch.setattr(Withholding, "_part_of_group", part)
+
+
+@mutant(
+    "F7",
+    survives=(
+        "No trace tells on which side of a gateway a processor is. The rule test of F7 does, and "
+        "the live test counts what crosses."
+    ),
+)
+def takes_members_on_this_side_for_members_beyond(patch: MonkeyPatch) -> None:
+    """A gateway passes a message on if anybody at all is in its group."""
+    whole = Interests.wanted_beyond
+
+    def beyond(self: Interests, pid: NodeId, nodes: Any, group: int) -> NodeId | None:
+        return whole(self, 0, {*nodes, *self._said}, group)
+
+    patch.setattr(Interests, "wanted_beyond", beyond)
+
+
+@mutant("F6", "P-18", "progress")
+def remembers_groups_of_before(patch: MonkeyPatch) -> None:
+    """What was said in another topology still counts, though others have said more since."""
+    patch.setattr(Interests, "topology_changed", lambda self: self._found.clear())
+
+
+@mutant("F6", "P-18")
+def delivers_what_is_for_other_groups(patch: MonkeyPatch) -> None:
+    """Whoever has a message of a group delivers it."""
+
+    def deliver(self: TotemMulti, env: Env, key: Key, data: Data) -> None:
+        if data.bodies and (not data.to or self.me in data.to):
+            env.deliver(self.view, batch_of(key, data))
+
+    patch.setattr(TotemMulti, "deliver", deliver)
+
+
+@mutant("F8", "P-18", "progress")
+def tells_the_place_of_a_groups_message_too_late(patch: MonkeyPatch) -> None:
+    """A later message of the stream overtakes it, and it counts as a copy."""
+    patch.setattr(Withholding, "hollow", lambda self, pid: False)
+
+
+@mutant("F9", "P-18", "progress", "P-14")
+def acknowledges_a_place_for_a_message(patch: MonkeyPatch) -> None:
+    """One that may be in the group says that it has a safe message of which it has the place."""
+    patch.setattr(Interests, "may_want", lambda self, group: False)

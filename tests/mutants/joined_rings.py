@@ -11,7 +11,7 @@ from ringcast.sim.faults import Fault, Heal, NetworkPartition, NodeCrash, Restar
 from ringcast.sim.model import Exponential, LinkModel, NetworkModel
 from ringcast.sim.rings import in_domain
 from ringcast.sim.spec import RunSpec
-from ringcast.sim.workload import Poisson
+from ringcast.sim.workload import Grouped, Poisson
 
 MS = 1_000
 
@@ -76,6 +76,17 @@ def addressed(seed: int) -> RunSpec:
         workload=(Poisson(rate=100, safe=0.2), Poisson(rate=300, some=1.0, safe=0.2)),
         faults=(NodeCrash(100 * MS, 1), Restart(140 * MS, 1)) if rng.random() < 0.7 else (),
     )
+
+
+def grouped(seed: int) -> RunSpec:
+    """The same with messages to groups, which processors join and leave all the time."""
+    spec = addressed(seed)
+    rng = Random(f"{seed}/grouped")
+    crash_us, node = rng.randrange(60, 200) * MS, rng.randint(spec.nodes - 1, spec.nodes)
+    faults = (NodeCrash(crash_us, node), Restart(crash_us + 40 * MS, node))
+    groups = Grouped(rate=200, groups=3, every_us=30 * MS, safe=0.3)
+    workload = (Poisson(rate=50, safe=0.2), groups)
+    return replace(spec, workload=workload, faults=spec.faults or faults)
 
 
 def overlapping(seed: int) -> RunSpec:

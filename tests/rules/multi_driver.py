@@ -10,6 +10,9 @@ from random import Random
 
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId
+from ringcast.core.rings import shaped
+from ringcast.core.trace import TraceEvent
+from ringcast.protocols.totem_multi import SHEET, Config
 from ringcast.protocols.totem_multi.messages import (
     Bound,
     Change,
@@ -22,10 +25,14 @@ from ringcast.protocols.totem_multi.messages import (
     Rank,
     RingEntry,
     TopologyChange,
+    Wants,
 )
 from ringcast.protocols.totem_multi.order import NetworkOrder
 from ringcast.protocols.totem_multi.state import Reported, Streamed, StreamEntry
 from ringcast.protocols.totem_single.messages import RingId
+from ringcast.sim.cluster import Cluster
+from ringcast.sim.presets import preset
+from ringcast.sim.rings import attached
 
 GATEWAY = 100
 """Ids from here on belong to gateways; each interface has one of its own: 101, 201, ... of 101."""
@@ -61,6 +68,9 @@ class Core:
         self.delivered: list[str] = []
         self.topologies: list[tuple[str, ...]] = []
         self.keys: list[Key] = []
+        self.groups: set[int] = set()
+        self.words: list[Wants] = []
+        self.reached_places: list[int] = []
         self.names = {ring(n): n for n in (x + y for x in "ABCDEFNX" for y in ("", "t", "2", "3"))}
         self.order = order = NetworkOrder(me, mine, members, self, 1)
         order.topology = {ring(name) for name in rings}
@@ -96,6 +106,21 @@ class Core:
     def deliver(self, env: Env, key: Key, data: Data) -> None:
         self.delivered.append(f"{self.names[key.ring]}{key.timestamp}")
         self.keys.append(key)
+
+    def wants(self, group: int) -> bool:
+        return group in self.groups
+
+    def may_want(self, group: int) -> bool:
+        return group in self.groups
+
+    def interested(self, env: Env, word: Wants) -> None:
+        self.words.append(word)
+
+    def reached(self, env: Env, key: Key, data: Data, via: RingId | None) -> None:
+        self.reached_places.append(key.timestamp)
+
+    def filled(self, said: Forwarded) -> bool:
+        return False
 
     def install(self, env: Env, key: Key, reported: Reported) -> None:
         topology = tuple(self.names[each] for each, pids in reported if pids)
@@ -179,7 +204,27 @@ def graph_of(rings: dict[str, tuple[NodeId, ...]], ends: dict[int, str]) -> Netw
     )
 
 
+CHAIN: dict[str, tuple[NodeId, ...]] = {"A": (1, 2, 101), "B": (3, 201, 102), "C": (4, 202)}
+"""A with 1 and 2, gateway 101 (201 on B), B with 3, gateway 102 (202 on C), C with 4."""
+
+
 def chain(me: NodeId = 1, own: str = "A") -> Core:
-    """A with 1 and 2, gateway 101 (201 on B), B with 3, gateway 102 (202 on C), C with 4."""
-    rings = {"A": (1, 2, 101), "B": (3, 201, 102), "C": (4, 202)}
-    return Core(me, {me: own}, rings)
+    """A processor of the chain."""
+    return Core(me, {me: own}, CHAIN)
+
+
+def gateway() -> Core:
+    """101, between A and B."""
+    return Core(101, {101: "A", 201: "B"}, CHAIN)
+
+
+def pair() -> tuple[Cluster, list[TraceEvent]]:
+    """1 and 2 on a ring, 3 and 4 on another, gateway 5."""
+    places = attached(shaped("chain", 2, 2, Random(0)))
+    events: list[TraceEvent] = []
+    config = Config(acyclic=True)
+    cluster = Cluster(SHEET, config, places, preset("ideal"), 1, [events.append], places)
+    cluster.start()
+    cluster.run_for(3_000_000)
+    events.clear()
+    return cluster, events

@@ -138,6 +138,32 @@ def test_mr_6_the_clock_is_stable_before_a_stamp_of_the_next_interval_leaves() -
     assert mine.clock.my_timestamp < 200 + 100
 
 
+@pytest.mark.parametrize("shape", ["alone", "chain"])
+def test_mr_6_it_is_stable_before_a_message_of_the_next_interval_is_delivered(shape: str) -> None:
+    """P-16: or a processor that crashes before it has sent anything comes back with stamps below
+    what it has delivered."""
+    rings = ((1, 2, 3),) if shape == "alone" else shaped("chain", 2, 2, Random(0))
+    places = attached(rings)
+    behind: list[Delivered] = []
+
+    def look(event: TraceEvent) -> None:
+        if isinstance(event, Delivered):
+            stable = cluster.nodes[event.node].storage.read()
+            clock = max(v for key, v in stable.items() if key.endswith("clock"))
+            if event.seq >= clock + 2:
+                behind.append(event)
+
+    config = Config(timestamp_interval=2, acyclic=True)
+    cluster = Cluster(SHEET, config, places, preset("ideal"), 1, [look], places)
+    cluster.start()
+    cluster.run_for(3 * SECOND)
+    for _ in range(20):
+        cluster.submit(1, (b"x",))
+        cluster.submit(2, (b"y",))
+        cluster.run_for(2_000)
+    assert not behind
+
+
 def test_mr_7_ring_numbers_seen_elsewhere_raise_those_of_new_rings() -> None:
     """MR-8, G-7: by forwarded messages, and by Joins."""
     mine, env = rider()

@@ -9,13 +9,14 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from multi_driver import Core, ring
+from multi_driver import Core, gateway, pair, ring
 
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.rings import shaped
 from ringcast.core.to_some import DeliveredTo
-from ringcast.core.trace import Delivered, Noted, TraceEvent
-from ringcast.protocols.totem_multi import SHEET, Config, TotemMulti
+from ringcast.core.trace import Delivered, Noted
+from ringcast.protocols.totem_multi import TotemMulti
+from ringcast.protocols.totem_multi.interests import Interests
 from ringcast.protocols.totem_multi.messages import (
     NO_RING,
     WITHHELD,
@@ -27,19 +28,9 @@ from ringcast.protocols.totem_multi.messages import (
     written,
 )
 from ringcast.protocols.totem_multi.withholding import Withholding
-from ringcast.sim.cluster import Cluster
-from ringcast.sim.presets import preset
-from ringcast.sim.rings import attached
 from ringcast.sim.run import run
 from ringcast.sim.spec import RunSpec, SpecError, prepare
 from ringcast.sim.workload import Poisson, Saturate, Sizes
-
-CHAIN: dict[str, tuple[NodeId, ...]] = {"A": (1, 2, 101), "B": (3, 201, 102), "C": (4, 202)}
-
-
-def gateway() -> Core:
-    """101, between A and B."""
-    return Core(101, {101: "A", 201: "B"}, CHAIN)
 
 
 def some(timestamp: int, *to: NodeId, level: Level = Level.AGREED) -> Forwarded:
@@ -69,19 +60,19 @@ def test_f3_promises_are_read_as_what_they_stand_for() -> None:
 
 @pytest.mark.parametrize(("to", "passed"), [((2,), False), ((4,), True), ((2, 3), True)])
 def test_f2_it_goes_towards_those_it_names(to: tuple[NodeId, ...], passed: bool) -> None:
-    held, core = Withholding(acyclic=True), gateway()
+    held, core = Withholding(True, Interests(101)), gateway()
     part = held.part(201, some(9, *to), core.order)
     assert (part is not None) == passed
     assert held.owing() == ([] if passed else [201])
 
 
 def test_f2_the_gateway_itself_is_nobody_beyond_it() -> None:
-    held, core = Withholding(acyclic=True), gateway()
+    held, core = Withholding(True, Interests(101)), gateway()
     assert held.part(201, some(9, 2, 101), core.order) is None
 
 
 def test_f2_on_cycles_everything_is_passed_on() -> None:
-    held, core = Withholding(acyclic=False), gateway()
+    held, core = Withholding(False, Interests(101)), gateway()
     assert held.part(201, some(9, 2), core.order) == some(9, 2)
 
 
@@ -96,7 +87,7 @@ def test_f2_the_place_of_what_was_withheld_is_a_bound() -> None:
 
 
 def test_f3_the_latest_place_of_each_stream_is_told() -> None:
-    held, core = Withholding(acyclic=True), gateway()
+    held, core = Withholding(True, Interests(101)), gateway()
     for at in (9, 10, 12):
         assert held.part(201, some(at, 2), core.order) is None
     told = held.take(201)
@@ -105,35 +96,35 @@ def test_f3_the_latest_place_of_each_stream_is_told() -> None:
 
 
 def test_f3_a_later_message_that_is_passed_on_says_more() -> None:
-    held, core = Withholding(acyclic=True), gateway()
+    held, core = Withholding(True, Interests(101)), gateway()
     held.part(201, some(9, 2), core.order)
     assert held.part(201, some(10, 4), core.order) == some(10, 4)
     assert held.owing() == []
 
 
 def test_f3_what_another_gateway_withheld_is_owed_further_on() -> None:
-    held, core = Withholding(acyclic=True), gateway()
+    held, core = Withholding(True, Interests(101)), gateway()
     assert held.part(101, Forwarded(9, ring("C"), None, WITHHELD), core.order) is None
     assert held.owing() == [101]
 
 
 def test_f4_an_unknown_processor_may_be_anywhere() -> None:
-    held, core = Withholding(acyclic=True), gateway()
+    held, core = Withholding(True, Interests(101)), gateway()
     assert held.part(201, some(9, 2, 77), core.order) == some(9, 2, 77)
 
 
 def test_f4_sides_are_found_anew_with_the_topology() -> None:
-    held, core = Withholding(acyclic=True), gateway()
+    held, core = Withholding(True, Interests(101)), gateway()
     assert held.part(201, some(9, 2, 4), core.order) is not None
     del core.order.network.gateways[102]
-    held.topology_changed()
+    held.topology_changed(core.order)
     core.order.network.members.pop(ring("C"))
     assert held.part(201, some(10, 2, 4), core.order) == some(10, 2, 4), "4 may be anywhere now"
 
 
 def test_f5_of_a_safe_message_all_but_the_bodies_is_passed_on() -> None:
     """So everybody acknowledges it, and waits at its place."""
-    held, core = Withholding(acyclic=True), gateway()
+    held, core = Withholding(True, Interests(101)), gateway()
     part = held.part(201, some(9, 2, level=Level.SAFE), core.order)
     assert part is not None and part.message == Data(1, Level.SAFE, 1, (), (2,))
     core.order.accept(core.env, 101, part)
@@ -162,18 +153,6 @@ def test_f1_to_f5_local_traffic_stays_local(safe: float) -> None:
     result = run(local(200, safe))
     assert not result.violations
     assert result.verdicts["P-18"] == "valid"
-
-
-def pair() -> tuple[Cluster, list[TraceEvent]]:
-    """1 and 2 on a ring, 3 and 4 on another, gateway 5."""
-    places = attached(shaped("chain", 2, 2, Random(0)))
-    events: list[TraceEvent] = []
-    config = Config(acyclic=True)
-    cluster = Cluster(SHEET, config, places, preset("ideal"), 1, [events.append], places)
-    cluster.start()
-    cluster.run_for(3_000_000)
-    events.clear()
-    return cluster, events
 
 
 @pytest.mark.parametrize(("to", "crossed"), [((1, 2), 0), ((1, 3), 50), ((), 50)])

@@ -114,6 +114,7 @@ def test_bodies_differ_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> N
         more: tuple[bytes, ...],
         level: Level = Level.AGREED,
         to: tuple[int, ...] = (),
+        group: int = 0,
     ) -> bool:
         bodies.extend(more)
         return whole(node, more, level, to)

@@ -147,9 +147,10 @@ class Directory:
         envelope: Envelope,
         writer: str = "",
         to: tuple[NodeId, ...] = (),
+        filtered: bool = False,
     ) -> None:
         """A message of the ring, at its place in the order; who published it, if not the sender;
-        whom it is for, if not for all."""
+        whom it is for, if not for all; whether it went only where its group has members."""
         if type(envelope) is Groups and self._fixed:
             self.streams.learn(envelope.known)
         elif type(envelope) is Groups:
@@ -165,7 +166,7 @@ class Directory:
         else:
             bodies = envelope.bodies if type(envelope) is Data else ()
             size = ITEM_BYTES + sum(map(len, bodies)) + 64 * len(bodies)
-            if to:
+            if to or filtered:
                 self._some_bytes += size
                 if self._some_bytes > MOST_WAITING:
                     for sink in self._sinks.values():

@@ -89,7 +89,9 @@ class Node:
             raise RingcastError("the node was started before: open a new one")
         self._host = host = LiveHost(self.config, self, self._platform)
         settings = self.config.protocol_config
-        self.outgoing = SubmissionQueue(host, settings.frame_budget)
+        # A journal is of all that was said, and the same at all nodes that keep one.
+        everything = bool(self.config.journal)
+        self.outgoing = SubmissionQueue(host, settings.frame_budget, everything)
         self.max_message = settings.max_message - ROOM
         try:
             if self.config.journal:
@@ -299,7 +301,7 @@ class Node:
             except UNREADABLE:
                 self._lose(batch.sender)
                 continue
-            if batch.to and type(came) is not Data:
+            if (batch.to or batch.group) and type(came) is not Data:
                 self._lose(batch.sender)  # all must hear it, or nobody
                 continue
             position = start._replace(index=index) if index else start
@@ -319,7 +321,7 @@ class Node:
                     self._journal.on_messages(view, position, batch, word, data, source)
                 writer = source[0] if source else ""
                 self._directory.on_envelope(
-                    batch.sender, batch.level, position, word, writer, batch.to
+                    batch.sender, batch.level, position, word, writer, batch.to, batch.group != 0
                 )
             index += len(came.bodies)
 

@@ -16,7 +16,7 @@ from ringcast.core.errors import DeliveryUncertain, node_stopped
 from ringcast.core.ids import Level, NodeId, Position
 from ringcast.runtime.host import LiveHost
 from ringcast.wire import envelope
-from ringcast.wire.envelope import BODY_HEAD, Data, Enter, Envelope, Exit
+from ringcast.wire.envelope import BODY_HEAD, EVERYTHING, Data, Enter, Envelope, Exit, interest
 
 MOST_MESSAGES = 20_000
 MOST_BYTES = 64 * 2**20
@@ -25,6 +25,9 @@ ENVELOPE_BYTES = 48 * 2**10
 """Bodies in one envelope, unless a frame takes more or one body is larger. Cut into frames it
 leaves one of them partly empty; an envelope a frame would leave room in all of them, and cost
 the receivers 3 us more a frame."""
+
+MOST_INTERESTS = 256
+"""Groups that a node lists for those who carry messages; in more, it is sent everything."""
 
 AT_ONCE = 16
 """Envelopes given to the machine in one step."""
@@ -50,8 +53,12 @@ class Item(msgspec.Struct, gc=False):
 class SubmissionQueue:
     """The queue between the application and the machine."""
 
-    def __init__(self, host: LiveHost, budget: int) -> None:
+    def __init__(self, host: LiveHost, budget: int, everything: bool = False) -> None:
         self._host = host
+        self._everything = everything
+        """Whether the messages of all groups have to come here."""
+        self._in: set[str] = set()
+        """The groups that this node is in, behind all that was submitted."""
         self._room_in_envelope = max(budget, ENVELOPE_BYTES) - envelope.OVERHEAD
         self._items: deque[Item] = deque()
         self._messages = self._bytes = 0
@@ -119,11 +126,23 @@ class SubmissionQueue:
                     self._waiters[self._submitted + 1] = [(0, item.done)]
                 if isinstance(word, Enter | Exit):
                     self._words[self._submitted + 1] = word
+                if isinstance(word, Enter):
+                    self._in.add(word.group)
+                self._host.enter(self._interests())  # ahead of the place where it counts
                 self._submit([word], item.level)
+                if isinstance(word, Exit):
+                    self._in.discard(word.group)
+                    self._host.enter(self._interests())
             else:
                 self._flush_some()
         if not self.full:
             self._room.set()
+
+    def _interests(self) -> tuple[int, ...]:
+        """Which groups' messages have to come here; of very many nobody makes a list."""
+        if self._everything or len(self._in) > MOST_INTERESTS:
+            return (EVERYTHING,)
+        return tuple(sorted(set(map(interest, self._in))))
 
     def _flush_some(self) -> None:
         """Everything at the head that is for one group and the same members at one level,
@@ -170,7 +189,7 @@ class SubmissionQueue:
                 waiting.append((len(bodies) - 1, item.done))
         if bodies:
             full.append(Data(group, tuple(bodies)))
-        self._submit(full, level, to)
+        self._submit(full, level, to, interest(group))
 
     def _flush_last(self) -> None:
         """All there is is one item, and one envelope takes it: at light load that is the rule."""
@@ -178,11 +197,17 @@ class SubmissionQueue:
         self._messages = self._bytes = 0
         if item.done is not None:
             self._waiters[self._submitted + 1] = [(len(item.bodies) - 1, item.done)]
-        self._submit([Data(item.group, item.bodies)], item.level, item.to)
+        self._submit([Data(item.group, item.bodies)], item.level, item.to, interest(item.group))
 
-    def _submit(self, envelopes: list[Envelope], level: Level, to: tuple[NodeId, ...] = ()) -> None:
+    def _submit(
+        self,
+        envelopes: list[Envelope],
+        level: Level,
+        to: tuple[NodeId, ...] = (),
+        group: int = 0,
+    ) -> None:
         self._submitted += len(envelopes)
-        self._host.submit(tuple(map(envelope.encode, envelopes)), level, to)
+        self._host.submit(tuple(map(envelope.encode, envelopes)), level, to, group)
 
     def delivered(self, number: int, position: Position) -> None:
         """Our submission ``number`` was delivered, its first body at ``position``."""

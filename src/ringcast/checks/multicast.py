@@ -17,7 +17,7 @@ somebody could tell it that was named as well.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -63,7 +63,9 @@ class Multicast(Property):
     tag = "multicast"
     title = "messages to some members"
     about_deliveries = False
-    notes = (SubmittedTo.what, DeliveredTo.what)
+    notes: ClassVar[tuple[str, ...]] = (SubmittedTo.what, DeliveredTo.what)
+    groups: ClassVar[bool] = False
+    """Whether messages may be to groups."""
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
@@ -95,6 +97,14 @@ class Multicast(Property):
         span = ring.spans.get(told.sender) if ring else None
         return span.incarnation if span else self.history.incarnation(told.sender)
 
+    def concerns(self, node: NodeId, note: SubmittedTo | DeliveredTo, place: Place) -> bool:
+        """Whether a message with this place is for a processor."""
+        return node in note.to
+
+    def awaited(self, asked: SubmittedMessage) -> tuple[NodeId, ...]:
+        """Whom a message is for, wherever it may find its place."""
+        return asked.note.to
+
     # submissions
 
     def on_submit(self, event: Submit) -> None:
@@ -113,7 +123,7 @@ class Multicast(Property):
 
     def _submitted(self, event: Noted) -> None:
         note = SubmittedTo.read(event)
-        if note is None:
+        if note is None or (note.group and not self.groups):
             self.undecided = True  # another program wrote it
             return
         current = self.history.known(event.node).current
@@ -147,14 +157,14 @@ class Multicast(Property):
 
     def _delivered(self, event: Noted) -> None:
         told = DeliveredTo.read(event)
-        if told is None:
+        if told is None or (told.group and not self.groups):
             self.undecided = True
             return
         node, place = event.node, self.place(told.ring, told.seq)
         ring = self.history.rings.get(told.ring)
         incarnation = self.life_to_some(told)
-        if node not in told.to:
-            self._wrong(event, told.name, f"it is for {told.to}")
+        if not self.concerns(node, told, place):
+            self._wrong(event, told.name, f"it is for {whom(told)}")
         frames: dict[int, tuple[NodeId, DeliveredTo]]
         frames = ring.marks.setdefault(f"{self.tag} frames", {}) if ring else {}
         first, known = frames.setdefault(told.seq, (node, told))
@@ -187,7 +197,8 @@ class Multicast(Property):
                 first, where = asked.told
                 self._wrong(event, told.name, f"processor {first} delivered it as {_name(where)}")
             note = asked.note
-            if note.to != told.to or asked.digest != digest or note.level > told.level:
+            same = (note.to, note.group) == (told.to, told.group)
+            if not same or asked.digest != digest or note.level > told.level:
                 self._wrong(event, told.name, f"number {number} was submitted as {note}")
             elif asked.after is not None and asked.after >= place:
                 self._wrong(
@@ -250,10 +261,10 @@ class Multicast(Property):
         """Whatever is for both, both have delivered, or neither."""
         for has, frames, lacks, theirs in ((one, mine, other, its), (other, its, one, mine)):
             for place, told in frames.items():
-                if lacks in told.to and place not in theirs:
+                if place not in theirs and self.concerns(lacks, told, place):
                     self.owed(
                         sure,
-                        f"Processor {has} delivered {told.name}, which is for {told.to}, in "
+                        f"Processor {has} delivered {told.name}, which is for {whom(told)}, in "
                         f"{told.view}; processor {lacks} was there as long, and did not.",
                         (has, lacks),
                         (told.name,),
@@ -295,13 +306,13 @@ class Multicast(Property):
         here = now.get(sender)
         if not asked.due or (asked.reported and asked.view != here):
             return
-        for node in asked.note.to:
+        for node in self.awaited(asked):
             together = here is not None and asked.view == here == now.get(node)
             if node not in asked.got and (node == sender or together):
                 self.owed(
                     {sender, node} <= settled,
                     f"Processor {sender} submitted its message number {number} to "
-                    f"{asked.note.to}, and processor {node} did not deliver it by the end.",
+                    f"{whom(asked.note)}, and processor {node} did not deliver it by the end.",
                     (sender, node),
                     (f"number {number} of {sender}",),
                     event.t_us,
@@ -310,3 +321,8 @@ class Multicast(Property):
 
 def _name(place: Place) -> str:
     return f"{place[0]}:{place[1]}.0"
+
+
+def whom(note: SubmittedTo | DeliveredTo) -> str:
+    """Whom a message is for."""
+    return str(note.to) if note.to else f"group {note.group}"

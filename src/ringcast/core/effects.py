@@ -68,6 +68,8 @@ class PackedMessages(msgspec.Struct, frozen=True, gc=False):
     """Where rings are joined by gateways, and ``seq`` orders nothing: the place in that order."""
     to: tuple[NodeId, ...] = ()
     """The only processors that deliver them; empty: all members do."""
+    group: int = 0
+    """The group they are for, where only its members deliver them (``Submitted.group``)."""
 
     @property
     def position(self) -> Position:

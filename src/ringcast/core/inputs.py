@@ -51,11 +51,17 @@ class Submitted(msgspec.Struct, frozen=True, gc=False):
     """The application asks for these bodies to be broadcast, in this order, at this level.
 
     ``to`` names the only processors that are to deliver them, ascending; empty: all members do.
+    ``group``: those that are in this group at their place in the order, which is for machines that
+    say so (``Machine.filters``); 0: all.
+
+    With ``wants`` it has no bodies: from now on this processor is in these groups.
     """
 
     bodies: tuple[bytes, ...]
     level: Level = Level.AGREED
     to: tuple[NodeId, ...] = ()
+    group: int = 0
+    wants: tuple[int, ...] | None = None
 
 
 class Leaving(msgspec.Struct, frozen=True, gc=False):

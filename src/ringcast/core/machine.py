@@ -171,6 +171,12 @@ class Machine(ABC):
         """Whether ``Submitted`` will be accepted now (back-pressure to the application)."""
 
     @property
+    def filters(self) -> bool:
+        """Whether a message may be for a group now, so that it need not go where nobody is in it
+        (``Submitted.group``)."""
+        return False
+
+    @property
     def blocked(self) -> str:
         """Why nothing is ordered here until others come back; empty while it goes on. Where one
         part alone goes on, the others say so."""

@@ -99,6 +99,8 @@ class Sheet(msgspec.Struct, frozen=True):
     """Whether a node may run it; a protocol that is there to be compared runs in simulations."""
     multicast: bool = False
     """Whether a message may be for some members only (``Submitted.to``)."""
+    groups: bool = False
+    """Whether messages may stay away from where nobody is in their group (``Submitted.group``)."""
     agreed: tuple[str, ...] = ("max_message",)
     """Settings that must be the same at all members: live nodes compare them when they meet, and do
     not hear each other if they differ. If the settings list the members, that list is one."""

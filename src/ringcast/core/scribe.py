@@ -53,14 +53,19 @@ class Scribe:
         self._emit(Crashed(self.node, self._n, t_us, reason))
 
     def submitted(
-        self, t_us: int, bodies: tuple[bytes, ...], level: Level, to: tuple[NodeId, ...] = ()
+        self,
+        t_us: int,
+        bodies: tuple[bytes, ...],
+        level: Level,
+        to: tuple[NodeId, ...] = (),
+        group: int = 0,
     ) -> None:
         """The application's messages were accepted."""
         self._n += 1
         first = self._submitted + 1
         self._submitted += len(bodies)
-        if to:
-            some = SubmittedTo(to, self.incarnation, first, level, digests(bodies))
+        if to or group:
+            some = SubmittedTo(to, self.incarnation, first, level, digests(bodies), group)
             self._emit(some.noted(self.node, self._n, t_us))
             return
         sizes = tuple(map(len, bodies))
@@ -99,7 +104,7 @@ class Scribe:
         """Messages went up."""
         self._n += 1
         batch = effect.batch
-        if batch.to:
+        if batch.to or batch.group:
             some = DeliveredTo.of(effect.view, batch)
             self._emit(some.noted(self.node, self._n, t_us))
             return

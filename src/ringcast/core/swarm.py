@@ -4,7 +4,7 @@ simulator, which makes faults of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, TypeAlias
 
@@ -66,3 +66,5 @@ class SwarmDraw(msgspec.Struct, frozen=True):
     protocol that goes on only while a majority remembers."""
     rings: Callable[[Stream, int | None], Rings] = lambda stream, n: ()
     """The processors of each broadcast domain, n in all if n is given; empty: there is one."""
+    groups: Callable[[Mapping[str, Any]], bool] = lambda settings: False
+    """Whether, with these settings, messages to groups differ from messages to all."""

@@ -210,14 +210,23 @@ class LiveHost:
         """Whether the machine accepts a submission now."""
         return self._runner.stopped is None and self.machine.ready
 
-    def submit(self, bodies: tuple[bytes, ...], level: Level, to: tuple[NodeId, ...] = ()) -> None:
+    def submit(
+        self, bodies: tuple[bytes, ...], level: Level, to: tuple[NodeId, ...] = (), group: int = 0
+    ) -> None:
         """Give messages to the machine; check ``ready`` first."""
         if self.stopped is not None:
             raise node_stopped(self.stopped)
         level = Level(level)  # the others would refuse the frames of anything else
+        if to or not self.machine.filters:
+            group = 0
         if self._scribe:
-            self._scribe.submitted(self._wall_us(), bodies, level, to)
-        self._handle(Submitted(bodies, level, to))
+            self._scribe.submitted(self._wall_us(), bodies, level, to, group)
+        self._handle(Submitted(bodies, level, to, group))
+
+    def enter(self, groups: tuple[int, ...]) -> None:
+        """Tell the machine which groups the application is in, if it is one that asks."""
+        if self.config.sheet.groups and self.stopped is None:
+            self._handle(Submitted((), wants=groups))
 
     def _handle(self, event: Input) -> None:
         """An input that comes now."""

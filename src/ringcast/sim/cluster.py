@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ringcast.core.effects import Broadcast, Deliver, Persist, Send
 from ringcast.core.ids import Level, NodeId
-from ringcast.core.inputs import Message, Received
+from ringcast.core.inputs import Message, Received, Submitted
 from ringcast.core.machine import Machine, name
 from ringcast.core.registry import Sheet
 from ringcast.core.trace import Faulted
@@ -152,13 +152,20 @@ class Cluster:
         bodies: tuple[bytes, ...],
         level: Level = Level.AGREED,
         to: tuple[NodeId, ...] = (),
+        group: int = 0,
     ) -> bool:
         """Broadcast ``bodies`` from ``node``; False if it is down, paused or not ready.
 
-        ``to``: to some processors only, where the protocol can."""
+        ``to``: to some processors only, where the protocol can; ``group``: to one group."""
         if to and not self.sheet.multicast:
             raise ValueError(f"{self.sheet.name} sends every message to all")
-        return self.nodes[node].submit(bodies, level, to)
+        machine = self.nodes[node].machine
+        group = group if machine is not None and machine.filters else 0
+        return self.nodes[node].submit(Submitted(bodies, level, to, group))
+
+    def enter(self, node: NodeId, groups: tuple[int, ...]) -> bool:
+        """Let ``node`` say that it is in these groups; False if it is down or paused."""
+        return self.nodes[node].submit(Submitted((), wants=groups))
 
     def crash(self, node: NodeId) -> bool:
         """Take a processor down; its stable storage stays."""

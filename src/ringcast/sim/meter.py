@@ -208,8 +208,11 @@ class Meter:
             queue = self._queues[event.node]
             for number in range(asked.first, asked.first + len(asked.digests)):
                 queue[number] = (event.t_us, 0)
-        elif (told := DeliveredTo.read(event)) is not None:
-            self._received(event.t_us, told, told.to)
+            return
+        told = DeliveredTo.read(event)
+        if told is not None and (told.to or event.node == told.sender):
+            # Of a group only the sender is known here.
+            self._received(event.t_us, told, told.to or (told.sender,))
 
     def _originated(self, event: Originated) -> None:
         queue = self._queues[event.owner]

@@ -32,7 +32,7 @@ from ringcast.core.effects import (
 )
 from ringcast.core.env import Env
 from ringcast.core.errors import STORAGE_LOST
-from ringcast.core.ids import Level, NodeId
+from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, Timer, TimerFired
 from ringcast.core.machine import Machine, name
 from ringcast.core.scribe import Scribe
@@ -218,15 +218,15 @@ class SimNode:
         """Whether a submission would be accepted now."""
         return self.machine is not None and not self.paused and self.machine.ready
 
-    def submit(self, bodies: tuple[bytes, ...], level: Level, to: tuple[NodeId, ...] = ()) -> bool:
+    def submit(self, event: Submitted) -> bool:
         """Hand the application's messages to the machine, unless it is not ready for them."""
         if not self.ready:
             return False
-        if self._recorder.observers:
+        if self._recorder.observers and event.wants is None:
             at_us = max(self._at_us, self._scheduler.now_us)
-            self._scribe.submitted(at_us, bodies, level, to)
-        self._counts.submitted += len(bodies)
-        self._handle(Submitted(bodies, level, to), 0)
+            self._scribe.submitted(at_us, event.bodies, event.level, event.to, event.group)
+        self._counts.submitted += len(event.bodies)
+        self._handle(event, 0)
         return True
 
     def leave(self) -> bool:

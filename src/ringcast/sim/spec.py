@@ -17,7 +17,7 @@ from ringcast.sim.faults import FaultPlan, named
 from ringcast.sim.model import Micros, NetworkModel, Share
 from ringcast.sim.presets import preset
 from ringcast.sim.rings import attached
-from ringcast.sim.workload import Workload
+from ringcast.sim.workload import Grouped, Workload
 from ringcast.traces import Claims
 
 
@@ -123,6 +123,8 @@ def prepare(spec: RunSpec) -> Setup:
         some = "some" if getattr(work, "some", 0) else "to" if work.to else ""
         if some and not sheet.multicast:
             raise SpecError(f"workload[{i}]: {some}: {spec.protocol} sends every message to all")
+        if isinstance(work, Grouped) and not sheet.groups:
+            raise SpecError(f"workload[{i}]: {spec.protocol} sends every message to all groups")
         if work.to and not {*work.senders} <= {*work.to} <= {*spec.ids}:
             raise SpecError(f"workload[{i}]: to: name processors, and all that send among them")
         if work.to and (not work.senders or work.to != tuple(sorted({*work.to}))):

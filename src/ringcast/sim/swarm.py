@@ -43,7 +43,16 @@ from ringcast.sim.swarm_faults import (
     draw_leaves,
     in_order,
 )
-from ringcast.sim.workload import Bursts, ClosedLoop, Fill, Poisson, Saturate, Sizes, Workload
+from ringcast.sim.workload import (
+    Bursts,
+    ClosedLoop,
+    Fill,
+    Grouped,
+    Poisson,
+    Saturate,
+    Sizes,
+    Workload,
+)
 
 FEWEST_FIXED = 2
 """Least number of processors that may be asked for: a swarm breaks links, so there must be one."""
@@ -78,6 +87,7 @@ def draw(
     drawn = sheet.swarm.settings(stream, n, unit_us, bool(large))
     model = draw_network(stream("network"), hop_us)
     model = draw_medium(stream("medium"), model, drawn, unit_us)
+    grouped = sheet.swarm.groups(drawn.settings)
     return RunSpec(
         protocol=name,
         profile=profile,
@@ -91,6 +101,7 @@ def draw(
             *draw_workload(stream("workload"), n, unit_us),
             *large,
             *(draw_multicast(stream("multicast"), n, unit_us) if sheet.multicast else ()),
+            *(draw_groups(stream("groups"), n, unit_us) if grouped else ()),
         ),
         faults=draw_plan(sheet, stream, n, model, duration_us, unit_us, rings),
         stagger_us=stream("stagger").choice((0, 0, hop_us, 3 * unit_us)),
@@ -207,6 +218,17 @@ def draw_multicast(rng: Random, n: int, unit_us: int) -> tuple[Workload, ...]:
     rate = rng.choice((5, 20, 60)) / n * 1_000_000 / unit_us
     sizes = (Sizes(0, 80, 20.0), Sizes(0, rng.choice((40, 400, 3000))))
     return (Poisson(rate=rate, some=rng.choice((0.3, 0.7, 1.0)), sizes=sizes),)
+
+
+def draw_groups(rng: Random, n: int, unit_us: int) -> tuple[Workload, ...]:
+    """In half of the seeds, groups that processors join and leave, and messages to these."""
+    if rng.random() < 0.5:
+        return ()
+    rate = rng.choice((5, 20, 60)) / n * 1_000_000 / unit_us
+    sizes = (Sizes(0, 80, 20.0), Sizes(0, rng.choice((40, 400, 3000))))
+    every_us = n * unit_us // rng.choice((1, 4, 16))
+    groups, safe = rng.choice((1, 3, 8)), rng.choice((0.0, 0.3, 1.0))
+    return (Grouped(rate=rate, groups=groups, every_us=every_us, sizes=sizes, safe=safe),)
 
 
 def _sometimes(rng: Random, chance: float, most: float) -> float:

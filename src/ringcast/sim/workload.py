@@ -69,6 +69,18 @@ class Poisson(_Open, frozen=True, tag="poisson"):
     rate: Annotated[float, msgspec.Meta(gt=0.0)]
 
 
+class Grouped(_Workload, frozen=True, tag="grouped"):
+    """Each sender sends at random moments, each time to one of ``groups`` groups. All processors
+    are in some of these, and join or leave one every ``every_us`` on average; 0: never. For
+    protocols that can."""
+
+    rate: Annotated[float, msgspec.Meta(gt=0.0)]
+    groups: Many = 3
+    every_us: Micros = 0
+    within: dict[int, tuple[NodeId, ...]] = {}
+    """By group: who is in it at first; who is in some sends to these. Others are drawn."""
+
+
 class Bursts(_Open, frozen=True, tag="bursts"):
     """Each sender submits ``messages`` at once, every ``every_us``."""
 
@@ -97,7 +109,7 @@ class Saturate(_Workload, frozen=True, tag="saturate"):
     think_us: Many = 1_000
 
 
-Workload: TypeAlias = Poisson | Bursts | ClosedLoop | Fill | Saturate
+Workload: TypeAlias = Poisson | Grouped | Bursts | ClosedLoop | Fill | Saturate
 
 LARGE = 300
 """Most messages a saturating sender submits at one moment."""
@@ -128,11 +140,16 @@ class Load:
         self._pending = dict.fromkeys(self._senders, 0)
         """Messages of each sender that the closed patterns still wait for."""
         self._asked: set[NodeId] = set()
-        if not isinstance(workload, (Poisson, Bursts)):
+        self._in: dict[NodeId, set[int]] = {node: set() for node in cluster.ids}
+        """Of groups: who is in which."""
+        if not isinstance(workload, (Poisson, Grouped, Bursts)):
             cluster.recorder.observers.append(self._observe)
         start_us = max(workload.start_us, cluster.now_us)
         for node in self._senders:
             cluster.scheduler.at(start_us + self._gap_us(first=True), self._tick, node)
+        if isinstance(workload, Grouped):
+            for node in cluster.ids:
+                cluster.scheduler.at(start_us, self._join_first, node)
 
     def stop(self) -> None:
         """Send nothing any more."""
@@ -141,7 +158,7 @@ class Load:
     def _gap_us(self, first: bool = False) -> int:
         """Time until a sender's next turn."""
         match self._work:
-            case Poisson(rate=rate):
+            case Poisson(rate=rate) | Grouped(rate=rate):
                 return int(self._rng.expovariate(rate / 1_000_000)) + 1
             case Bursts(every_us=every_us) | Fill(every_us=every_us):
                 return self._rng.randrange(every_us) if first else every_us
@@ -152,7 +169,7 @@ class Load:
         if self._stopped:
             return
         match self._work:
-            case Poisson():
+            case Poisson() | Grouped():
                 self._submit(node, 1)
             case Bursts(messages=messages):
                 self._submit(node, messages)
@@ -177,7 +194,37 @@ class Load:
             return False
         level = Level.SAFE if self._rng.random() < self._work.safe else Level.AGREED
         bodies = tuple([self._body(node) for _ in range(count)])
-        return self._cluster.submit(node, bodies, level, self._to())
+        return self._cluster.submit(node, bodies, level, self._to(), self._group(node))
+
+    def _group(self, node: NodeId) -> int:
+        """Which group the next submission is for; 0: none."""
+        if not isinstance(self._work, Grouped):
+            return 0
+        mine = [group for group, some in sorted(self._work.within.items()) if node in some]
+        return self._rng.choice(mine or range(1, self._work.groups + 1))
+
+    def _join_first(self, node: NodeId) -> None:
+        assert isinstance(self._work, Grouped)
+        for group in range(1, self._work.groups + 1):
+            some = self._work.within.get(group)
+            if node in some if some is not None else self._rng.random() < 0.5:
+                self._in[node].add(group)
+        self._enter(node)
+
+    def _join(self, node: NodeId) -> None:
+        assert isinstance(self._work, Grouped)
+        if not self._stopped:
+            self._in[node] ^= {self._rng.randint(1, self._work.groups)}
+            self._enter(node)
+
+    def _enter(self, node: NodeId) -> None:
+        """Say which groups a processor is in; that changes later, if it ever does."""
+        assert isinstance(self._work, Grouped)
+        self._cluster.enter(node, tuple(sorted(self._in[node])))
+        if self._work.every_us:
+            later_us = self._cluster.now_us + 1
+            later_us += int(self._rng.expovariate(1 / self._work.every_us))
+            self._cluster.scheduler.at(later_us, self._join, node)
 
     def _to(self) -> tuple[NodeId, ...]:
         """Whom the next submission is for; empty, for everybody, in most workloads."""

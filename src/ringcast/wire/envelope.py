@@ -8,6 +8,7 @@ what MessagePack puts in front of them is said here and nowhere else.
 from __future__ import annotations
 
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -100,6 +101,17 @@ Envelope: TypeAlias = Data | Groups | Enter | Exit | NumberedRows
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Envelope).decode
+
+EVERYTHING = 0
+"""The interest of a node that wants the messages of all groups."""
+
+
+@lru_cache(1024)
+def interest(group: str) -> int:
+    """32 bits by which those who carry messages tell groups apart, never 0. If two groups have the
+    same, their messages go where either has members, and no further."""
+    return int.from_bytes(blake2b(group.encode(), digest_size=4).digest()) or 1
+
 
 # --- the bytes of Data: [1, group, [body, …]] --------------------------------------------------
 

@@ -219,8 +219,11 @@ class ClockRider:
             level = message.service
             if sort == level and self.heard < at <= LAST_TIMESTAMP:
                 self.heard = at
-                if at > self.clock.my_timestamp:
-                    self.clock.my_timestamp = at
+                clock = self.clock
+                if at > clock.my_timestamp:
+                    clock.my_timestamp = at
+                    if at >= clock.limit:
+                        clock.keep(env)
                 batch = PackedMessages(view, at, sender, level, first, bodies, at)
                 env.effects.append(Deliver(self.view, batch))
                 return

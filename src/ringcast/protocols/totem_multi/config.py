@@ -28,8 +28,9 @@ class Config(RingConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """G-33: a gateway speaks for a silent ring at most this often."""
     acyclic: bool = False
     """G-15: there is one way between any two rings, so messages are handed on before all members
-    of their ring have them; else, on a ring with several gateways, after that. F2: and only then do
-    gateways withhold messages to some processors where none of these is."""
+    of their ring have them; else, on a ring with several gateways, after that. F2, F7: and only
+    then do gateways withhold messages to some processors where none of these is, and messages of
+    groups where nobody is in them."""
 
     def relations(self) -> Iterator[Relation]:
         """What must hold between these."""

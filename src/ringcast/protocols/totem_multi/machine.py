@@ -37,6 +37,7 @@ from ringcast.protocols.totem_multi.messages import (
     Rank,
     Said,
     Sort,
+    Wants,
     legible,
     read,
     view_of,
@@ -71,7 +72,7 @@ class TotemMulti(Speaker):
     table: ClassVar[Table]
 
     def __init__(self, me: NodeId, config: Config) -> None:
-        super().__init__(config.acyclic)
+        super().__init__(me, config.acyclic)
         self.me, self.config = me, config
         self.phase: Phase = Phase.UP
         self.parts: Parts = Parts()
@@ -134,14 +135,20 @@ class TotemMulti(Speaker):
         return not self.brakes.blocked
 
     def on_submitted(self, env: Env, event: Submitted) -> None:
-        """G-4: an application's messages originate at the first port."""
+        """G-4: an application's messages originate at the first port. F6: or it says which groups
+        it is in."""
+        if event.wants is not None:
+            if self.interests.ask(event.wants):
+                self._stirred = True
+                self.say_interests(env)
+            return
         if not self.ready or not self._bounds.allow(event.bodies, self.config.max_message):
             env.drop("multi MR-41", "a submission over the bounds")
             return
         ring, bodies, sort = self.ports[self.me].part, event.bodies, event.level.value
-        if event.to:  # F1
-            sort = Sort.SOME
-            bodies = tuple(written(Addressed(event.level, event.to, body)) for body in bodies)
+        if event.to or event.group:  # F1, F6
+            sort, group = Sort.SOME, 0 if event.to else event.group
+            bodies = tuple(written(Addressed(event.level, event.to, b, group)) for b in bodies)
         ring.call(env, ring.machine.carry, bodies, sort)
         self.brakes.look()
 
@@ -197,8 +204,8 @@ class TotemMulti(Speaker):
             match said:
                 case None:
                     env.drop("multi MR-12", "a message that cannot be read")
-                case Addressed(level, to, body):
-                    data = Data(sender, level, number, (body,), to)
+                case Addressed(level, to, body, group):
+                    data = Data(sender, level, number, (body,), to, group)
                     self._hand_up_own(env, at, frame, stamp, data)
                     stamp += 1
                 case Promises() as said:
@@ -206,7 +213,7 @@ class TotemMulti(Speaker):
                     for each in said.each():
                         self._see(each.timestamp, each.ring)
                         self._hand_up_forwarded(env, pid, sender, each)
-                case (Ack() | Bound()) as said:
+                case (Ack() | Bound() | Wants()) as said:
                     self._hand_up_own(env, at, frame, stamp, said)
                     stamp += 1
                 case NetworkTopology() as said:
@@ -218,7 +225,12 @@ class TotemMulti(Speaker):
                     self._hand_up_forwarded(env, pid, sender, said)
 
     def _hand_up_own(
-        self, env: Env, at: RingPort, frame: RingFrame, stamp: int, said: Data | Ack | Bound
+        self,
+        env: Env,
+        at: RingPort,
+        frame: RingFrame,
+        stamp: int,
+        said: Data | Ack | Bound | Wants,
     ) -> None:
         """Stamped on this ring."""
         view, ring, sender = frame.view, frame.message.ring_id, frame.message.sender_id
@@ -301,14 +313,17 @@ class TotemMulti(Speaker):
                 self.order.refuse(env, pid, said, "from a gateway that was not admitted")
 
     def deliver(self, env: Env, key: Key, data: Data) -> None:
-        """MR-14; F1: if it is for this processor."""
-        if not data.to or (self.me in data.to and data.bodies):
-            env.deliver(self.view, batch_of(key, data))
+        """MR-14; F1, F6: if it is for this processor."""
+        if data.to or data.group:
+            mine = self.me in data.to or (data.group and self.wants(data.group))
+            if not mine or not data.bodies:
+                return
+        env.deliver(self.view, batch_of(key, data))
 
     def install(self, env: Env, key: Key, reported: Reported) -> None:
         """MR-29, G-8: a topology is named by the place of its change and by what is in it."""
         self.view = view_of(key, reported)
-        self.withholding.topology_changed()
+        self.withholding.topology_changed(self.order)
         nodes = self.order.nodes()
         went = [q for q in self.nodes if q not in nodes]
         gone = self.departures.at(key, went, self.order.topology)
@@ -333,6 +348,8 @@ class TotemMulti(Speaker):
         env.install_view(
             InstallView(self.view, nodes, False, key.ring, key.timestamp, None, gone, sets, at)
         )
+        self.interests.topology_changed()
+        self.say_interests(env)
 
     def _take_shares(self) -> None:
         """MR-45: a gateway may send more than a processor: on each ring as much as all together
@@ -351,12 +368,15 @@ class TotemMulti(Speaker):
         """Say, order, acknowledge, until there is nothing left of it."""
         order = self.order
         self._take_up()
+        self.clock.keep(env)
         while True:
             if self._to_say:
                 while self._to_say:
                     pid, said = self._to_say.popleft()
                     self._say(env, pid, said)
                 self.brakes.look()
+            if self._passed:
+                self.tell_passed(env)
             order.advance(env)
             self._promise_owed()
             if order.unplaced:

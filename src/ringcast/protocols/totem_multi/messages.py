@@ -33,7 +33,7 @@ MOST_RINGS = 4096
 """Rings, gateways or changes that one message may list; a network of this size would not work."""
 
 
-ACK, BOUND = 2, 3
+ACK, BOUND, WANTS = 2, 3, 10
 """Tags of what is stamped where it is said."""
 
 
@@ -44,7 +44,7 @@ class Sort:
     AGREED = 0  # an application's
     SAFE = 1  # an application's
     SAID = 2  # the protocol's own
-    SOME = 3  # F1: an application's, for some processors; each has a timestamp and a number
+    SOME = 3  # F1, F6: an application's, not for all; each has a timestamp and a number
 
 
 LEVELS = (Level.AGREED, Level.SAFE)
@@ -106,12 +106,24 @@ Receipts = Annotated[tuple[tuple[NodeId, Keys, Keys], ...], msgspec.Meta(max_len
 Processors = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MOST_NAMED)]
 
 
+GroupKey = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+"""F6: which group a message is for; 0: everybody."""
+
+MOST_WANTED = 1024
+"""Groups that one word lists; a processor that is in more says that it wants everything."""
+
+
 class Addressed(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
-    """F1: a message of an application for some processors, ascending."""
+    """F1, F6: a message of an application for some processors, ascending, or for a group."""
 
     level: Level
-    to: Annotated[Processors, msgspec.Meta(min_length=1)]
+    to: Processors
     body: bytes
+    group: GroupKey = 0
+
+    def __post_init__(self) -> None:
+        if bool(self.to) == bool(self.group):
+            raise ValueError("for some processors, or for a group")
 
 
 class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
@@ -123,6 +135,13 @@ class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     bodies: tuple[bytes, ...]
     to: Processors = ()
     """F1: the only processors that deliver them, ascending; empty: all."""
+    group: GroupKey = 0
+    """F6: the group that they are for."""
+
+    @property
+    def hollow(self) -> bool:
+        """F7: whether it is the place of a group's message; its sender is who withheld that."""
+        return bool(self.group) and not self.bodies
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=ACK, gc=False):
@@ -145,6 +164,13 @@ class Bound(msgspec.Struct, frozen=True, array_like=True, tag=BOUND, gc=False):
     receipts: Receipts
 
 
+class Wants(msgspec.Struct, frozen=True, array_like=True, tag=WANTS, gc=False):
+    """F6: from here on this processor is in these groups and in no others; in 0: it wants all."""
+
+    node: NodeId
+    groups: Annotated[tuple[GroupKey, ...], msgspec.Meta(max_length=MOST_WANTED)]
+
+
 class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     """MR-12: what a gateway passes on, with the stamp and the ring it was given at its origin.
 
@@ -154,28 +180,52 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     timestamp: Seq
     ring: RingId
     via: RingId | None
-    message: Data | Bound
+    message: Data | Bound | Wants
 
 
 WITHHELD = Bound(NO_RING, ())
 """F2: forwarded in place of a message that is for nobody beyond: its place as a bound, no more."""
 
 
+Withheld: TypeAlias = tuple[
+    RingId,
+    RingId | None,
+    GroupKey,
+    NodeId,
+    Annotated[tuple[Seq, ...], msgspec.Meta(max_length=MOST_RINGS)],
+]
+"""F8: of one stream and one group, what one gateway withheld: the timestamps of messages."""
+
+
 class Promises(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
-    """F3: how far streams have come of which the latest messages were withheld."""
+    """F3: how far streams have come of which the latest messages were withheld. F8: and where
+    those of groups are."""
 
     places: Annotated[
         tuple[tuple[Seq, RingId, RingId | None], ...], msgspec.Meta(max_length=MOST_RINGS)
     ]
+    groups: Annotated[tuple[Withheld, ...], msgspec.Meta(max_length=MOST_RINGS)] = ()
 
     @classmethod
     def of(cls, withheld: Iterable[Forwarded]) -> Self:
         """As one message."""
-        return cls(tuple((each.timestamp, each.ring, each.via) for each in withheld))
+        places: list[tuple[Seq, RingId, RingId | None]] = []
+        groups: dict[tuple[RingId, RingId | None, int, NodeId], list[Seq]] = {}
+        for each in withheld:
+            if isinstance(each.message, Data):
+                stream = (each.ring, each.via, each.message.group, each.message.sender)
+                groups.setdefault(stream, []).append(each.timestamp)
+            else:
+                places.append((each.timestamp, each.ring, each.via))
+        return cls(tuple(places), tuple((*key, tuple(at)) for key, at in groups.items()))
 
     def each(self) -> Iterator[Forwarded]:
-        """What each of them would have been by itself."""
-        return (Forwarded(timestamp, ring, via, WITHHELD) for timestamp, ring, via in self.places)
+        """What each of them would have been by itself, in the order of their places."""
+        found = [Forwarded(timestamp, ring, via, WITHHELD) for timestamp, ring, via in self.places]
+        for ring, via, group, by, at in self.groups:
+            hollow = Data(by, Level.AGREED, 0, (), (), group)
+            found += (Forwarded(timestamp, ring, via, hollow) for timestamp in at)
+        return iter(sorted(found, key=lambda each: (each.timestamp, each.ring)))
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
@@ -245,7 +295,15 @@ class TopologyChange(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=Fal
 
 
 Said: TypeAlias = (
-    Addressed | Ack | Bound | Forwarded | Promises | Change | NetworkTopology | TopologyChange
+    Addressed
+    | Ack
+    | Bound
+    | Wants
+    | Forwarded
+    | Promises
+    | Change
+    | NetworkTopology
+    | TopologyChange
 )
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -258,9 +316,9 @@ def written(said: Said) -> bytes:
 
 
 def fresh(bodies: tuple[bytes, ...]) -> int:
-    """How many of these are stamped here: Ack and Bound. The others bring their timestamps along.
-    The tag of a Struct is the second byte."""
-    return sum(body[1] in (ACK, BOUND) for body in bodies)
+    """How many of these are stamped here: Ack, Bound and Wants. The others bring their timestamps
+    along. The tag of a Struct is the second byte."""
+    return sum(body[1] in (ACK, BOUND, WANTS) for body in bodies)
 
 
 def read(body: bytes) -> Said | None:

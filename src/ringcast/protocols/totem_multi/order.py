@@ -22,6 +22,7 @@ from ringcast.protocols.totem_multi.messages import (
     Key,
     Rank,
     TopologyChange,
+    Wants,
 )
 from ringcast.protocols.totem_multi.receipts import Survey
 from ringcast.protocols.totem_multi.state import Streamed, StreamEntry, remember
@@ -51,11 +52,12 @@ class NetworkOrder(RingChanges):
                     self.out.forward(said, came)  # G-18: others may need it
 
     def _accept_stream(self, env: Env, came: NodeId | None, said: Forwarded, again: bool) -> None:
-        ring = said.via or said.ring
+        ring, key = said.via or said.ring, Key(said.timestamp, said.ring)
+        if self._fill(ring, key, said):
+            return
         if not self.knows(ring):
             self._put_aside(env, came, said, again)
             return
-        key = Key(said.timestamp, said.ring)
         if not self.raise_bound(ring, key):
             if again and key not in self.seen:
                 self._deny(came, said)  # of before its ring came
@@ -70,15 +72,39 @@ class NetworkOrder(RingChanges):
             if message.speaks_for == ring or message.speaks_for == said.ring:
                 self.acknowledged.hear_bound(ring, message.receipts)
         elif key not in self.seen:
-            assert isinstance(message, Data)
+            assert isinstance(message, Data | Wants)
             self.seen.add(key)
             items = self.entries[ring].items
             if items and key < items[-1][0]:
                 insort(items, (key, message), key=lambda item: item[0])
             else:
                 items.append((key, message))
-            if message.level is Level.SAFE and key not in self.everywhere:
+            if isinstance(message, Wants) or message.level is not Level.SAFE:
+                return
+            if message.hollow and self.out.may_want(message.group):
+                self.unheld.add(key)
+            elif key not in self.everywhere:
                 self.out.stored_safe(key)
+
+    def _fill(self, ring: RingId, key: Key, said: Forwarded) -> bool:
+        """F7: whether it is a message of a group of which the place came before."""
+        message = said.message
+        if not isinstance(message, Data) or not message.group or message.hollow:
+            return False
+        awaited = self.out.filled(said)
+        entry = self.entries.get(ring) if key in self.seen else None
+        for at, (place, item) in enumerate(entry.items if entry is not None else ()):
+            if place == key and isinstance(item, Data) and item.hollow and entry is not None:
+                entry.items[at] = (key, message)
+                self._hold(key)
+                return True
+        return awaited
+
+    def _hold(self, key: Key) -> None:
+        """F9: acknowledge a safe message that was not for want of its bodies."""
+        if key in self.unheld:
+            self.unheld.discard(key)
+            self.out.stored_safe(key)
 
     def accept_released(self, env: Env, came: NodeId, said: Streamed) -> None:
         """Step 8, MR-31: what waited for the change that is applied now. A gateway that was here
@@ -86,10 +112,10 @@ class NetworkOrder(RingChanges):
         if isinstance(said, Forwarded):
             ring, key = said.via or said.ring, Key(said.timestamp, said.ring)
             entry = self.entries.get(ring)
-            if entry and self.knows(ring) and self.last < key <= entry.last:
-                if key not in self.seen:
-                    self.out.forward(said, came)
-                    self._take_in(ring, key, said)
+            known = entry is not None and self.knows(ring) and self.last < key <= entry.last
+            if known and key not in self.seen:
+                self.out.forward(said, came)
+                self._take_in(ring, key, said)
                 return
         self.accept(env, came, said)
 
@@ -153,7 +179,7 @@ class NetworkOrder(RingChanges):
     def _say_refused(self, said: Forwarded) -> bool:
         """Whether there was something to say, and it was not said before."""
         key, message = Key(said.timestamp, said.ring), said.message
-        if isinstance(message, Bound) or message.level is not Level.SAFE or key in self._refused:
+        if not isinstance(message, Data) or message.level is not Level.SAFE or key in self._refused:
             return False
         remember(self._refused, key)
         self.out.refused_safe(key)
@@ -166,11 +192,11 @@ class NetworkOrder(RingChanges):
             if isinstance(said, Forwarded) and Key(said.timestamp, said.ring) <= self.last:
                 self._say_refused(said)
 
-    def least(self) -> tuple[Key, Data | Change | str, RingId] | None:
+    def least(self) -> tuple[Key, Data | Wants | Change | str, RingId] | None:
         """Step 5: the least candidate of all entries."""
-        found: tuple[Key, Data | Change | str, RingId] | None = None
+        found: tuple[Key, Data | Wants | Change | str, RingId] | None = None
         key: Key
-        what: Data | Change | str
+        what: Data | Wants | Change | str
         for ring, entry in self.entries.items():
             if entry.items:
                 key, what = entry.items[0]
@@ -206,6 +232,8 @@ class NetworkOrder(RingChanges):
             if what is DELETE:
                 self._delete(env, key, ring)
             elif type(what) is Data:
+                if what.group and not self._whole(env, key, what, ring):
+                    return
                 if what.level is Level.SAFE and not self._is_safe(env, key):
                     return
                 self._taken(ring)
@@ -214,14 +242,35 @@ class NetworkOrder(RingChanges):
                 self.last = key
                 self.acknowledged.delivered((key.timestamp, key.ring))
                 self.out.deliver(env, key, what)
-                if ring not in self.entries:  # A5 ext: it has drained
-                    self.last = Key(key.timestamp, key.ring, Rank.CHANGE, ring)
-                    self._changed(env, self.last)
+                self._drained(env, key, ring)
+            elif type(what) is Wants:
+                self._taken(ring)
+                self.seen.discard(key)
+                self.last = key
+                self.out.interested(env, what)
+                self._drained(env, key, ring)
             elif isinstance(what, Change):
                 if not self._ready(what):
                     return
                 self._taken(ring)
                 self._apply(env, what)
+
+    def _whole(self, env: Env, key: Key, data: Data, ring: RingId) -> bool:
+        """F7: whether all of a group's message is here that this processor needs; False: wait, as
+        long as the gateway that withheld it can be reached."""
+        self.out.reached(env, key, data, ring if ring != key.ring else None)
+        if data.hollow and self.out.wants(data.group):
+            _, gateways = self.live()
+            if data.sender in gateways:
+                return False
+        self._hold(key)
+        return True
+
+    def _drained(self, env: Env, key: Key, ring: RingId) -> None:
+        """A5 ext: a topology ends when a ring that was left behind has drained."""
+        if ring not in self.entries:
+            self.last = Key(key.timestamp, key.ring, Rank.CHANGE, ring)
+            self._changed(env, self.last)
 
     def _taken(self, ring: RingId) -> None:
         """MR-38, G-22: the first item of an entry goes; a lost ring, once drained, is forgotten."""

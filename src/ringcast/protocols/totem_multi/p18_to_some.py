@@ -1,16 +1,22 @@
 """P-18: messages to some processors are delivered by these and by nobody else, in the one order.
 
 The dossier counts to P-17. This is ``checks.multicast`` where timestamps order messages, and rings
-are not named as topologies are: what gateways withhold (F1 to F5) must not be missed by anybody.
+are not named as topologies are: what gateways withhold (F1 to F9) must not be missed by anybody.
+
+A safe one is delivered by all that it is for in the topology of whoever delivers it, or they crash.
+A message to a group is for those that are in it at its place, by their own last word before that
+(F6). And no gateway passes one on if, by what it has delivered itself, nobody beyond is in it (F7):
+it names one who is, or has not spoken in this topology.
 """
 
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.multicast import Multicast, Place
-from ringcast.core.ids import ViewId
-from ringcast.core.to_some import DeliveredTo
-from ringcast.core.trace import Delivered, Originated
+from ringcast.checks.multicast import Multicast, Place, SubmittedMessage, whom
+from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.to_some import DeliveredTo, SubmittedTo
+from ringcast.core.trace import Crashed, Delivered, Ended, Installed, Noted, Originated
+from ringcast.protocols.totem_multi.interests import INTERESTED, PASSED, is_in
 
 REMEMBERED = 65_536
 """Messages to all whose senders' lives are remembered."""
@@ -21,14 +27,129 @@ class ToSome(Multicast):
 
     tag = "P-18"
     title = "messages to some processors"
+    notes = (*Multicast.notes, INTERESTED, PASSED)
+    groups = True
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._lives: dict[Place, int] = {}
+        self._began: dict[NodeId, Place] = {}
+        """Where each processor's present life begins: what is older concerned one before."""
+        self._owing: dict[Place, tuple[DeliveredTo, dict[NodeId, bool]]] = {}
+        """Safe messages: who was in the topology of one that delivered it, and delivered it too."""
+        self._own: dict[NodeId, list[tuple[Place, frozenset[int]]]] = {}
+        """By processor: its own words about its groups, with their places."""
+        self._heard: dict[NodeId, dict[NodeId, frozenset[int]]] = {}
+        """What each has delivered in its topology of such words."""
 
     def place(self, ring: ViewId, seq: int) -> Place:
         """Timestamps first."""
         return seq, ring
+
+    # safe messages
+
+    def told_some(self, event: Noted, told: DeliveredTo) -> None:
+        """All that a safe one is for owe it from now on."""
+        place = self.place(told.ring, told.seq)
+        current = self.history.known(event.node).current
+        if told.level is Level.SAFE and current is not None:
+            owing = self._owing.setdefault(place, (told, {}))[1]
+            for node in current.members:
+                if self._began.get(node, place) < place:  # else it has crashed since
+                    owing.setdefault(node, False)
+            owing[event.node] = True
+            while len(self._owing) > REMEMBERED:
+                del self._owing[next(iter(self._owing))]
+
+    def on_ended(self, event: Ended) -> None:
+        """Who owes a safe message still."""
+        super().on_ended(event)
+        if bool(self.history.lost):
+            return  # lives do not follow each other in the order
+        for place, (told, owing) in self._owing.items():
+            for node, got in owing.items():
+                if got or not self.concerns(node, told, place):
+                    continue
+                self.owed(
+                    node in event.settled,
+                    f"Processor {told.sender} sent the safe message {told.name} to {whom(told)}, "
+                    f"and some delivered it in {told.view}; processor {node} did not by the end.",
+                    (node,),
+                    (told.name,),
+                    event.t_us,
+                )
+
+    # groups
+
+    def on_noted(self, event: Noted) -> None:
+        """Also who is in which groups, and what gateways pass on for whom."""
+        super().on_noted(event)
+        if (told := DeliveredTo.read(event)) is not None:
+            self.told_some(event, told)
+        data = tuple(event.data or ())
+        if event.what == INTERESTED and len(data) >= 3 and len(event.members) == 1:
+            place = self.place(ViewId(data[1], data[2]), data[0])
+            (node,), groups = event.members, frozenset(data[3:])
+            self._heard.setdefault(event.node, {})[node] = groups
+            if node == event.node:
+                self._own.setdefault(node, []).append((place, groups))
+        elif event.what == PASSED and len(data) == 4:
+            self._passed(event, data)
+
+    def _passed(self, event: Noted, data: tuple[int, ...]) -> None:
+        name, group = f"{ViewId(data[1], data[2])}:{data[0]}.0", data[3]
+        said = None
+        if event.members:
+            said = self._heard.get(event.node, {}).get(event.members[0])
+            if said is None or is_in(group, said):
+                return
+        who = "nobody" if said is None else f"processor {event.members[0]}, which is in {set(said)}"
+        self.violate(
+            f"Processor {event.node} passed on {name}, which is for group {group}, for {who}.",
+            (event.node,),
+            (name,),
+            event.t_us,
+        )
+
+    def on_installed(self, event: Installed) -> None:
+        """All speak anew."""
+        super().on_installed(event)
+        if event.prev is None:
+            self._began[event.node] = self.place(event.ring, event.seq)
+        self._heard.pop(event.node, None)
+
+    def on_crashed(self, event: Crashed) -> None:
+        """It knows nothing of groups any more, and owes nothing."""
+        super().on_crashed(event)
+        self._began.pop(event.node, None)
+        for _, owing in self._owing.values():
+            owing.pop(event.node, None)
+        self._heard.pop(event.node, None)
+        self._own.pop(event.node, None)
+
+    def concerns(self, node: NodeId, note: SubmittedTo | DeliveredTo, place: Place) -> bool:
+        """Of a group: whether it was in it there. One that has never spoken is in all."""
+        if not note.group:
+            return super().concerns(node, note, place)
+        words = self._own.get(node, ())
+        before = [groups for at, groups in words if at < place]
+        return not before or is_in(note.group, before[-1])
+
+    def awaited(self, asked: SubmittedMessage) -> tuple[NodeId, ...]:
+        """Of a group: those that were in it all the time since."""
+        group, after = asked.note.group, asked.after
+        if not group:
+            return super().awaited(asked)
+        found = []
+        for node in sorted(self.history.nodes):
+            words = self._own.get(node, ())
+            since = [groups for at, groups in words if after is None or at >= after]
+            start = after is None or self.concerns(node, asked.note, after)
+            if start and all(is_in(group, groups) for groups in since):
+                found.append(node)
+        return tuple(found)
+
+    # lives
 
     def on_originated(self, event: Originated) -> None:
         """The life in which it was sent, wherever it is delivered later."""

@@ -11,7 +11,7 @@ from ringcast.protocols.totem_multi.state import Streamed
 def batch_of(key: Key, data: Data) -> PackedMessages:
     """Messages as the application and the trace see them."""
     stamp, sent = key.timestamp, (data.sender, data.level, data.first, data.bodies)
-    return PackedMessages(key.ring, stamp, *sent, stamp, data.to)
+    return PackedMessages(key.ring, stamp, *sent, stamp, data.to, data.group)
 
 
 def key_of(said: Streamed) -> Key:

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
+from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.machine import Machine
+from ringcast.protocols.totem_multi.interests import INTERESTED, PASSED, Interests
 from ringcast.protocols.totem_multi.messages import (
+    MOST_RINGS,
     Ack,
+    Data,
     Forwarded,
     Key,
     NetworkTopology,
     Promises,
     SafeKey,
     Said,
+    Wants,
 )
 from ringcast.protocols.totem_multi.order import NetworkOrder
+from ringcast.protocols.totem_multi.places import key_of
 from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
 from ringcast.protocols.totem_multi.state import Streamed
 from ringcast.protocols.totem_multi.withholding import Withholding
+from ringcast.protocols.totem_single.messages import RingId
 
 
 class Speaker(Machine):
     """What the core asks to be said (``state.Outlet``), by interface and in order."""
 
-    def __init__(self, acyclic: bool) -> None:
+    def __init__(self, me: NodeId, acyclic: bool) -> None:
         super().__init__()
         self.ports: dict[NodeId, RingPort] = {}
         self.order: NetworkOrder
-        self.withholding = Withholding(acyclic)
+        self.interests = Interests(me)
+        self.withholding = Withholding(acyclic, self.interests)
+        self._passed: list[tuple[Key, int, NodeId | None]] = []
+        """F7: messages of groups that were passed on, and for whom."""
         self._to_say: deque[tuple[NodeId, Said]] = deque()
         self._to_ack: list[SafeKey] = []
         self._to_refuse: list[SafeKey] = []
@@ -44,13 +55,81 @@ class Speaker(Machine):
                 self._promise(pid)
                 self._to_say.append((pid, said))
             elif (part := self.withholding.part(pid, said, self.order)) is not None:
+                if self.withholding.hollow(pid):
+                    self._promise(pid)  # F8
                 self._to_say.append((pid, part))
+                self._note_passed(pid, part)
+
+    def _note_passed(self, pid: NodeId, said: Forwarded) -> None:
+        """F7: for whom a message of a group goes out at an interface."""
+        data = said.message
+        if isinstance(data, Data) and data.group and data.bodies and self.filters:
+            witness = self.withholding.wanted_beyond(pid, data.group, self.order)
+            if witness is not None or self.order.knows(said.via or said.ring):
+                self._passed.append((key_of(said), data.group, witness))
+
+    def tell_passed(self, env: Env) -> None:
+        """A trace tells what was passed on, by what was known then."""
+        for key, group, witness in self._passed:
+            members = () if witness is None else (witness,)
+            data = (key.timestamp, key.ring.seq, key.ring.rep, group)
+            env.note("multi F7", PASSED, "", None, members, data)
+        self._passed.clear()
 
     def _promise(self, pid: NodeId) -> None:
         """F3: say how far the streams have come of which something was withheld."""
-        if withheld := self.withholding.take(pid):
+        withheld = self.withholding.take(pid)
+        for at in range(0, len(withheld), MOST_RINGS):
             self.ports[pid].promised = True
-            self._to_say.append((pid, Promises.of(withheld)))
+            self._to_say.append((pid, Promises.of(withheld[at : at + MOST_RINGS])))
+
+    def reached(self, env: Env, key: Key, data: Data, via: RingId | None) -> None:
+        """F7: send what was withheld, and is waited for beyond."""
+        for pid in self.withholding.reached(key, data, self.order):
+            said = Forwarded(key.timestamp, key.ring, via, data)
+            self._to_say.append((pid, said))
+            self._note_passed(pid, said)
+
+    def filled(self, said: Forwarded) -> bool:
+        """F7: a message that was withheld before it came here came after all; whether somebody
+        beyond waits for it."""
+        pids = self.withholding.filled(key_of(said))
+        self._to_say.extend((pid, said) for pid in pids)
+        return bool(pids)
+
+    def wants(self, group: int) -> bool:
+        """F6."""
+        return self.interests.wants(group)
+
+    def may_want(self, group: int) -> bool:
+        """F9."""
+        return self.interests.may_want(group)
+
+    @property
+    def filters(self) -> bool:
+        """F6: whether there are gateways that may withhold messages of groups."""
+        return self.withholding.acyclic and bool(self.order.network.gateways)
+
+    def interested(self, env: Env, word: Wants) -> None:
+        """F6: from here on a processor is in these groups."""
+        self.tell_passed(env)
+        self.interests.hear(word.node, word.groups)
+        self._note_groups(env, word.node, word.groups)
+
+    def _note_groups(self, env: Env, node: NodeId, groups: Iterable[int]) -> None:
+        place = self.order.last
+        data = (place.timestamp, place.ring.seq, place.ring.rep, *groups)
+        env.note("multi F6", INTERESTED, "", None, (node,), data)
+
+    def say_interests(self, env: Env) -> None:
+        """F6: in every topology anew, and when they change."""
+        if self.interests.latest is None:
+            return
+        if self.filters:
+            self._to_say.append((self.me, Wants(self.me, self.interests.say())))
+        else:
+            self.interests.decide()
+            self._note_groups(env, self.me, sorted(self.interests.latest))
 
     def exchange(self, pid: NodeId, said: NetworkTopology) -> None:
         """MR-24."""

@@ -19,6 +19,7 @@ from ringcast.protocols.totem_multi.messages import (
     NetworkTopology,
     Rank,
     TopologyChange,
+    Wants,
     digest,
 )
 from ringcast.protocols.totem_multi.network import RingNetwork
@@ -67,6 +68,22 @@ class Outlet(Protocol):
     def deliver(self, env: Env, key: Key, data: Data) -> None:
         """The next message in the order."""
 
+    def wants(self, group: int) -> bool:
+        """F6: whether this processor is in a group."""
+
+    def may_want(self, group: int) -> bool:
+        """F9: whether it may be at the place of a message that has just come."""
+
+    def interested(self, env: Env, word: Wants) -> None:
+        """F6: the next in the order tells who is in which groups."""
+
+    def reached(self, env: Env, key: Key, data: Data, via: RingId | None) -> None:
+        """F7: a message of a group is the next in the order."""
+
+    def filled(self, said: Forwarded) -> bool:
+        """F7: a message came of which the place may have been told before; whether that place is
+        behind us, and somebody waits for it."""
+
     def install(self, env: Env, key: Key, reported: Reported) -> None:
         """The topology is another one."""
 
@@ -80,7 +97,7 @@ class StreamEntry:
     __slots__ = ("items", "last", "late", "placeholder")
 
     def __init__(self, last: Key, placeholder: Key, late: bool = False) -> None:
-        self.items: list[tuple[Key, Data | Change]] = []
+        self.items: list[tuple[Key, Data | Wants | Change]] = []
         self.last = last
         self.placeholder = placeholder  # MR-15, G-10: the key that the ring's deletion would have
         self.late = late  # G-16
@@ -116,6 +133,8 @@ class OrderState:
         self.shrunk: dict[RingId, frozenset[NodeId]] = {}  # A5's shr
         self.acknowledged = Acknowledged()
         self.seen: set[Key] = set()  # stored, not delivered
+        self.unheld: set[Key] = set()
+        """F9: safe ones of these that are not acknowledged, for their bodies may be wanted."""
         self.everywhere: set[Key] = set()
         """Safe messages that their ring has shown to have reached all that they were for."""
         self.entries = {

@@ -53,4 +53,4 @@ def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
     return Drawn(drawn.settings | own, drawn.frames)
 
 
-SWARM = SwarmDraw(settings=settings, rings=rings)
+SWARM = SwarmDraw(settings=settings, rings=rings, groups=lambda settings: settings["acyclic"])

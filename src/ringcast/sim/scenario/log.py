@@ -118,8 +118,9 @@ class ScenarioLog:
                     text = f"deliver {what} {Level(event.level).name.lower()} in {event.view}"
                     self._say(event.node, "deliveries", text)
             case Noted() if (some := DeliveredTo.read(event)) is not None:
+                to = plain_set(some.to) if some.to else f"group {some.group}"
                 for number, digest in enumerate(some.digests, some.first):
-                    what = f"p{some.sender}:{number} {self._body(digest)} to {plain_set(some.to)}"
+                    what = f"p{some.sender}:{number} {self._body(digest)} to {to}"
                     text = f"deliver {what} {some.level.name.lower()} in {some.view}"
                     self._say(event.node, "deliveries", text)
             case Noted(what="frame", text=text):
