@@ -10,7 +10,7 @@ from pytest import MonkeyPatch
 
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId
-from ringcast.protocols.totem_multi import withholding
+from ringcast.protocols.totem_multi import routing, withholding
 from ringcast.protocols.totem_multi.clock import ClockRider, LamportClock
 from ringcast.protocols.totem_multi.flow import Brakes
 from ringcast.protocols.totem_multi.interests import Interests
@@ -26,6 +26,8 @@ from ringcast.protocols.totem_multi.network import RingNetwork
 from ringcast.protocols.totem_multi.order import NetworkOrder
 from ringcast.protocols.totem_multi.places import batch_of
 from ringcast.protocols.totem_multi.receipts import Survey
+from ringcast.protocols.totem_multi.ring_port import RingPort
+from ringcast.protocols.totem_multi.routing import TreeRouting
 from ringcast.protocols.totem_multi.state import OrderState
 from ringcast.protocols.totem_multi.withholding import Withholding
 from ringcast.protocols.totem_single.messages import CommitToken, RingId
@@ -339,26 +341,26 @@ def does_not_wait(self: NetworkOrder, env: Env, key: Key, data: Data, ring: Ring
     return True
 
 
-@mutant("F7", "P-18")
+@mutant("MR-13 F7", "P-18")
 def withholds_what_a_group_beyond_wants(patch: MonkeyPatch) -> None:
     """A gateway takes everybody beyond it for members of no group, and nobody waits."""
     patch.setattr(Interests, "wanted_beyond", lambda *_: None)
     patch.setattr(NetworkOrder, "_whole", does_not_wait)
 
 
-@mutant("F7", "P-18")
+@mutant("MR-13 F7", "P-18")
 def does_not_look_again_at_the_place(patch: MonkeyPatch) -> None:
     """What was withheld before somebody joined is not sent, and that one does not wait for it."""
     patch.setattr(NetworkOrder, "_whole", does_not_wait)
 
 
-@mutant("F7", "progress", "P-18")
+@mutant("MR-13 F7", "progress", "P-18")
 def waits_for_what_nobody_sends(patch: MonkeyPatch) -> None:
     """The one that joined waits, and the gateway never looks again."""
     patch.setattr(Withholding, "reached", lambda *_: [])
 
 
-@mutant("F7", "P-18")
+@mutant("MR-13 F7", "P-18")
 def passes_on_what_nobody_wants(patch: MonkeyPatch) -> None:
     """A gateway passes messages of all groups on, whoever is in them."""
 
@@ -369,7 +371,7 @@ def passes_on_what_nobody_wants(patch: MonkeyPatch) -> None:
 
 
 @mutant(
-    "F7",
+    "MR-13 F7",
     survives=(
         "No trace tells on which side of a gateway a processor is. The rule test of F7 does, and "
         "the live test counts what crosses."
@@ -385,13 +387,13 @@ def takes_members_on_this_side_for_members_beyond(patch: MonkeyPatch) -> None:
     patch.setattr(Interests, "wanted_beyond", beyond)
 
 
-@mutant("F6", "P-18", "progress")
+@mutant("MR-13 F6", "P-18", "progress")
 def remembers_groups_of_before(patch: MonkeyPatch) -> None:
     """What was said in another topology still counts, though others have said more since."""
     patch.setattr(Interests, "topology_changed", lambda self: self._found.clear())
 
 
-@mutant("F6", "P-18")
+@mutant("MR-13 F6", "P-18")
 def delivers_what_is_for_other_groups(patch: MonkeyPatch) -> None:
     """Whoever has a message of a group delivers it."""
 
@@ -402,13 +404,33 @@ def delivers_what_is_for_other_groups(patch: MonkeyPatch) -> None:
     patch.setattr(TotemMulti, "deliver", deliver)
 
 
-@mutant("F8", "P-18", "progress")
+@mutant("MR-13 F8", "P-18", "progress")
 def tells_the_place_of_a_groups_message_too_late(patch: MonkeyPatch) -> None:
     """A later message of the stream overtakes it, and it counts as a copy."""
     patch.setattr(Withholding, "hollow", lambda self, pid: False)
 
 
-@mutant("F9", "P-18", "progress", "P-14")
+@mutant("MR-13 F9", "P-18", "progress", "P-14")
 def acknowledges_a_place_for_a_message(patch: MonkeyPatch) -> None:
     """One that may be in the group says that it has a safe message of which it has the place."""
     patch.setattr(Interests, "may_want", lambda self, group: False)
+
+
+@mutant("MR-13 T2", "progress")
+def keeps_silent_on_a_ring_that_is_not_settled(patch: MonkeyPatch) -> None:
+    """A member that has not delivered the change to a ring is left to a gateway it does not take
+    anything from yet."""
+    patch.setattr(RingPort, "settled", True)
+
+
+@mutant("MR-13 T3", "progress", "P-9", "P-10", "P-11", "P-13", "P-14")
+def forgets_what_it_kept_at_a_change(patch: MonkeyPatch) -> None:
+    """What a gateway of the tree had not passed on when it died is lost."""
+    after(patch, TreeRouting, "release", lambda *_: [])
+
+
+@mutant("MR-13 T1 T4", "progress")
+def a_tree_that_nobody_is_on(patch: MonkeyPatch) -> None:
+    """Every gateway leaves it to the others."""
+    patch.setattr(routing, "tree", lambda gateways: {})
+    after(patch, TreeRouting, "overdue", lambda *_: [])

@@ -13,12 +13,14 @@ Rules     MR-1 to MR-45, A1 to A12 and the resolutions G-1 to G-46: docs/rules-t
 Files     order.py is the core, which knows no frame; network.py the graph of rings, receipts.py
           safe delivery, clock.py timestamps and the rider on each ring, flow.py congestion,
           machine.py ports, parts and forwarding, withholding.py what gateways do not pass on,
-          interests.py who is in which groups.
+          interests.py who is in which groups, routing.py which gateway passes on.
           p1_notice.py to p16_clocks.py and p18_to_some.py are its checks.
 Levels    Agreed: a prefix of one sequence in each topology. Safe: every member of the topology
           delivers it, by its own word, or crashes.
 To some   F1 to F5: messages to some processors, which gateways keep from rings without any (ours).
           F6 to F9: messages to groups, which they keep from rings without members.
+Ways      T1 to T4: where there are several, messages go along one tree, and the other gateways
+          pass on what they do not hear (ours).
 Views     A topology: the rings that are connected, with their members, which are also the view's
           sets. There are no transitional views; a change of one ring is two topologies.
 Promise   P-1 to P-16 of the dossier but P-5, and P-18 of ours, on trees, on parallel gateways and,
@@ -75,6 +77,8 @@ CLAIMS = (*(check.tag for check in CHECKS), "content", "validity")
 """D1, D1-own and integrity look for a message's ring among the views, where a topology has its own
 name: P-6 and P-8 say what they say."""
 
+RULES = (("MR-", 45), ("A", 12), ("F", 9), ("T", 4))
+
 SHEET = register(
     Sheet(
         name="totem-multi",
@@ -97,7 +101,9 @@ SHEET = register(
         unicast=(Token, CommitToken),
         checks=CHECKS,
         swarm=SWARM,
-        rules=RuleBook("Totem multiple-ring", (("MR-", 45), ("A", 12), ("F", 9)), ("G-", 46)),
+        rules=RuleBook(
+            "Totem multiple-ring", (("MR-", 45), ("A", 12), ("F", 9), ("T", 4)), ("G-", 46)
+        ),
         patient=lambda us: {"token_loss_us": us, "consensus_us": us * 6 // 5},
         fast=lambda frames, n: {"each_time": frames, "window_size": frames * n},
     )

@@ -26,6 +26,7 @@ from ringcast.protocols.totem_multi.messages import (
     LEVELS,
     Ack,
     Addressed,
+    Admitted,
     Bound,
     Change,
     Data,
@@ -64,6 +65,7 @@ class Timer(StrEnum):
     """Every timer of this layer."""
 
     BOUND = "bound"
+    KEPT = "kept"
 
 
 class TotemMulti(Speaker):
@@ -72,8 +74,7 @@ class TotemMulti(Speaker):
     table: ClassVar[Table]
 
     def __init__(self, me: NodeId, config: Config) -> None:
-        super().__init__(me, config.acyclic)
-        self.me, self.config = me, config
+        super().__init__(me, config)
         self.phase: Phase = Phase.UP
         self.parts: Parts = Parts()
         self._rings = self.parts.ports
@@ -87,6 +88,7 @@ class TotemMulti(Speaker):
         self._buffers: dict[ChangeId, list[tuple[NodeId, NodeId, Streamed]]] = {}
         self._stirred = False  # something came up that the core has to look at
         self._timed = False
+        self._watched = False  # what is kept
         self._leaving: list[str] | None = None
 
     # --- inputs ------------------------------------------------------------------------------
@@ -216,6 +218,9 @@ class TotemMulti(Speaker):
                 case (Ack() | Bound() | Wants()) as said:
                     self._hand_up_own(env, at, frame, stamp, said)
                     stamp += 1
+                case Admitted(ring):
+                    if ring == at.ring:
+                        at.admitted.add(sender)
                 case NetworkTopology() as said:
                     self._see(said.timestamp, said.ring)
                     if sender != pid:
@@ -262,6 +267,8 @@ class TotemMulti(Speaker):
         introduced it; G-6: what is older than that change never crosses."""
         if sender == pid:
             return  # MR-13: my own copy
+        if isinstance(said, Forwarded):
+            self.routing.heard(pid, key_of(said))
         begun = self.order.neighbours[pid].get(sender)
         if begun is None:
             env.drop("multi MR-31", "forwarded by one that is no gateway here")
@@ -288,6 +295,7 @@ class TotemMulti(Speaker):
         else:
             begins = at.rider.begins[ring]
             at.ring, at.members, at.highest = ring, begins.members, begins.timestamp
+            at.admitted.clear()
             conf = change.conf_id
             said = Change(begins.timestamp, ring, conf, begins.members, False, close(conf))
             old = self.order.neighbours[pid]
@@ -324,6 +332,7 @@ class TotemMulti(Speaker):
         """MR-29, G-8: a topology is named by the place of its change and by what is in it."""
         self.view = view_of(key, reported)
         self.withholding.topology_changed(self.order)
+        self.routing.topology_changed()
         nodes = self.order.nodes()
         went = [q for q in self.nodes if q not in nodes]
         gone = self.departures.at(key, went, self.order.topology)
@@ -350,6 +359,7 @@ class TotemMulti(Speaker):
         )
         self.interests.topology_changed()
         self.say_interests(env)
+        self.say_admitted()
 
     def _take_shares(self) -> None:
         """MR-45: a gateway may send more than a processor: on each ring as much as all together
@@ -391,6 +401,9 @@ class TotemMulti(Speaker):
         elif not self._timed and any(map(self._needed, self.ports.values())):
             self._timed = True
             env.set_timer(Timer.BOUND, self._patience_us())
+        if not self._watched and self.routing.keeping:
+            self._watched = True
+            env.set_timer(Timer.KEPT, self.config.token_loss_us)
 
     def _deliver_at_once(self) -> None:
         """MR-14: if mine is the only ring and nothing waits, each of its messages is the least
@@ -408,32 +421,19 @@ class TotemMulti(Speaker):
                 self.order.delivered_upto(at.rider.at_once, at.rider.heard)
                 at.rider.at_once = None
 
-    def _patience_us(self) -> int:
-        """G-33: the lowest gateway of a ring speaks for it, others if it does not."""
-        first = all(at.gateways[0] == pid for pid, at in self.ports.items() if self._needed(at))
-        return self.config.gv_min_us * (1 if first else 3)
-
-    def _needed(self, at: RingPort) -> bool:
-        """G-33: whether something waits for a word of the ring."""
-        if at.asked or len(self.order.entries) < 2:
-            return False
-        if self.order.acknowledged.unreported.get(at.ring):
-            return True
-        entry = self.order.entries.get(at.ring)
-        return entry is not None and any(
-            each.items and each.items[-1][0] > entry.placeholder
-            for each in self.order.entries.values()
-        )
-
     def on_bound(self, env: Env, event: TimerFired) -> None:
         """MR-16, G-33: speak for the silent rings."""
-        self._timed = False
-        self._stirred = True
+        self._timed, self._stirred = False, True
         for pid, at in self.ports.items():
             if self._needed(at):
                 at.asked = True
                 receipts = self.order.acknowledged.report(at.ring, MOST_KEYS)
                 self._to_say.append((pid, Bound(at.ring, receipts)))
+
+    def on_kept(self, env: Env, event: TimerFired) -> None:
+        """T4: nobody has passed it on."""
+        self._watched, self._stirred = False, True
+        self._to_say.extend(self.routing.overdue())
 
     def snapshot(self) -> dict[str, object]:
         """What a person would ask for."""
@@ -460,5 +460,6 @@ TotemMulti.table = Table(
         (Phase.UP, Submitted): TotemMulti.on_submitted,
         (Phase.UP, Leaving): TotemMulti.on_leaving,
         (Phase.UP, Timer.BOUND): TotemMulti.on_bound,
+        (Phase.UP, Timer.KEPT): TotemMulti.on_kept,
     },
 )

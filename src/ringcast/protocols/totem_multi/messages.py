@@ -187,6 +187,13 @@ WITHHELD = Bound(NO_RING, ())
 """F2: forwarded in place of a message that is for nobody beyond: its place as a bound, no more."""
 
 
+class Admitted(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
+    """T2: the sender has delivered the change to this ring, so it takes what all gateways on it
+    pass on. It is not forwarded, and has no place in the order."""
+
+    ring: RingId
+
+
 Withheld: TypeAlias = tuple[
     RingId,
     RingId | None,
@@ -296,6 +303,7 @@ class TopologyChange(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=Fal
 
 Said: TypeAlias = (
     Addressed
+    | Admitted
     | Ack
     | Bound
     | Wants

@@ -64,7 +64,7 @@ class ToSome(Multicast):
     def on_ended(self, event: Ended) -> None:
         """Who owes a safe message still."""
         super().on_ended(event)
-        if bool(self.history.lost):
+        if self.history.lost:
             return  # lives do not follow each other in the order
         for place, (told, owing) in self._owing.items():
             for node, got in owing.items():

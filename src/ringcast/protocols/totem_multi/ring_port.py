@@ -20,8 +20,14 @@ class RingPort:
         rider.install(len(self.gateways), True)
         self.highest = 0  # timestamp handed up in it
         self.together: frozenset[NodeId] = frozenset()  # who came along from the one before
+        self.admitted: set[NodeId] = set()  # T2: who has delivered the change to it
         self.asked = False  # a Bound of mine is on its way
         self.promised = False  # F3: so is a word on what I withheld
+
+    @property
+    def settled(self) -> bool:
+        """T2: whether every member takes what all gateways on the ring pass on."""
+        return all(m.pid in self.admitted for m in self.members if m != self.mine)
 
     @property
     def gateways(self) -> list[NodeId]:

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.machine import Machine
+from ringcast.protocols.totem_multi.config import Config
 from ringcast.protocols.totem_multi.interests import INTERESTED, PASSED, Interests
 from ringcast.protocols.totem_multi.messages import (
     MOST_RINGS,
     Ack,
+    Admitted,
     Data,
     Forwarded,
     Key,
@@ -25,6 +27,7 @@ from ringcast.protocols.totem_multi.order import NetworkOrder
 from ringcast.protocols.totem_multi.places import key_of
 from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
+from ringcast.protocols.totem_multi.routing import TreeRouting
 from ringcast.protocols.totem_multi.state import Streamed
 from ringcast.protocols.totem_multi.withholding import Withholding
 from ringcast.protocols.totem_single.messages import RingId
@@ -33,12 +36,14 @@ from ringcast.protocols.totem_single.messages import RingId
 class Speaker(Machine):
     """What the core asks to be said (``state.Outlet``), by interface and in order."""
 
-    def __init__(self, me: NodeId, acyclic: bool) -> None:
+    def __init__(self, me: NodeId, config: Config) -> None:
         super().__init__()
+        self.me, self.config = me, config
         self.ports: dict[NodeId, RingPort] = {}
         self.order: NetworkOrder
         self.interests = Interests(me)
-        self.withholding = Withholding(acyclic, self.interests)
+        self.withholding = Withholding(config.acyclic, self.interests)
+        self.routing = TreeRouting(me, config.acyclic)
         self._passed: list[tuple[Key, int, NodeId | None]] = []
         """F7: messages of groups that were passed on, and for whom."""
         self._to_say: deque[tuple[NodeId, Said]] = deque()
@@ -47,13 +52,18 @@ class Speaker(Machine):
 
     def forward(self, said: Streamed, came: NodeId | None) -> None:
         """MR-13: on every interface but that one. F2: as far as somebody is there that it is for;
-        F3: what was withheld before a change goes ahead of it."""
+        F3: what was withheld before a change goes ahead of it; T3: so does what was kept. T2:
+        another gateway may pass it on."""
         for pid in self.ports:
+            if type(said) is not Forwarded:
+                self._to_say.extend((pid, kept) for kept in self.routing.release(pid))
             if pid == came:
                 continue
             if type(said) is not Forwarded:
                 self._promise(pid)
                 self._to_say.append((pid, said))
+            elif self.ports[pid].settled and self.routing.keeps(pid, came, said, self.order):
+                continue
             elif (part := self.withholding.part(pid, said, self.order)) is not None:
                 if self.withholding.hollow(pid):
                     self._promise(pid)  # F8
@@ -121,6 +131,15 @@ class Speaker(Machine):
         data = (place.timestamp, place.ring.seq, place.ring.rep, *groups)
         env.note("multi F6", INTERESTED, "", None, (node,), data)
 
+    def say_admitted(self) -> None:
+        """T2: once on each ring with several gateways."""
+        for pid, at in self.ports.items():
+            if self.config.acyclic or len(at.gateways) < 2 or pid in at.admitted:
+                continue
+            if self.order.network.own[pid] == at.ring:
+                at.admitted.add(pid)
+                self._to_say.append((pid, Admitted(at.ring)))
+
     def say_interests(self, env: Env) -> None:
         """F6: in every topology anew, and when they change."""
         if self.interests.latest is None:
@@ -158,3 +177,20 @@ class Speaker(Machine):
         for pid in self.withholding.owing():
             if not self.ports[pid].promised:
                 self._promise(pid)
+
+    def _patience_us(self) -> int:
+        """G-33: the lowest gateway of a ring speaks for it, others if it does not."""
+        first = all(at.gateways[0] == pid for pid, at in self.ports.items() if self._needed(at))
+        return self.config.gv_min_us * (1 if first else 3)
+
+    def _needed(self, at: RingPort) -> bool:
+        """G-33: whether something waits for a word of the ring."""
+        if at.asked or len(self.order.entries) < 2:
+            return False
+        if self.order.acknowledged.unreported.get(at.ring):
+            return True
+        entry = self.order.entries.get(at.ring)
+        return entry is not None and any(
+            each.items and each.items[-1][0] > entry.placeholder
+            for each in self.order.entries.values()
+        )

@@ -1,0 +1,99 @@
+"""Who passes a message on where there are several ways: one tree over all rings (T1 to T4).
+
+The source floods: each gateway passes everything on, and copies are dropped where they arrive. It
+names a spanning tree as future work. Here the tree says who passes a message on, and the others
+keep it until they hear it on the ring it would go to. If they do not, because a gateway of the tree
+is gone, they pass it on themselves. So the tree decides how many copies travel and nothing else: a
+gateway that keeps a message is one that is slow to send it, which the order bears anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ringcast.core.ids import NodeId
+from ringcast.protocols.totem_multi.messages import Forwarded, Key
+from ringcast.protocols.totem_multi.places import key_of
+from ringcast.protocols.totem_multi.state import OrderState
+from ringcast.protocols.totem_single.messages import RingId
+
+
+class TreeRouting:
+    """What one gateway keeps, since another one passes it on."""
+
+    def __init__(self, me: NodeId, acyclic: bool) -> None:
+        self._me, self._acyclic = me, acyclic
+        self._mine: frozenset[NodeId] | None = None
+        """My interfaces that the tree uses; None: to be found anew."""
+        self._kept: dict[NodeId, dict[Key, tuple[int, Forwarded]]] = {}
+        """By interface: since which turn it is kept, in the order in which it came."""
+        self._turn = 0
+
+    def topology_changed(self) -> None:
+        """T1: there is another tree."""
+        self._mine = None
+
+    def keeps(self, pid: NodeId, came: NodeId | None, said: Forwarded, order: OrderState) -> bool:
+        """T2: whether what came at one interface need not go out at another, for now."""
+        if self._acyclic or order.pending or order.late or order.unplaced:
+            return False  # T3
+        if self._mine is None:
+            self._mine = tree(order.network.gateways).get(self._me, frozenset())
+        if came in self._mine and pid in self._mine:
+            return False
+        self._kept.setdefault(pid, {})[key_of(said)] = (self._turn, said)
+        return True
+
+    def heard(self, pid: NodeId, key: Key) -> None:
+        """T2, G-35: another gateway has passed it on."""
+        if pid in self._kept:
+            self._kept[pid].pop(key, None)
+
+    @property
+    def keeping(self) -> bool:
+        """Whether something is kept."""
+        return any(self._kept.values())
+
+    def release(self, pid: NodeId) -> list[Forwarded]:
+        """T3: all that is kept at an interface, which goes out now."""
+        return [said for _, said in self._kept.pop(pid, {}).values()]
+
+    def overdue(self) -> list[tuple[NodeId, Forwarded]]:
+        """T4: what was kept for a whole turn, which goes out now; another turn begins."""
+        found = [
+            (pid, said)
+            for pid, kept in self._kept.items()
+            for since, said in kept.values()
+            if since < self._turn
+        ]
+        for pid, said in found:
+            del self._kept[pid][key_of(said)]
+        self._turn += 1
+        return found
+
+
+def tree(
+    gateways: Mapping[NodeId, Mapping[NodeId, RingId]],
+) -> dict[NodeId, frozenset[NodeId]]:
+    """T1: by gateway, its interfaces that the tree uses: breadth first from the lowest ring, by the
+    lowest gateways first, the same for all that have delivered the same graph."""
+    used: dict[NodeId, set[NodeId]] = {}
+    rings = sorted({ring for ends in gateways.values() for ring in ends.values()})
+    reached: set[RingId] = set()
+    for root in rings:  # more than one only if the graph is in parts
+        if root in reached:
+            continue
+        reached.add(root)
+        layer = [root]
+        while layer:
+            beyond: list[RingId] = []
+            for ring in layer:
+                for node, ends in sorted(gateways.items()):
+                    here = [pid for pid, at in ends.items() if at == ring]
+                    for pid, at in sorted(ends.items()):
+                        if here and at not in reached:
+                            reached.add(at)
+                            beyond.append(at)
+                            used.setdefault(node, set()).update((min(here), pid))
+            layer = sorted(beyond)
+    return {node: frozenset(pids) for node, pids in used.items()}

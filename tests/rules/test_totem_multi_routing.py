@@ -1,0 +1,195 @@
+"""T1 to T4: where there are several ways, messages go along one tree, and the other gateways keep
+what they would pass on until they hear it.
+
+Two gateways between the same rings: A with 1, gateways 101 and 102 (201 and 202 on B), B with 3.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from multi_driver import Core, ring
+
+from ringcast.core.ids import Level, NodeId
+from ringcast.core.rings import Rings, shaped
+from ringcast.core.trace import Delivered, TraceEvent
+from ringcast.protocols.totem_multi import SHEET, Config, TotemMulti
+from ringcast.protocols.totem_multi.messages import Data, Forwarded, Key
+from ringcast.protocols.totem_multi.routing import TreeRouting, tree
+from ringcast.protocols.totem_single.messages import RingId
+from ringcast.sim.cluster import Cluster
+from ringcast.sim.presets import preset
+from ringcast.sim.rings import attached
+
+PAIR: dict[str, tuple[NodeId, ...]] = {"A": (1, 101, 102), "B": (3, 201, 202)}
+
+
+def second(acyclic: bool = False) -> tuple[Core, TreeRouting]:
+    """102, which the tree does not need."""
+    return Core(102, {102: "A", 202: "B"}, PAIR), TreeRouting(102, acyclic)
+
+
+def message(timestamp: int) -> Forwarded:
+    """Of ring A."""
+    return Forwarded(timestamp, ring("A"), None, Data(1, Level.AGREED, 1, (b"x",)))
+
+
+def graph(rings: Rings) -> dict[NodeId, dict[NodeId, RingId]]:
+    """Gateways of a network, as they are delivered."""
+    ports = attached(rings)
+    return {
+        node: {pid: RingId(8 + domain, 1) for domain, pid in some}
+        for node, some in ports.items()
+        if len(some) > 1
+    }
+
+
+@pytest.mark.parametrize("kind", ["chain", "star", "cycle", "tree", "random"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_t1_the_tree_leads_everywhere_by_one_way(kind: str, twice: bool) -> None:
+    """Each interface it uses beyond the first of its gateway adds a ring."""
+    for seed in range(10):
+        gateways = graph(shaped(kind, 6, 1, Random(seed), twice))
+        found = tree(gateways)
+        rings = {at for ends in gateways.values() for at in ends.values()}
+        assert sum(len(pids) - 1 for pids in found.values()) == len(rings) - 1
+        seen = {min(rings)}
+        while (
+            more := {
+                gateways[node][pid]
+                for node, pids in found.items()
+                if any(gateways[node][pid] in seen for pid in pids)
+                for pid in pids
+            }
+            - seen
+        ):
+            seen |= more
+        assert seen == rings
+
+
+def test_t1_of_parallel_gateways_it_is_the_lowest() -> None:
+    assert tree({5: {5: ring("A"), 15: ring("B")}, 4: {4: ring("A"), 14: ring("B")}}) == {
+        4: frozenset({4, 14})
+    }
+
+
+def test_t1_a_graph_in_parts_has_a_tree_in_each() -> None:
+    parts = {4: {4: ring("A"), 14: ring("B")}, 5: {5: ring("C"), 15: ring("D")}}
+    assert set(tree(parts)) == {4, 5}
+
+
+def test_t2_a_gateway_that_the_tree_does_not_use_keeps_what_it_would_pass_on() -> None:
+    core, routing = second()
+    assert routing.keeps(202, 102, message(9), core.order) and routing.keeping
+    first = Core(101, {101: "A", 201: "B"}, PAIR)
+    assert not TreeRouting(101, False).keeps(201, 101, message(9), first.order)
+
+
+def test_t2_until_it_hears_it() -> None:
+    core, routing = second()
+    routing.keeps(202, 102, message(9), core.order)
+    routing.heard(102, Key(9, ring("A")))
+    assert routing.keeping, "it was heard elsewhere"
+    routing.heard(202, Key(9, ring("A")))
+    assert not routing.keeping and routing.release(202) == []
+
+
+def test_t2_where_there_is_one_way_nothing_is_kept() -> None:
+    core, routing = second(acyclic=True)
+    assert not routing.keeps(202, 102, message(9), core.order)
+
+
+def test_t3_while_a_ring_changes_all_pass_everything_on() -> None:
+    core, routing = second()
+    core.change("Bt", "B", 12, 3, 201, 202)
+    assert not routing.keeps(202, 102, message(9), core.order)
+
+
+def test_t3_what_is_kept_goes_ahead_of_a_change() -> None:
+    core, routing = second()
+    for at in (9, 11):
+        routing.keeps(202, 102, message(at), core.order)
+    assert routing.release(202) == [message(9), message(11)]
+    assert not routing.keeping
+
+
+def test_t4_what_nobody_passes_on_goes_out_after_a_turn() -> None:
+    core, routing = second()
+    routing.keeps(202, 102, message(9), core.order)
+    assert routing.overdue() == []
+    routing.keeps(202, 102, message(10), core.order)
+    assert routing.overdue() == [(202, message(9))]
+    assert routing.overdue() == [(202, message(10))]
+    assert not routing.keeping
+
+
+def test_t1_another_topology_has_another_tree() -> None:
+    core, routing = second()
+    assert routing.keeps(202, 102, message(9), core.order)
+    del core.order.network.gateways[101]
+    routing.topology_changed()
+    assert not routing.keeps(202, 102, message(10), core.order)
+
+
+class Network:
+    """A network of rings in the simulator, that has formed."""
+
+    def __init__(self, rings: Rings) -> None:
+        places = attached(rings)
+        self.events: list[TraceEvent] = []
+        record = self.events.append
+        self.cluster = Cluster(SHEET, Config(), places, preset("ideal"), 1, [record], places)
+        self.passed: dict[NodeId, int] = {}
+        self.cluster.start()
+        self.cluster.run_for(5_000_000)
+        self.events.clear()
+        for node, some in places.items():
+            if len(some) > 1:
+                self._watch(node)
+
+    def _watch(self, node: NodeId) -> None:
+        machine = self.cluster.machine(node)
+        assert isinstance(machine, TotemMulti)
+        say = machine._say
+
+        def spy(env: object, pid: NodeId, said: object) -> None:
+            if isinstance(said, Forwarded) and isinstance(said.message, Data):
+                self.passed[node] = self.passed.get(node, 0) + 1
+            say(env, pid, said)  # type: ignore[arg-type]
+
+        machine._say = spy  # type: ignore[method-assign]
+
+    def delivered(self) -> dict[NodeId, int]:
+        got: dict[NodeId, int] = {}
+        for event in self.events:
+            if isinstance(event, Delivered):
+                got[event.node] = got.get(event.node, 0) + len(event.digests)
+        return got
+
+
+@pytest.mark.parametrize(("kind", "count", "twice"), [("chain", 2, True), ("cycle", 4, False)])
+def test_t1_to_t4_each_ring_gets_one_copy(kind: str, count: int, twice: bool) -> None:
+    """As many as there are further rings; without the tree, one for each way in."""
+    network = Network(shaped(kind, count, 2, Random(0), twice))
+    for _ in range(50):
+        assert network.cluster.submit(1, (b"x",))
+        network.cluster.run_for(2_000)
+    network.cluster.run_for(500_000)
+    assert set(network.delivered().values()) == {50}
+    assert sum(network.passed.values()) == 50 * (count - 1)
+
+
+def test_t4_a_gateway_of_the_tree_that_passes_nothing_on_is_stood_in_for() -> None:
+    """It is there, and does not do its work: no change tells the other one."""
+    network = Network(shaped("chain", 2, 2, Random(0), True))
+    lazy = network.cluster.machine(5)
+    assert isinstance(lazy, TotemMulti)
+    forward = lazy.forward
+    lazy.forward = (  # type: ignore[method-assign]
+        lambda said, came: None if isinstance(said, Forwarded) else forward(said, came)
+    )
+    for _ in range(10):
+        assert network.cluster.submit(1, (b"x",))
+    network.cluster.run_for(5_000_000)
+    assert set(network.delivered().values()) == {10}
