@@ -380,10 +380,23 @@ def test_r92_ext_an_idle_ring_that_says_it_exists_does_not_wake_itself() -> None
     assert bench[2].may_rest and bench[2].token.held_token is not None
 
 
-def test_r92_ext_a_token_on_its_way_is_not_called_for() -> None:
-    bench = Bench(hold_us=10_000, max_fast_rounds=3).to_ring()
+def test_r92_ext_a_token_that_rests_with_one_who_counts_ahead_is_called_for() -> None:
+    """Or the message would wait for its hold: the ring of a replica with one client, whose disk
+    took as long as max_fast_rounds rotations, did that for one put in twenty."""
+    bench = Bench(hold_us=10_000, max_fast_rounds=5).to_ring()
     bench.lose()
-    bench.receive(2, bench.token(2), src=1)
+    while bench[2].token.idle_visits < 4:
+        bench.receive(2, bench.token(2), src=1)
+    assert not bench[2].may_rest
+    assert sent(bench.submit(2, b"a"), Announce)
+
+
+def test_r92_ext_a_token_on_its_way_is_not_called_for() -> None:
+    """Nobody rests it yet: the others are COUNTS_APART visits ahead at most."""
+    bench = Bench(hold_us=10_000, max_fast_rounds=5).to_ring()
+    bench.lose()
+    while bench[2].token.idle_visits < 3:
+        bench.receive(2, bench.token(2), src=1)
     assert not sent(bench.submit(2, b"a"), Announce)
 
 

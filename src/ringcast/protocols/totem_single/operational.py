@@ -92,7 +92,7 @@ def serve(p: Processor, env: Env) -> None:
         sending.serve_alone(p, env)
     elif p.token.held_token is not None:
         release_token(p, env)
-    elif p.may_rest:
+    elif p.may_rest_elsewhere:
         p.token.idle_visits = 0
         announce(p, env, calls=True)
 

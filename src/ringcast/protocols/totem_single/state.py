@@ -71,6 +71,10 @@ class Cause(StrEnum):
 ANOTHER_LIFE = "a frame of a member's other life"
 """G38 ext: of one before it signed, or after it restarted; why such a frame is dropped."""
 
+COUNTS_APART = 2
+"""R92 ext: idle visits by which members of a ring differ: some find the token quiet a rotation
+before the others do, and are a visit ahead in the present one besides."""
+
 Sets = tuple[tuple[NodeId, ...], tuple[NodeId, ...]]
 """A pair (proc_set, fail_set) as it travels in a Join."""
 
@@ -278,6 +282,12 @@ class Processor(Machine):
     def may_rest(self) -> bool:
         """R92: the ring has had nothing to do for so long that the token rests wherever it is."""
         return self.token.idle_visits > self.config.max_fast_rounds and self.config.hold_us > 0
+
+    @property
+    def may_rest_elsewhere(self) -> bool:
+        """R92 ext: the others may have counted ``COUNTS_APART`` idle visits more than this one."""
+        idle = self.token.idle_visits + COUNTS_APART
+        return idle > self.config.max_fast_rounds and self.config.hold_us > 0
 
     def successor(self, memb: tuple[NodeId, ...]) -> NodeId:
         """R20: the next processor on the ring: ascending ids, wrapping."""
