@@ -268,14 +268,11 @@ class LiveHost:
 
     def _on_alarm(self) -> None:
         self.woken()
-        rang = False
         for timer in self._timers.due():
             self.step(TimerFired(timer))
-            rang = True
         if self.stopped is None:
             self._timers.arm_next()
-        if rang or self.stopped is not None:  # or it was a tick of the clock, as most are
-            self.quiet()
+        self.quiet()
 
     def _wall_us(self) -> int:
         """Traces of several processes are laid side by side by the wall clock."""
