@@ -30,7 +30,7 @@ from broken_off import broken_off
 from congested_rings import congested
 from forgotten_rbp import bare, forgotten
 from harsh import harsh
-from joined_rings import addressed, grouped, joined, overlapping, split, turned
+from joined_rings import addressed, crashing, grouped, joined, overlapping, split, turned
 from late_total import late, remerged
 from lost_counter import lost, newcomer
 from mutant import MUTANTS, Mutant, run_mutated
@@ -96,10 +96,11 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "totem-multi joined": (joined, tuple(range(40))),
     "totem-multi addressed": (addressed, tuple(range(20))),
     "totem-multi grouped": (grouped, tuple(range(20))),
+    "totem-multi crashing": (crashing, tuple(range(20))),
     "totem-multi overlapping": (overlapping, tuple(range(40))),
     "totem-multi split": (split, tuple(range(30))),
     "totem-multi turned": (turned, tuple(range(30))),
-    "totem-multi congested": (congested, tuple(range(15))),
+    "totem-multi congested": (congested, tuple(range(25))),
     "totem-multi drawn": (partial(draw, name="totem-multi"), tuple(range(20))),
 }
 """Where to look for a run that catches a mutant: how to make it, and the seeds to try."""
@@ -118,6 +119,7 @@ small, and the other members go on; `centralised`,
 `two-phase`, `optimistic` and `fast-message` are
 machines that are there to be compared; `totem-multi joined` aims at gateways that fail,
 `totem-multi addressed` at messages to some processors, `totem-multi grouped` at messages to groups,
+`totem-multi crashing` at gateways that crash between these,
 `totem-multi overlapping` at rings that change again before the network got over it, `totem-multi
 split` at a ring that parts while its parts stay connected, `totem-multi turned` at one that heals
 while another parts, `totem-multi congested` at short queues, and `totem-multi drawn` draws

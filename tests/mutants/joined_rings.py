@@ -89,6 +89,19 @@ def grouped(seed: int) -> RunSpec:
     return replace(spec, workload=workload, faults=spec.faults or faults)
 
 
+def crashing(seed: int) -> RunSpec:
+    """The same with safe messages alone, and gateways that crash and come back."""
+    rng = Random(f"{seed}/crashing")
+    spec, at_us = grouped(seed), 60 * MS
+    faults: list[Fault] = []
+    while at_us < 260 * MS:
+        node = rng.randint(spec.nodes - 1, spec.nodes)
+        faults += [NodeCrash(at_us, node), Restart(at_us + 30 * MS, node)]
+        at_us += rng.randint(70, 100) * MS
+    groups = Grouped(rate=300, groups=2, every_us=6 * MS, safe=1.0)
+    return replace(spec, workload=(groups,), faults=tuple(faults))
+
+
 def overlapping(seed: int) -> RunSpec:
     """Rings part and come together again faster than the network gets over it, on lossy links."""
     rng = Random(f"{seed}/overlapping")

@@ -16,7 +16,7 @@ from ringcast.checks.multicast import Multicast, Place, SubmittedMessage, whom
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.to_some import DeliveredTo, SubmittedTo
 from ringcast.core.trace import Crashed, Delivered, Ended, Installed, Noted, Originated
-from ringcast.protocols.totem_multi.interests import INTERESTED, PASSED, is_in
+from ringcast.protocols.totem_multi.interests import EVERYTHING, INTERESTED, PASSED, is_in
 
 REMEMBERED = 65_536
 """Messages to all whose senders' lives are remembered."""
@@ -115,7 +115,9 @@ class ToSome(Multicast):
         """All speak anew."""
         super().on_installed(event)
         if event.prev is None:
-            self._began[event.node] = self.place(event.ring, event.seq)
+            self._began[event.node] = place = self.place(event.ring, event.seq)
+            if event.node in self._own:  # what it said before still counts for what it did before
+                self._own[event.node].append((place, frozenset({EVERYTHING})))
         self._heard.pop(event.node, None)
 
     def on_crashed(self, event: Crashed) -> None:
@@ -125,7 +127,6 @@ class ToSome(Multicast):
         for _, owing in self._owing.values():
             owing.pop(event.node, None)
         self._heard.pop(event.node, None)
-        self._own.pop(event.node, None)
 
     def concerns(self, node: NodeId, note: SubmittedTo | DeliveredTo, place: Place) -> bool:
         """Of a group: whether it was in it there. One that has never spoken is in all."""
