@@ -278,13 +278,7 @@ def withholds_from_a_ring_with_members(patch: MonkeyPatch) -> None:
     patch.setattr(withholding, "known", lambda sides, me, to: True)
 
 
-@mutant(
-    "MR-13 F2 F3",
-    survives=(
-        "In a run, messages to all follow and raise the bound. The rule test of F3 shows that "
-        "without them everybody beyond stands still."
-    ),
-)
+@mutant("MR-13 F2 F3 F8", "progress", "P-18")
 def withholds_the_bound_too(patch: MonkeyPatch) -> None:
     """Nothing is told of what was withheld."""
 
@@ -370,13 +364,7 @@ def passes_on_what_nobody_wants(patch: MonkeyPatch) -> None:
     patch.setattr(Withholding, "_part_of_group", part)
 
 
-@mutant(
-    "MR-13 F7",
-    survives=(
-        "No trace tells on which side of a gateway a processor is. The rule test of F7 does, and "
-        "the live test counts what crosses."
-    ),
-)
+@mutant("MR-13 F7", "progress", "P-18")
 def takes_members_on_this_side_for_members_beyond(patch: MonkeyPatch) -> None:
     """A gateway passes a message on if anybody at all is in its group."""
     whole = Interests.wanted_beyond
