@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 import pytest
 
-from ringcast.blocks.packing import MOST_AT_ONCE
+from ringcast.blocks.packing import MOST_AT_ONCE, Contents
 from ringcast.core.effects import InstallView, Originate, Persist, Stop
 from ringcast.core.env import Env
 from ringcast.core.ids import Level
@@ -98,6 +98,16 @@ def test_mr_3_the_commit_token_collects_clocks_and_gateways() -> None:
     assert first.begins == other.begins
     assert first.begins[RING].timestamp == 171
     assert [member.pid for member in first.begins[RING].members] == [1, 2]
+
+
+def test_mr_4_what_waits_in_a_ring_that_is_given_up_counts_as_seen() -> None:
+    """G-7: so that the new ring begins above it."""
+    mine, _ = rider(50)
+    held = Regular(2, RING, 9, Level.AGREED, Contents(0, (b"a", b"b")), (Sort.SAID, 298, 0))
+    torn = msgspec.structs.replace(held, stamp=None)
+    unreadable = msgspec.structs.replace(held, stamp=(9, 400, 0))
+    mine.messages_held([held, torn, unreadable])
+    assert mine.clock.my_timestamp == 300
 
 
 def test_mr_4_the_clock_follows_the_token_and_mr_5_goes_ahead_of_it() -> None:

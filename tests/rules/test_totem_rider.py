@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -51,6 +51,7 @@ class Clock:
         self.called: Counter[str] = Counter()
         self.stamps: list[tuple[RingId, int]] = []
         self.ready: list[Stamp] = []
+        self.held: list[tuple[int, ...]] = []
         self.shown: list[tuple[RingId, int, tuple[NodeId, ...]]] = []  # by the second rotation
 
     def advance(self, ride: bytes | None) -> None:
@@ -90,6 +91,9 @@ class Clock:
     def token_released(self, env: Env, token: Token) -> bytes | None:
         self.called["released"] += 1
         return self.now.to_bytes(8)
+
+    def messages_held(self, messages: Iterable[Regular]) -> None:
+        self.held.append(tuple(message.seq for message in messages))
 
     def commit_token_passed(self, env: Env, token: CommitToken, rotation: int) -> bytes | None:
         """Rotation 1: raise the clock and sign; rotation 2: read the clock and who signed."""
@@ -190,6 +194,16 @@ def test_mr_5_the_token_leaves_with_the_clock_and_is_sent_again_with_it() -> Non
     clock.now = 950
     assert only(bench.fire(2, Timer.TOKEN_RETRANSMIT), Send) == [Send(3, passed_on)]
     assert clock.called["released"] == released
+
+
+def test_mr_4_the_rider_is_told_what_waits_when_a_ring_is_given_up() -> None:
+    """A frame behind a gap was received, and its stamp was not read."""
+    bench = Ridden().to_ring()
+    bench.lose()
+    bench.receive(2, bench.message(5, sender=1), src=1)
+    bench.to_gather().to_phase(2, Phase.RECOVER)
+    assert bench.clocks[2].held[-1] == (5,)
+    assert bench.clocks[1].held[-1] == bench.clocks[3].held[-1] == ()
 
 
 def test_mr_3_the_commit_token_collects_in_one_rotation_and_shows_in_the_next() -> None:

@@ -8,7 +8,7 @@ in its second rotation when the new ring begins and who on it is a gateway.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -24,6 +24,7 @@ from ringcast.protocols.totem_multi.messages import (
     Member,
     Sort,
     fresh,
+    legible,
 )
 from ringcast.protocols.totem_single.messages import (
     LAST,
@@ -244,6 +245,14 @@ class ClockRider:
             clock.keep(env)
         self.brakes.look()
         return _encode(TokenRide(clock.my_timestamp, self.brakes.told()))
+
+    def messages_held(self, messages: Iterable[Regular]) -> None:
+        """MR-4, G-7: what was received counts as seen, although a stamp is read when its frame is
+        next: a ring must begin above it."""
+        for message in messages:
+            if message.stamp is not None and legible(message.stamp):
+                last = message.stamp[1] + len(message.contents.bodies)
+                self.clock.see(min(last, LAST_TIMESTAMP))
 
     def commit_token_passed(self, env: Env, token: CommitToken, rotation: int) -> bytes | None:
         """MR-3: collect, then show. G-7: the representative adds 1, so that the ring begins above

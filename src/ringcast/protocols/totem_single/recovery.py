@@ -38,6 +38,10 @@ def commit_passed(p: Processor, env: Env, token: CommitToken, rotation: int) -> 
     """R49, R56: the Commit token as it leaves me, with the ride that the rider gives it."""
     if p.rider is None:
         return token
+    if rotation == 1:
+        old = p.old
+        waiting = (frame for seq, frame in old.store.items() if seq > old.my_high_delivered)
+        p.rider.messages_held(frame for frame in waiting if type(frame) is Regular)
     return replace(token, ride=p.rider.commit_token_passed(env, token, rotation))
 
 

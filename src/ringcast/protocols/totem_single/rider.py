@@ -11,7 +11,7 @@ Without a rider nothing is called, and the frames carry a nil.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ringcast.core.env import Env
@@ -70,6 +70,10 @@ class Rider(Protocol):
 
         If it has to be sent again, it is sent with the same ride.
         """
+
+    def messages_held(self, messages: Iterable[Regular]) -> None:
+        """Frames of the ring that is given up, received and not next in its order yet: before the
+        Commit token passes for the first time (MR-4)."""
 
     def commit_token_passed(self, env: Env, token: CommitToken, rotation: int) -> bytes | None:
         """The Commit token passes, in rotation 1 or 2, with my entry in it: its ride from here on.
