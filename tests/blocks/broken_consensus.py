@@ -84,20 +84,59 @@ class TwoProposals(Consensus):
 
 
 class CountsFrames(Consensus):
-    """Z4: counts frames, not members."""
+    """Z4: counts frames of adoptions, not members."""
 
-    def _count(self, env: Env, node: int) -> None:
-        if node in self.adopters:
-            node = next((each for each in self.members if each not in self.adopters), node)
-        super()._count(env, node)
+    def on_adopted(self, env: Env, event: Received) -> None:
+        if event.src in self.adopters:
+            src = next((each for each in self.members if each not in self.adopters), event.src)
+            event = Received(src, event.boot, event.message)
+        super().on_adopted(env, event)
 
 
 class SilentCoordinator(Consensus):
     """Z7: the coordinator of a later round does not call those that wait in an earlier one."""
 
     def _tell_others(self, env: Env, message: Message) -> None:
-        if isinstance(message, Proposal):
+        if not isinstance(message, Begin):
             super()._tell_others(env, message)
+
+
+class KeepsAdopters(Consensus):
+    """Z6: whoever adopted the proposal before counts for the present one."""
+
+    def _adopt(self, env: Env, proposal: Proposal[Message], coordinator: int) -> None:
+        before = self.adopters
+        super()._adopt(env, proposal, coordinator)
+        if self.phase is Phase.VOTING:
+            for node in sorted(before - self.adopters):
+                self._count(env, node)
+
+
+class EarlyCounts(Consensus):
+    """Z6: an adoption that comes before its proposal counts for whichever comes next."""
+
+    early: frozenset[int] = frozenset()
+
+    def on_adopted(self, env: Env, event: Received) -> None:
+        adopted = event.message
+        assert isinstance(adopted, Adopted)
+        if self.proposal is None or adopted.round > self.proposal.round:
+            self.early |= {event.src}
+        super().on_adopted(env, event)
+
+    def _adopt(self, env: Env, proposal: Proposal[Message], coordinator: int) -> None:
+        super()._adopt(env, proposal, coordinator)
+        for node in sorted(self.early) if self.phase is Phase.VOTING else ():
+            self._count(env, node)
+
+
+class ReaderTellsNobody(Consensus):
+    """B1: whoever decides by a proposal that it reads tells nobody."""
+
+    def on_proposal(self, env: Env, event: Received) -> None:
+        everybody, self.decision.machine.members = self.members, (self.me,)
+        super().on_proposal(env, event)
+        self.decision.machine.members = everybody
 
 
 class AnyRound(Consensus):
@@ -136,8 +175,11 @@ MUTANTS: dict[type[Consensus], tuple[str, str]] = {
     NoStamp: ("agreement", "13"),
     GoesBack: ("termination", "23303"),
     TwoProposals: ("agreement", "641"),
-    CountsFrames: ("agreement", "12"),
-    SilentCoordinator: ("termination", "0"),
+    CountsFrames: ("agreement", "1508"),
+    SilentCoordinator: ("termination", "1"),
+    KeepsAdopters: ("agreement", "37801"),
+    EarlyCounts: ("agreement", "3583"),
+    ReaderTellsNobody: ("termination", "4"),
     AnyRound: ("agreement", "146"),
     BelievesNone: ("termination", "94"),
     TellsNobody: ("termination", "22559"),

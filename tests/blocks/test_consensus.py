@@ -123,6 +123,15 @@ def test_z6_a_majority_decides_even_after_the_round_is_over() -> None:
     assert sent(effects) == dict.fromkeys((2, 3, 4, 5), Relay(1, "decision", A))
 
 
+def test_z6_who_adopted_another_proposal_does_not_count() -> None:
+    member = Member(5, n=5)
+    member.receive(1, Proposal(1, A))
+    member.receive(2, Begin(2))
+    assert decisions(member.receive(2, Proposal(2, B))) == [], "1 adopted another one"
+    assert decisions(member.receive(3, Adopted(1))) == []
+    assert decisions(member.receive(3, Adopted(2))) == [B]
+
+
 def test_z7_an_adopter_waits_until_a_later_round_calls_or_it_suspects() -> None:
     member = Member(3, n=5)
     member.receive(1, Proposal(1, A))
@@ -208,6 +217,11 @@ def test_z9_every_schedule_of_three_members_and_two_rounds() -> None:
     """With all values there from the beginning; docs/simulator.md records more."""
     states, with_decision = explore(3, 2)
     assert (states, with_decision) == (250, 185)
+
+
+def test_z9_every_schedule_of_four_members_and_one_round() -> None:
+    """Three never send an adoption: whoever reads the proposal knows of a majority."""
+    assert explore(4, 1) == (4_659, 4_426)
 
 
 @pytest.mark.parametrize("kind", MUTANTS, ids=lambda kind: kind.__name__)

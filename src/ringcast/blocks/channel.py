@@ -183,6 +183,11 @@ class Channel(Machine):
         """Payloads that have not arrived, as far as is known."""
         return sum(len(out.under_way) + len(out.waiting) for out in self._out.values())
 
+    def owes(self, peer: NodeId) -> bool:
+        """Whether something has not arrived there, as far as is known."""
+        out = self._out.get(peer)
+        return out is not None and bool(out.under_way or out.waiting)
+
     # --- sending ------------------------------------------------------------------------------
 
     def send(self, env: Env, to: NodeId, payload: Message) -> None:
@@ -209,8 +214,8 @@ class Channel(Machine):
 
     def reset(self, env: Env, peer: NodeId) -> None:
         """C3: give up what has not arrived at ``peer``; the next payload begins a new stream."""
-        out = self._out.get(peer)
-        if out is not None and (out.under_way or out.waiting):
+        if self.owes(peer):
+            out = self._out[peer]
             self._out[peer] = Outgoing(out.stream + 1, self.settings.resend_us)
             self._arm(env)
 

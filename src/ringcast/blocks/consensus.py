@@ -1,11 +1,11 @@
 """Consensus with a rotating coordinator, for one decision among a fixed list of members.
 
 Round r has one coordinator. It learns what others think (``Estimate``) and proposes one value.
-Whoever adopts it tells all, and whoever knows of a majority that did decides. A member that
-suspects the coordinator goes on to the next round instead, and never comes back. Whoever adopts a
-value remembers the round, and a coordinator takes, of a majority of estimates, one of the latest
-round: so once a majority has adopted a value no other can be proposed, whatever is suspected. When
-somebody correct is no longer suspected by anybody, its round decides.
+Whoever adopts it tells all, and whoever knows of a majority that did decides, and tells all of
+that instead. A member that suspects the coordinator goes on to the next round, and never comes
+back. Whoever adopts a value remembers the round, and a coordinator takes, of a majority of
+estimates, one of the latest round: so once a majority has adopted a value no other can be proposed,
+whatever is suspected. When somebody correct is no longer suspected by anybody, its round decides.
 
 A member that has adopted waits in its round for the decision, until it suspects the coordinator or
 the coordinator of a later round calls (``Begin``). So without suspicions one round is all there
@@ -65,8 +65,8 @@ class Proposal(msgspec.Struct, Generic[T], frozen=True, array_like=True, tag=37,
 
 
 class Adopted(msgspec.Struct, frozen=True, array_like=True, tag=38, gc=False):
-    """Z5: the sender has adopted the proposal of ``round``. All members hear it, not only
-    the coordinator, so that a decision needs no frame of its own to become known."""
+    """Z5: the sender has adopted the proposal of ``round``, and does not know of a majority yet.
+    All members hear it, so that each decides as soon as it knows of one."""
 
     round: Seq
 
@@ -230,7 +230,7 @@ class Consensus(Machine):
 
     def on_proposal(self, env: Env, event: Received) -> None:
         """Z5: adopt it, unless its round is over for us; Z8: a later round needs no estimate any
-        more. Z7: then tell all, and wait for the decision."""
+        more. Z7: then tell all, and wait for the decision, if that is none already."""
         proposal = event.message
         assert isinstance(proposal, Proposal)
         if proposal.round < self.round or (proposal.round == self.round and self.adopted):
@@ -242,8 +242,9 @@ class Consensus(Machine):
             self._tell_others(env, Adopted(proposal.round))
 
     def on_adopted(self, env: Env, event: Received) -> None:
-        """Z6: count it, once for each member, even if that round is over for ourselves. One that
-        comes before its proposal is lost on us: the coordinator counts it and tells us."""
+        """Z6: count it, once for each member, even if that round is over for ourselves, until we
+        adopt a later proposal. One that comes before its proposal is lost on us: the first that
+        adopted hears all others, and tells us."""
         adopted = event.message
         assert isinstance(adopted, Adopted)
         if self.proposal is None or adopted.round != self.proposal.round:

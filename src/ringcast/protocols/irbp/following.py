@@ -123,7 +123,7 @@ class Following:
         p, membership = self.p, self.views.membership
         delivery.deliver_to(p, env, config.start)
         if membership.leaving:
-            membership.gone(env)
+            membership.released(env, config.members)
         else:
             self.views.leave(env, f"view {config.epoch.view} is without us")
 

@@ -58,6 +58,8 @@ class ViewMembership:
         """I18: members that said that they leave, and the life that does."""
         self.leaving = False
         self.left_us = 0
+        self.staying: tuple[NodeId, ...] = ()
+        """I18: the members of the view that goes on without us, while we wait for them."""
         self.gapped = False
         self.dwell_us = views.settings.dwell_us
         self.entered_us = 0
@@ -233,6 +235,9 @@ class ViewMembership:
         if env.now_us - self.left_us > 4 * self.views.settings.exclude_us:
             self.gone(env)  # I18: too few are here to let us go
             return
+        if self.staying:
+            self.part(env)
+            return
         env.broadcast(Leave(p.group, p.life, self.gapped))
         self.turn(env)
 
@@ -261,6 +266,19 @@ class ViewMembership:
             self.leave(env)
         else:
             self.gone(env)
+
+    def released(self, env: Env, staying: tuple[NodeId, ...]) -> None:
+        """I18, I22: these go on without us, as we wished. B2: they may not know it without our
+        word, which nobody repeats when we have stopped."""
+        self.staying = staying
+        self.part(env)
+
+    def part(self, env: Env) -> None:
+        """B2: stop when all that stay and are not silent for long have what we sent them."""
+        if self.staying:
+            here = set(self.staying) - self.views.doubted(Limit.CONSERVATIVE)
+            if not any(map(self.views.channel.machine.owes, here)):
+                self.gone(env)
 
     def gone(self, env: Env) -> None:
         """I18, I22: the view goes on without us, as we wished."""

@@ -208,8 +208,7 @@ class Views(Chooser):
         self.suspicions(env)
 
     def suspicions(self, env: Env) -> None:
-        """I2: begin the change that a suspicion asks for; I7, Z5: or go on with the one under
-        way."""
+        """I2: begin the change that a suspicion asks for; I7, Z5: or go on with the present one."""
         if self.decided is None:
             return
         members = set(self.decided.members)
@@ -268,8 +267,7 @@ class Views(Chooser):
     def _hear_channel(self, env: Env, heard: Heard) -> None:
         """L1: a payload, of a contribution or of a part."""
         assert isinstance(heard, Up) and isinstance(heard.what, Arrived)
-        arrived = heard.what
-        self.take(env, arrived.src, arrived.boot, arrived.payload)
+        self.take(env, heard.what.src, heard.what.boot, heard.what.payload)
 
     def take(self, env: Env, src: NodeId, boot: int, payload: Message) -> None:
         """Z8: what is of a later epoch waits until we hear of that."""
@@ -316,13 +314,14 @@ class Views(Chooser):
 
     def _begin(self, env: Env) -> None:
         """I9: one instance for each epoch, among all its members. Z2: its first coordinator is the
-        second of the ring: the first, which may begin the next one, knows a hop earlier (Z6)."""
+        ring's second in M: the first begins the next ring if logs are equal, and knows first."""
         if self.scope in self.parts:
             return
         config = self.decided
         assert config is not None
-        second = config.core[1 % len(config.core)]
-        block = Consensus(self.p.me, self.participants(config), config.members.index(second))
+        ring = [node for node in config.members if node in config.core]
+        first = config.members.index(ring[1 % len(ring)])
+        block = Consensus(self.p.me, self.participants(config), first)
         part = Owned(block, self._hear_decision, self.scope, book=BOOK, over=self.post)
         self.parts.add(part)
         part.handle(env, Started(self.p.boot, {}))
@@ -446,5 +445,6 @@ class Views(Chooser):
                 self.suspicions(env)
 
     def to_channel(self, env: Env, event: Received | TimerFired) -> None:
-        """L1: what is the channel's."""
+        """L1: what is the channel's. I18: whoever leaves waits for what it owes."""
         self.channel.handle(env, event)
+        self.membership.part(env)
