@@ -150,6 +150,8 @@ def test_a_journal_is_of_everything(tmp_path: Path) -> None:
                     await orders.send(b"%d" % n, durable=True)
             async with nodes[4].join("bills") as bills:
                 await bills.send(b"end", durable=True)
+            for node in (nodes[0], nodes[4]):
+                await node.caught_up()
 
     run(story)
     said = [b"%d" % n for n in range(20)]

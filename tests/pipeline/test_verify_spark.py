@@ -17,6 +17,7 @@ import pytest
 from ringcast.checks import Verdict
 from ringcast.cli import demo
 from ringcast.cli.app import app
+from ringcast.core.trace import Crashed
 from ringcast.pipeline.report import write as report
 from ringcast.pipeline.verify import job as verifying
 from ringcast.pipeline.verify.condense import plan
@@ -185,10 +186,13 @@ def test_logs_of_live_members(
     """They are put together, whatever their clocks say, and judged by what they claim."""
     for folder, claims in (("live", Claims(("D2", "D9"))), ("mute", None)):
         logs = {node: TraceLog(here / folder, node, 1, claims) for node in (1, 2)}
+        last: dict[int, Any] = {}
         for event in parse(RIGHT):
             if hasattr(event, "node"):
                 logs[event.node](event)
-        for log in logs.values():
+                last[event.node] = event
+        for node, log in logs.items():
+            log(Crashed(node, last[node].n + 1, last[node].t_us + 1, "closed"))
             log.close()
     assert ringcast("verify", "live", "--json") == 0
     assert set(json.loads(capsys.readouterr().out)["properties"]) == {"D2", "D9"}

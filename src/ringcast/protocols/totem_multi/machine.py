@@ -50,7 +50,7 @@ from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
 from ringcast.protocols.totem_multi.speaker import Speaker
 from ringcast.protocols.totem_multi.state import ChangeId, Reported, Streamed
-from ringcast.protocols.totem_multi.withholding import sides
+from ringcast.protocols.totem_multi.withholding import shares
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.messages import RingId
 
@@ -339,7 +339,8 @@ class TotemMulti(Speaker):
         self.nodes = nodes
         self.brakes.keep(nodes)
         if len(self.ports) > 1:
-            self._take_shares()
+            for pid, share in shares(self.order.network).items():
+                self.ports[pid].part.machine.config = self.config.for_ring(share)
         members = self.order.network.members
         self.departures.seated = {
             ring: tuple(sorted({m.node for m in members[ring] if m.pid in set(pids)}))
@@ -360,17 +361,6 @@ class TotemMulti(Speaker):
         self.interests.topology_changed()
         self.say_interests(env)
         self.say_admitted()
-
-    def _take_shares(self) -> None:
-        """MR-45: a gateway may send more than a processor: on each ring as much as all together
-        for which it passes messages on there, and twice as much at least. So every sender has the
-        same share of every ring; the ring's window bounds the sum."""
-        network = self.order.network
-        beyond = sides(network)
-        for pid, at in self.ports.items():
-            others = {q for other, side in beyond.items() if other != pid for q in side}
-            here = {member.node for member in network.members.get(network.own[pid], ())}
-            at.part.machine.config = self.config.for_ring(max(2, len(others - here)))
 
     # --- after each input --------------------------------------------------------------------
 
@@ -397,7 +387,8 @@ class TotemMulti(Speaker):
                 break
         self._stirred = False
         if len(self.ports) == 1:
-            self._deliver_at_once()
+            (at,) = self.ports.values()
+            at.deliver_at_once(order, self.view)
         elif not self._timed and any(map(self._needed, self.ports.values())):
             self._timed = True
             env.set_timer(Timer.BOUND, self._patience_us())
@@ -405,21 +396,11 @@ class TotemMulti(Speaker):
             self._watched = True
             env.set_timer(Timer.KEPT, self.config.token_loss_us)
 
-    def _deliver_at_once(self) -> None:
-        """MR-14: if mine is the only ring and nothing waits, each of its messages is the least
-        candidate when it comes, and the rider may deliver it."""
-        (at,) = self.ports.values()
-        if at.ring == self.order.alone and not at.gateways:
-            at.rider.at_once, at.rider.view = at.part.machine.old.ring_id, self.view
-            at.rider.heard = self.order.last.timestamp
-
     def _take_up(self) -> None:
         """The core goes on from what was delivered at once."""
         for at in self.ports.values():
             if at.rider.at_once is not None:
-                at.highest = max(at.highest, at.rider.heard)
-                self.order.delivered_upto(at.rider.at_once, at.rider.heard)
-                at.rider.at_once = None
+                at.take_up(self.order)
 
     def on_bound(self, env: Env, event: TimerFired) -> None:
         """MR-16, G-33: speak for the silent rings."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ringcast.core.ids import NodeId
+from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.owned import Owned
 from ringcast.protocols.totem_multi.clock import ClockRider
 from ringcast.protocols.totem_multi.messages import Member
+from ringcast.protocols.totem_multi.order import NetworkOrder
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.messages import RingId
 
@@ -33,3 +34,18 @@ class RingPort:
     def gateways(self) -> list[NodeId]:
         """The gateways on the ring, by their ids there."""
         return sorted(member.pid for member in self.members if member.gateway)
+
+    def deliver_at_once(self, order: NetworkOrder, view: ViewId) -> None:
+        """MR-14: if this is the only ring and nothing waits, each of its messages is the least
+        candidate when it comes, and the rider may deliver it."""
+        if self.ring == order.alone and not self.gateways:
+            self.rider.at_once, self.rider.view = self.part.machine.old.ring_id, view
+            self.rider.heard = order.last.timestamp
+
+    def take_up(self, order: NetworkOrder) -> None:
+        """The core goes on from what the rider has delivered."""
+        rider = self.rider
+        assert rider.at_once is not None
+        self.highest = max(self.highest, rider.heard)
+        order.delivered_upto(rider.at_once, rider.heard)
+        rider.at_once = None

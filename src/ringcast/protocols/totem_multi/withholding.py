@@ -158,3 +158,15 @@ def sides(network: RingNetwork) -> dict[NodeId, frozenset[NodeId]]:
         )
         for pid, ring in network.own.items()
     }
+
+
+def shares(network: RingNetwork) -> dict[NodeId, int]:
+    """MR-45: by interface, what a gateway may send there, as a multiple of what a processor may: as
+    much as all together for which it passes messages on to that ring, and twice as much at least.
+    So every sender has the same share of every ring; the ring's window bounds the sum."""
+    beyond, found = sides(network), {}
+    for pid, ring in network.own.items():
+        others = {node for other, side in beyond.items() if other != pid for node in side}
+        here = {member.node for member in network.members.get(ring, ())}
+        found[pid] = max(2, len(others - here))
+    return found
