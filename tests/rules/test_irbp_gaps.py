@@ -156,28 +156,48 @@ def test_i20_an_external_member_does_not_leave_for_one_word() -> None:
     assert beat(3, held + 1) == [Leave(group.config.group, 0, gap=True)]
 
 
+class LaterView:
+    """Site 2 has heard of a later view, and lacks what came between."""
+
+    def __init__(self) -> None:
+        self.group = Sites()
+        self.group.settle()
+        site = self.group[2]
+        self.held, current = site.log.held, site.current
+        assert current is not None
+        self.view = current.epoch.view
+        self.later = Epoch(ViewId(self.view.seq + 2, 1))
+        start = self.held + 9
+        news = replace(current, epoch=self.later, core=(1, 3), start=start, decided=start)
+        self.group.receive(2, News(site.group, news), 1)
+        self.after = site.chooser.following.checked
+
+    def gone(self, src: int, *core: int) -> list[str]:
+        """It does not keep what we lack, and counts these to its ring."""
+        group = self.group[2].group
+        frame = Gone(group, self.view, self.after, self.held + 5, self.later, core)
+        return stops(self.group.receive(2, frame, src))
+
+    def again(self) -> list[Leave]:
+        """Time to ask again; or to leave."""
+        return sent(self.group.fire(2, ViewTimer.CATCH), Leave)
+
+
 def test_i21_of_a_later_view_no_member_alone_can_say_that_what_we_lack_is_gone() -> None:
     """All are asked first, and whoever any of them counts to the ring has to say so."""
-    group = Sites()
-    group.settle()
-    site, held = group[2], group[2].log.held
-    assert site.current is not None
-    view = site.current.epoch.view
-    later = Epoch(ViewId(view.seq + 2, 1))
-    news = replace(site.current, epoch=later, core=(1, 3), start=held + 9, decided=held + 9)
-    group.receive(2, News(site.group, news), 1)
-    after = site.chooser.following.checked
+    site = LaterView()
+    assert not site.gone(1, 1) and not site.again(), "a ring of one, it says; 3 is asked as well"
+    assert not site.gone(3, 1, 3)
+    (leave,) = site.again()
+    assert leave.gap
 
-    def gone(src: int, *core: int) -> list[str]:
-        frame = Gone(site.group, view, after, held + 5, later, core)
-        return stops(group.receive(2, frame, src))
 
-    def again() -> list[str]:
-        return stops(group.fire(2, ViewTimer.CATCH))
-
-    assert not gone(1, 1) and not again(), "a ring of one, it says; 3 is asked as well"
-    assert not gone(3, 1, 3)
-    (leave,) = sent(group.fire(2, ViewTimer.CATCH), Leave)
+def test_i21_of_a_later_view_nobody_waits_for_one_that_its_ring_goes_on_without() -> None:
+    """Seed 3012750: the last word of each counts."""
+    site = LaterView()
+    assert not site.gone(1, 1, 3) and not site.again() and not site.again(), "3 has not said so"
+    assert not site.gone(1, 1)
+    (leave,) = site.again()
     assert leave.gap
 
 

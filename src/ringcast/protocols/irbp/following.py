@@ -4,6 +4,7 @@ without us (I10, I11, I13, I21, I22, I24).
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ringcast.core.env import Env
@@ -34,8 +35,8 @@ class Following:
         self.tries = 0
         self.gone: set[NodeId] = set()
         """I21: members that do not keep what we lack."""
-        self.ring: set[NodeId] = set()
-        """I21: of a later view, all that anybody who says so counts among its ring."""
+        self.rings: dict[NodeId, frozenset[NodeId]] = {}
+        """I21: of a later view, whom each of them counts among its ring, as it last said."""
         self.logs: dict[NodeId, tuple[int, int]] = {}
         """I21: from where to where the logs of members reach, as they last said in this epoch."""
 
@@ -100,7 +101,7 @@ class Following:
         self.checked = number
         self.tries = 0
         self.gone.clear()
-        self.ring.clear()
+        self.rings.clear()
 
     def go_on(self, env: Env) -> None:
         """I11, I13: begin what the log reaches; ask for the rest."""
@@ -169,7 +170,7 @@ class Following:
         target = self.pending[0] if self.pending else self.newest
         if self.p.current is None or target is None:
             return
-        if self.tries > 1 and self.ring and self.gone >= self.ring:
+        if self.tries > 1 and self.rings and self.gone.issuperset(chain(*self.rings.values())):
             self._gap(env, target)
             return
         self.checked = min(self.checked, self.p.log.held)
@@ -245,7 +246,7 @@ class Following:
             return
         self.gone.add(event.src)
         if target.epoch.view != gone.view:
-            self.ring |= {event.src, *gone.core} - {p.me}
+            self.rings[event.src] = frozenset((event.src, *gone.core)) - {p.me}
         elif self.gone >= set(target.core) - {p.me}:
             self._gap(env, target)
 
@@ -255,7 +256,7 @@ class Following:
         target = self.pending[0] if self.pending else self.newest
         if target is not None:
             self.gone.add(src)
-            self.ring |= set(target.core) - {self.p.me}
+            self.rings[src] = frozenset(target.core) - {self.p.me}
 
     def _gap(self, env: Env, target: EpochConfig) -> None:
         """I22: what we missed is not kept by anybody."""
