@@ -203,6 +203,15 @@ def test_a_crash_makes_those_who_stay_wait(protocol: str, views: int) -> None:
         probes.PROBES["silence"](msgspec.structs.replace(spec, faults=()))
 
 
+def test_what_a_leave_costs_counts_from_the_wish_to_leave() -> None:
+    """On a busy processor the leaver of irbp goes last, when the others are in their new view."""
+    source = read("rbp-details", quick=True).tables["under_way"]
+    spec = next(iter(probes.items(source))).arguments["spec"]
+    found = probes.PROBES["silence"](spec)
+    assert found.longest_ms > 7
+    assert (found.views, found.members) == (4, 5)
+
+
 def served(protocol: str, *faults: Any, **changes: Any) -> Availability:
     spec = RunSpec(
         protocol=protocol,

@@ -15,7 +15,7 @@ import msgspec
 
 from ringcast.core.effects import Effect, Send
 from ringcast.core.ids import NodeId
-from ringcast.core.trace import Crashed, Delivered, Installed, Originated, TraceEvent
+from ringcast.core.trace import Delivered, Installed, Originated, TraceEvent
 from ringcast.pipeline.sweep.study import StudyError
 from ringcast.sim import workload
 from ringcast.sim.cluster import Cluster
@@ -99,33 +99,32 @@ def outage(spec: RunSpec) -> Outage:
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """How long processors waited for messages after the first crash."""
+    """How long processors waited for messages after somebody was lost to them."""
 
     longest_ms: float
     """Of those that stay up, the longest time without a delivery."""
     views: int
     """Configurations announced, once for each processor."""
     members: int
-    """Before the crash."""
+    """Before the fault."""
 
 
 def silence(spec: RunSpec) -> Silence:
-    """Carry ``spec`` out and say what its first crash cost; StudyError if nobody crashes."""
+    """Carry ``spec`` out and say what its first fault cost, a crash or somebody that leaves;
+    StudyError if all are up in the end."""
     setup = prepare(spec)
+    began_us = min((fault.at_us for fault in spec.faults), default=spec.duration_us)
     last_us: dict[NodeId, int] = {}
     longest_us: dict[NodeId, int] = {}
-    crashed: list[Crashed] = []
     views = 0
 
     def observe(event: TraceEvent) -> None:
         nonlocal views
-        if isinstance(event, Crashed):
-            crashed.append(event)
-        elif isinstance(event, Installed):
-            views += bool(crashed)
+        if isinstance(event, Installed):
+            views += event.t_us >= began_us
         elif isinstance(event, Delivered):
             node = event.node
-            if crashed and node in last_us:
+            if event.t_us >= began_us and node in last_us:
                 longest_us[node] = max(longest_us.get(node, 0), event.t_us - last_us[node])
             last_us[node] = event.t_us
 
@@ -134,8 +133,8 @@ def silence(spec: RunSpec) -> Silence:
     cluster.start()
     workload.start(spec.workload, cluster, spec.seed)
     cluster.run_until(spec.duration_us)
-    if not crashed:
-        raise StudyError("nobody crashed: there is no silence to speak of")
+    if len(cluster.up()) == spec.nodes:
+        raise StudyError("nobody crashed or left: there is no silence to speak of")
     waited_us = [max(longest_us.get(n, 0), spec.duration_us - last_us[n]) for n in cluster.up()]
     return Silence(max(waited_us) / 1e3, views, spec.nodes)
 

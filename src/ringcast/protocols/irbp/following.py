@@ -291,8 +291,10 @@ class Following:
             return
         if (epoch.view.seq, epoch.step) < (mine.epoch.view.seq, mine.epoch.step):
             self.tell(env, src)
-        elif epoch.view.seq > mine.epoch.view.seq or epoch.step > mine.epoch.step:
+            return
+        if epoch.view.seq > mine.epoch.view.seq or epoch.step > mine.epoch.step:
             self._inquire(env, src)
+        self.views.membership.heard_after(env, src)
 
     def tell(self, env: Env, src: NodeId) -> None:
         """R16: CONFIG, though not too often. I24: a ring that is decided, even if our log does not

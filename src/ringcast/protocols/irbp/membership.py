@@ -58,8 +58,8 @@ class ViewMembership:
         """I18: members that said that they leave, and the life that does."""
         self.leaving = False
         self.left_us = 0
-        self.staying: tuple[NodeId, ...] = ()
-        """I18: the members of the view that goes on without us, while we wait for them."""
+        self.staying: set[NodeId] = set()
+        """I18: members of the view that goes on without us that may not know it yet."""
         self.gapped = False
         self.dwell_us = views.settings.dwell_us
         self.entered_us = 0
@@ -270,13 +270,22 @@ class ViewMembership:
     def released(self, env: Env, staying: tuple[NodeId, ...]) -> None:
         """I18, I22: these go on without us, as we wished. B2: they may not know it without our
         word, which nobody repeats when we have stopped."""
-        self.staying = staying
+        self.staying = set(staying)
         self.part(env)
+
+    def heard_after(self, env: Env, src: NodeId) -> None:
+        """I18, B2: ``src`` speaks in a later view, so it needs no word of ours any more."""
+        if src in self.staying:
+            self.staying.discard(src)
+            if self.staying:
+                self.part(env)
+            else:
+                self.gone(env)
 
     def part(self, env: Env) -> None:
         """B2: stop when all that stay and are not silent for long have what we sent them."""
         if self.staying:
-            here = set(self.staying) - self.views.doubted(Limit.CONSERVATIVE)
+            here = self.staying - self.views.doubted(Limit.CONSERVATIVE)
             if not any(map(self.views.channel.machine.owes, here)):
                 self.gone(env)
 
