@@ -46,7 +46,7 @@ def spec(protocol: str, lost: bool = False) -> RunSpec:
         rings=((1, 2, 3), (3, 4)) if several else (),
         seed=7,
         duration_us=120_000 * slow,
-        workload=(Bursts(messages=3, every_us=6_000 * slow, safe=0.3, start_us=8_000),),
+        workload=(Bursts(messages=3, every_us=15_000 * slow, safe=0.3, start_us=8_000),),
         faults=early if lost else (NodeCrash(60_000 * slow, 4),),
         core=(1, 2, 3),
     )

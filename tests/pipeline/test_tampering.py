@@ -151,7 +151,7 @@ def test_every_protocol_claims_that_one_place_is_one_message() -> None:
 
 
 def test_right_traces_are_as_long_as_the_edits_need(rights: Rights) -> None:
-    assert all(len(events) > 200 for events, _ in rights.values())
+    assert all(len(events) > 100 for events, _ in rights.values())
 
 
 def test_edits_run_by_themselves() -> None:

@@ -46,7 +46,6 @@ SMALL_BYTES = 32 << 20
 
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
