@@ -10,6 +10,7 @@ from ringcast.core.ids import Level
 from ringcast.protocols.totem_multi.messages import (
     Change,
     Data,
+    Denied,
     Forwarded,
     Key,
     Member,
@@ -208,13 +209,33 @@ def test_g_25_where_an_interface_went_is_its_own_word() -> None:
     assert network.gateways[101][201] == later
 
 
+def test_g_25_its_own_word_counts_when_the_ring_it_left_is_behind_us() -> None:
+    """Gateway 101 is said to have gone from B to B3, over Bt and B2, and from there nobody hears
+    of it. It went from B to a ring of its own, late for us, and on from there."""
+    core = Core(101, {101: "A", 201: "B"}, {"A": (1, 101, 102), "B": (3, 201, 202)})
+    core.change("Bt", "B", 5, 201, 202, mine=True)
+    core.change("B2", "Bt", 9, 201, 202, mine=True)
+    core.bound("A", 30)
+    assert core.topologies[-1] == ("A", "B2"), "102 is said to be there"
+    gone = RingId(ring("B2").seq + 1, 202)
+    own = Change(5, gone, ring("B"), (member(202),), True)
+    later = Change(12, ring("B3"), gone, (member(202),), False)
+    core.accept(own)
+    assert not core.order.unplaced and (gone, ring("B")) in core.order.late
+    core.accept(later)
+    core.bound("A", 40)
+    core.bound("B2", 40)
+    assert core.order.network.gateways[102] == {102: ring("A"), 202: ring("B3")}
+
+
 def test_g_23_what_belongs_to_no_known_ring_is_not_for_us() -> None:
     """And a safe message is refused aloud, and those beyond hear of it, once (A4 ext)."""
     core = chain()
     core.message("X5")
     assert not core.said and not core.refused
     core.message("X6", "X6", level=Level.SAFE)
-    assert len(core.said) == 1 and core.refused == [Key(6, ring("X"))]
+    assert core.said == [("forward", Denied(6, ring("X"), None))]
+    assert core.refused == [Key(6, ring("X"))]
     assert core.env.dropped["of a ring that is not in the topology"] == 3
 
 
@@ -226,6 +247,65 @@ def test_a4_ext_what_waits_for_a_ring_is_refused_once_its_place_was_passed() -> 
         core.order.unplaced.append((None, Forwarded(timestamp, ring("X"), None, safe)))
     core.order.refuse_passed()
     assert core.refused == [Key(6, ring("X"))], "the other may still get its place"
+
+
+def test_a4_ext_what_lies_before_all_that_may_come_is_refused() -> None:
+    """X could come with the change to C2 at 9 at the earliest, and that waits for its Topology
+    Change, which may wait for this word."""
+    core = chain()
+    core.bound("A", 30)
+    core.bound("B", 30)
+    core.change("Ct", "C", 4, 4, 202)
+    core.change("C2", "Ct", 9, 4, 202, 103)
+    core.message("X8", "X12", level=Level.SAFE)
+    assert core.order.last.timestamp == 4 and (change := core.order.least()) is not None
+    assert change[0].timestamp == 9
+    core.order.refuse_passed()
+    assert core.refused == [Key(8, ring("X"))]
+
+
+def test_a4_ext_what_a_gateway_refused_is_no_part_of_its_stream() -> None:
+    """It says nothing of messages before it, which may come another way, as it may itself."""
+    core = fig_5_5()
+    denied = [Denied(timestamp, ring("C"), None) for timestamp in (12, 14)]
+    for each in denied * 2:
+        core.accept(each)
+    assert [said for _, said in core.said[-2:]] == denied, "those beyond hear of it, once"
+    core.message("C12", level=Level.SAFE)
+    core.bound("C", 13)
+    assert core.acked == [Key(12, ring("C"))] and not core.order.denied.keys() & core.acked
+    core.order.refuse_passed()
+    assert not core.refused and core.order.entries[ring("C")].last.timestamp == 13
+    core.order.last = Key(15, ring("C"))
+    core.order.refuse_passed()
+    assert core.refused == [Key(14, ring("C"))] and not core.order.denied
+
+
+def test_a4_ext_what_a_gateway_refused_is_refused_if_no_change_may_bring_its_ring() -> None:
+    core = chain()
+    core.accept(Denied(6, ring("X"), None))
+    core.order.refuse_passed()
+    assert core.refused == [Key(6, ring("X"))]
+    core.accept(Denied(6, ring("X"), None))
+    assert len(core.said) == 1 and not core.order.denied
+
+
+def test_a7_what_waits_is_no_copy_of_what_came_before_it() -> None:
+    """One gateway on the ring passes X on from 14, another one from 12."""
+    core = chain()
+    core.bound("A", 30)
+    core.bound("B", 30)
+    core.change("Ct", "C", 4, 4, 202)
+    change = core.change("C2", "Ct", 9, 4, 202, 103)
+    core.message("X14", "X12", "X13", "X8")
+    core.message("X7", level=Level.SAFE)
+    core.topology_change(
+        change, {"C2": (4, 202, 103), "X": (5, 203)}, {103: "C2", 203: "X", 102: "B", 202: "C2"}
+    )
+    core.bound("C2", 30)
+    core.bound("X", 30)
+    assert core.delivered[-3:] == ["X12", "X13", "X14"] and "X8" not in core.delivered
+    assert core.refused == [Key(7, ring("X"))]
 
 
 def test_a7_what_a_pending_change_may_bring_is_kept_and_passed_on() -> None:

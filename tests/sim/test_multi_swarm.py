@@ -23,6 +23,13 @@ def test_a_swarm_finds_nothing(seed: int) -> None:
     assert not run(draw(seed, "totem-multi")).violations
 
 
+@pytest.mark.parametrize(("seed", "nodes"), [(3200311, 7), (3100182, 8)])
+def test_runs_that_came_to_no_common_topology(seed: int, nodes: int) -> None:
+    """G-25: a gateway skipped rings that others had installed with it. A4 ext, A7: safe messages
+    that a gateway had refused were taken for the stream of their ring, on a cycle."""
+    assert not run(draw(seed, "totem-multi", nodes)).violations
+
+
 def test_a_run_can_be_repeated_from_its_number_of_processors() -> None:
     spec = draw(3, "totem-multi")
     assert draw(3, "totem-multi", spec.nodes) == spec

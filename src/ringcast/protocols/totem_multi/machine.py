@@ -379,7 +379,7 @@ class TotemMulti(Speaker):
                 self.tell_passed(env)
             order.advance(env)
             self._promise_owed()
-            if order.unplaced:
+            if order.unplaced or order.denied:
                 order.refuse_passed()
             if self._to_ack or self._to_refuse:
                 self._acknowledge()

@@ -187,6 +187,23 @@ WITHHELD = Bound(NO_RING, ())
 """F2: forwarded in place of a message that is for nobody beyond: its place as a bound, no more."""
 
 
+class Denied(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
+    """A4 ext: a gateway refused this safe message, so it does not pass it on. Those beyond, which
+    others may count on, refuse it as well unless it comes to them another way.
+
+    It is no part of its ring's stream: what was agreed before it is not told.
+    """
+
+    timestamp: Seq
+    ring: RingId
+    via: RingId | None
+
+    @property
+    def key(self) -> Key:
+        """The place of the message."""
+        return Key(self.timestamp, self.ring)
+
+
 class Admitted(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
     """T2: the sender has delivered the change to this ring, so it takes what all gateways on it
     pass on. It is not forwarded, and has no place in the order."""
@@ -306,6 +323,7 @@ Said: TypeAlias = (
     | Admitted
     | Ack
     | Bound
+    | Denied
     | Wants
     | Forwarded
     | Promises

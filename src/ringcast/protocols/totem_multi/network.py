@@ -60,6 +60,16 @@ class RingNetwork:
             if self.me in self.gateways:
                 self.gateways[self.me] = dict(self.own)
 
+    def corrected(self, change: Change) -> bool:
+        """G-25: whether an interface went on to this ring from one before that where it is said to
+        be: it never came there, and the ring it left may be behind us by now."""
+        return any(
+            ring != change.conf and leaves(ring, change) and change.lists(pid)
+            for node, ends in self.gateways.items()
+            if node != self.me
+            for pid, ring in ends.items()
+        )
+
     def merge(self, graph: NetworkGraph) -> None:
         """G-19: gateways that somebody else knows; of two words on an interface the later ring."""
         for node, ends in graph.gateways:

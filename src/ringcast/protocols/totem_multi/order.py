@@ -18,6 +18,7 @@ from ringcast.protocols.totem_multi.messages import (
     Bound,
     Change,
     Data,
+    Denied,
     Forwarded,
     Key,
     Rank,
@@ -44,6 +45,8 @@ class NetworkOrder(RingChanges):
                 self._accept_stream(env, came, said, again)
             case Change():
                 self._accept_change(env, came, said, again)
+            case Denied():
+                self._hear_denied(came, said)
             case TopologyChange():  # MR-28
                 if said.change not in self._passed_on:
                     remember(self._passed_on, said.change)
@@ -60,7 +63,10 @@ class NetworkOrder(RingChanges):
             return
         if not self.raise_bound(ring, key):
             if again and key not in self.seen:
-                self._deny(came, said)  # of before its ring came
+                if key > self.last:  # A7: gateways begin at different places of a stream
+                    self._take_in(ring, key, said)
+                else:
+                    self._deny(came, said)  # of before its ring came
             return  # MR-12, G-18: a copy
         if not again:
             self.out.forward(said, came)
@@ -74,6 +80,7 @@ class NetworkOrder(RingChanges):
         elif key not in self.seen:
             assert isinstance(message, Data | Wants)
             self.seen.add(key)
+            self.denied.pop(key, None)
             items = self.entries[ring].items
             if items and key < items[-1][0]:
                 insort(items, (key, message), key=lambda item: item[0])
@@ -124,7 +131,7 @@ class NetworkOrder(RingChanges):
         change = (said.ring, said.conf)
         if change in self.pending or change in self.late or change in self.done:
             return
-        if not self.knows(said.conf):
+        if not self.knows(said.conf) and not self.network.corrected(said):
             self._put_aside(env, came, said, again)
             return
         if said.key <= self.last:
@@ -168,13 +175,24 @@ class NetworkOrder(RingChanges):
         env.drop("multi G-23", why)
         if isinstance(said, Forwarded) and not self.knows(said.via or said.ring):
             self._deny(came, said)
+        elif isinstance(said, Denied):
+            self._hear_denied(came, said)
 
     def _deny(self, came: NodeId | None, said: Forwarded) -> None:
         """A4 ext: say that a safe message was refused: others on my ring may have joined the rings
         it comes from, and wait for my word. They wait for the words of those beyond me as well, so
-        these have to hear of it."""
+        these have to hear of it. The message itself does not go there: it would seem that nothing
+        is missing of its stream."""
         if self._say_refused(said):
-            self.out.forward(said, came)
+            self.out.forward(Denied(said.timestamp, said.ring, said.via), came)
+
+    def _hear_denied(self, came: NodeId | None, said: Denied) -> None:
+        """A4 ext: a safe message does not come this way."""
+        key = said.key
+        if key in self._refused or key in self.denied or key in self.seen:
+            return
+        self.denied[key] = said.via or said.ring
+        self.out.forward(said, came)
 
     def _say_refused(self, said: Forwarded) -> bool:
         """Whether there was something to say, and it was not said before."""
@@ -186,11 +204,21 @@ class NetworkOrder(RingChanges):
         return True
 
     def refuse_passed(self) -> None:
-        """A4 ext: what waits for its ring (A7) and whose place was passed has no place here any
-        more. Who waits for my word may be the one whose word I wait for."""
+        """A4 ext: what waits for its ring (A7) and lies before all that may come next has no place
+        here any more: no change can bring its ring in time. Who waits for my word may be the one
+        whose word, or whose Topology Change, I wait for. The same holds for what a gateway has
+        refused, and for that also if no change may bring its ring."""
+        found = self.least()
+        passed = self.last if found is None else max(self.last, found[0])
         for _, said in self.unplaced:
-            if isinstance(said, Forwarded) and Key(said.timestamp, said.ring) <= self.last:
+            if isinstance(said, Forwarded) and Key(said.timestamp, said.ring) <= passed:
                 self._say_refused(said)
+        for key, ring in list(self.denied.items()):
+            if key <= passed or not (self.pending or self.knows(ring)):
+                del self.denied[key]
+                if key not in self._refused:
+                    remember(self._refused, key)
+                    self.out.refused_safe(key)
 
     def least(self) -> tuple[Key, Data | Wants | Change | str, RingId] | None:
         """Step 5: the least candidate of all entries."""

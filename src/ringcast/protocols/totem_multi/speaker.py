@@ -15,6 +15,7 @@ from ringcast.protocols.totem_multi.messages import (
     Ack,
     Admitted,
     Data,
+    Denied,
     Forwarded,
     Key,
     NetworkTopology,
@@ -55,6 +56,10 @@ class Speaker(Machine):
         F3: what was withheld before a change goes ahead of it; T3: so does what was kept. T2:
         another gateway may pass it on."""
         for pid in self.ports:
+            if type(said) is Denied:
+                if pid != came:
+                    self._to_say.append((pid, said))
+                continue
             if type(said) is not Forwarded:
                 self._to_say.extend((pid, kept) for kept in self.routing.release(pid))
             if pid == came:

@@ -13,6 +13,7 @@ from ringcast.core.ids import NodeId
 from ringcast.protocols.totem_multi.messages import (
     Change,
     Data,
+    Denied,
     Forwarded,
     Key,
     Member,
@@ -31,7 +32,7 @@ T = TypeVar("T")
 ChangeId: TypeAlias = tuple[RingId, RingId]
 """New ring and old ring: what tells one Configuration Change from another (G-13)."""
 
-Streamed: TypeAlias = Forwarded | Change | TopologyChange
+Streamed: TypeAlias = Forwarded | Change | TopologyChange | Denied
 """What goes through the network."""
 
 Reported: TypeAlias = tuple[tuple[RingId, tuple[NodeId, ...]], ...]
@@ -147,6 +148,8 @@ class OrderState:
         self._turn = 0
         self._waits_at: tuple[Key, int, int] | None = None
         self._refused: dict[Key, None] = {}
+        self.denied: dict[Key, RingId] = {}
+        """A4 ext: refused by a gateway, and by stream, which may still come another way."""
         self._passed_on: dict[ChangeId, None] = {}
         self.reported = self._report()
 
