@@ -308,6 +308,30 @@ def test_a7_what_waits_is_no_copy_of_what_came_before_it() -> None:
     assert core.refused == [Key(7, ring("X"))]
 
 
+def test_g_14_a_stream_that_was_joined_later_waits_for_the_change_that_joined_it() -> None:
+    """MR-31 for those beyond: gateway 101 lost C and has it again since 25, which is ahead of us.
+    So C34 comes without what was sent while C was away: C goes, and comes back with the change."""
+    core = chain()
+    core.message("B9", "C8")
+    core.bound("C", 11)
+    core.change("Bt", "B", 20, 3, 201)
+    core.change("B2", "Bt", 25, 3, 201, 103)
+    since, data = (25, ring("B2")), Data(1, Level.AGREED, 1, (b"",))
+    core.accept(Forwarded(34, ring("C"), None, data, since))
+    core.accept(Change(36, ring("Ct"), ring("C"), (member(4),), True, since=since))
+    assert len(core.order.unplaced) == 2 and core.order.entries[ring("C")].last.timestamp == 11
+    core.bound("A", 30)
+    assert core.delivered[:3] == ["C8", "B9", "{A B}"], "C is deleted where its stream ended"
+    change = core.order.pending[ring("B2"), ring("Bt")]
+    members = {"A": (1, 101), "B2": (3, 201, 103), "C": (4, 203)}
+    core.topology_change(change, members, {101: "A", 201: "B2", 103: "B2", 203: "C"})
+    assert core.topologies[-1] == ("A", "C", "B2") and not core.order.unplaced
+    assert core.order.entries[ring("C")].items[0][0] == Key(34, ring("C"))
+    core.message("C35")
+    passed = [said for _, said in core.said if isinstance(said, Forwarded)]
+    assert passed[-1].since == since, "who is behind hears of it"
+
+
 def test_a7_what_a_pending_change_may_bring_is_kept_and_passed_on() -> None:
     """Scenario (2) of 4.7: buffered X3 comes before the topology that has X."""
     core = chain()

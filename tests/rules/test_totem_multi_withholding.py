@@ -53,7 +53,7 @@ def test_f1_it_is_delivered_by_those_it_names() -> None:
 
 
 def test_f3_promises_are_read_as_what_they_stand_for() -> None:
-    found = read(written(Promises(((5, ring("A"), None),))))
+    found = read(written(Promises(((5, ring("A"), None, None),))))
     assert isinstance(found, Promises)
     assert [each.message for each in found.each()] == [WITHHELD]
 

@@ -16,6 +16,7 @@ from ringcast.sim.rings import PORT, attached, connected, in_domain
 from ringcast.sim.run import run
 from ringcast.sim.spec import RunSpec, prepare
 from ringcast.sim.swarm import draw
+from ringcast.sim.workload import Poisson
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -28,6 +29,15 @@ def test_runs_that_came_to_no_common_topology(seed: int, nodes: int) -> None:
     """G-25: a gateway skipped rings that others had installed with it. A4 ext, A7: safe messages
     that a gateway had refused were taken for the stream of their ring, on a cycle."""
     assert not run(draw(seed, "totem-multi", nodes)).violations
+
+
+@pytest.mark.parametrize("seed", [3100222, 3100553])
+def test_runs_that_stood_still_under_load(seed: int) -> None:
+    """G-14: a ring was lost and came back before one processor had come to either. A4 ext: one
+    waited for a Topology Change, and its sender for a refusal."""
+    spec = draw(seed, "totem-multi")
+    more = (*spec.workload, Poisson(rate=100, safe=0.5))
+    assert not run(msgspec.structs.replace(spec, workload=more)).violations
 
 
 def test_a_run_can_be_repeated_from_its_number_of_processors() -> None:

@@ -119,6 +119,7 @@ class RingChanges(OrderState):
         id, key = (change.ring, change.conf), change.key
         mine = id in self.mine
         near = self._own_change(change) is not None
+        begun = {ring for ring, _ in (*self.pending, *self.late)}
         for before in [h for h in self.late.values() if h.ring == change.conf]:
             self._move(before, self.late)
         self._move(change, self.pending)
@@ -133,13 +134,16 @@ class RingChanges(OrderState):
             self._learn(word.graph)
         self.topology = self.network.reachable()
         self.last = key
+        since = (change.timestamp, change.ring)
         for ring in sorted(self.topology):
             unheard = Key(change.timestamp, change.ring, Rank.UNHEARD, ring)
             if ring not in self.entries:
-                self.entries[ring] = StreamEntry(key, unheard)
+                self.entries[ring] = StreamEntry(key, unheard, since=since)
             elif ring not in old:
                 entry = self.entries[ring]
                 entry.late = False
+                if ring not in begun:
+                    entry.since = since
                 if entry.last <= key or entry.last.rank != Rank.REGULAR:
                     entry.last, entry.placeholder = max(entry.last, key), unheard
             elif ring == change.conf:

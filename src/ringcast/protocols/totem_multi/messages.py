@@ -20,7 +20,7 @@ import msgspec
 from ringcast.core.ids import Level, NodeId, Seq, ViewId
 from ringcast.protocols.totem_single.messages import LAST, RingId
 
-FORWARDED_BYTES = 40
+FORWARDED_BYTES = 56
 """What Forwarded adds to an application's messages, unless its numbers are very large."""
 
 LAST_TIMESTAMP = 2**40
@@ -175,12 +175,15 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     """MR-12: what a gateway passes on, with the stamp and the ring it was given at its origin.
 
     ``via`` is the transitional ring in which it was handed up there, if it was in one (G-9).
+    ``since`` is the change by which that stream came to who passes it on; None: it is known there
+    from its beginning.
     """
 
     timestamp: Seq
     ring: RingId
     via: RingId | None
     message: Data | Bound | Wants
+    since: SafeKey | None = None
 
 
 WITHHELD = Bound(NO_RING, ())
@@ -216,39 +219,42 @@ Withheld: TypeAlias = tuple[
     RingId | None,
     GroupKey,
     NodeId,
+    SafeKey | None,
     Annotated[tuple[Seq, ...], msgspec.Meta(max_length=MOST_RINGS)],
 ]
 """F8: of one stream and one group, what one gateway withheld: the timestamps of messages."""
+
+Passed: TypeAlias = tuple[Seq, RingId, RingId | None, SafeKey | None]
+"""F3: how far a stream has come."""
 
 
 class Promises(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
     """F3: how far streams have come of which the latest messages were withheld. F8: and where
     those of groups are."""
 
-    places: Annotated[
-        tuple[tuple[Seq, RingId, RingId | None], ...], msgspec.Meta(max_length=MOST_RINGS)
-    ]
+    places: Annotated[tuple[Passed, ...], msgspec.Meta(max_length=MOST_RINGS)]
     groups: Annotated[tuple[Withheld, ...], msgspec.Meta(max_length=MOST_RINGS)] = ()
 
     @classmethod
     def of(cls, withheld: Iterable[Forwarded]) -> Self:
         """As one message."""
-        places: list[tuple[Seq, RingId, RingId | None]] = []
-        groups: dict[tuple[RingId, RingId | None, int, NodeId], list[Seq]] = {}
+        places: list[Passed] = []
+        groups: dict[tuple[RingId, RingId | None, int, NodeId, SafeKey | None], list[Seq]] = {}
         for each in withheld:
             if isinstance(each.message, Data):
-                stream = (each.ring, each.via, each.message.group, each.message.sender)
+                of = each.message
+                stream = (each.ring, each.via, of.group, of.sender, each.since)
                 groups.setdefault(stream, []).append(each.timestamp)
             else:
-                places.append((each.timestamp, each.ring, each.via))
+                places.append((each.timestamp, each.ring, each.via, each.since))
         return cls(tuple(places), tuple((*key, tuple(at)) for key, at in groups.items()))
 
     def each(self) -> Iterator[Forwarded]:
         """What each of them would have been by itself, in the order of their places."""
-        found = [Forwarded(timestamp, ring, via, WITHHELD) for timestamp, ring, via in self.places]
-        for ring, via, group, by, at in self.groups:
+        found = [Forwarded(at, ring, via, WITHHELD, since) for at, ring, via, since in self.places]
+        for ring, via, group, by, since, stamps in self.groups:
             hollow = Data(by, Level.AGREED, 0, (), (), group)
-            found += (Forwarded(timestamp, ring, via, hollow) for timestamp in at)
+            found += (Forwarded(at, ring, via, hollow, since) for at in stamps)
         return iter(sorted(found, key=lambda each: (each.timestamp, each.ring)))
 
 
@@ -261,6 +267,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
     members: Members
     transitional: bool
     receipts: Receipts = ()  # acknowledged in the stream of conf, and in no Bound of it
+    since: SafeKey | None = None  # as in Forwarded, of conf
 
     @property
     def key(self) -> Key:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from bisect import insort
 
+from msgspec.structs import replace
+
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId
 from ringcast.protocols.totem_multi.changes import RingChanges
@@ -58,7 +60,7 @@ class NetworkOrder(RingChanges):
         ring, key = said.via or said.ring, Key(said.timestamp, said.ring)
         if self._fill(ring, key, said):
             return
-        if not self.knows(ring):
+        if not self.knows(ring) or (self.ahead(said.since) and key > self.entries[ring].last):
             self._put_aside(env, came, said, again)
             return
         if not self.raise_bound(ring, key):
@@ -69,8 +71,13 @@ class NetworkOrder(RingChanges):
                     self._deny(came, said)  # of before its ring came
             return  # MR-12, G-18: a copy
         if not again:
-            self.out.forward(said, came)
+            self._pass_on(ring, said, came)
         self._take_in(ring, key, said)
+
+    def _pass_on(self, ring: RingId, said: Forwarded, came: NodeId | None) -> None:
+        """MR-12; those who are behind must know since when this stream comes this way."""
+        since = self.entries[ring].since
+        self.out.forward(said if said.since == since else replace(said, since=since), came)
 
     def _take_in(self, ring: RingId, key: Key, said: Forwarded) -> None:
         message = said.message
@@ -120,8 +127,8 @@ class NetworkOrder(RingChanges):
             ring, key = said.via or said.ring, Key(said.timestamp, said.ring)
             entry = self.entries.get(ring)
             known = entry is not None and self.knows(ring) and self.last < key <= entry.last
-            if known and key not in self.seen:
-                self.out.forward(said, came)
+            if known and key not in self.seen and not self.ahead(said.since):
+                self._pass_on(ring, said, came)
                 self._take_in(ring, key, said)
                 return
         self.accept(env, came, said)
@@ -131,14 +138,17 @@ class NetworkOrder(RingChanges):
         change = (said.ring, said.conf)
         if change in self.pending or change in self.late or change in self.done:
             return
-        if not self.knows(said.conf) and not self.network.corrected(said):
+        known = self.knows(said.conf) and not self.ahead(said.since)
+        if not known and not self.network.corrected(said):
             self._put_aside(env, came, said, again)
             return
         if said.key <= self.last:
             self._accept_late(env, came, said, again)
             return
         if not again:
-            self.out.forward(said, came)
+            conf = self.entries.get(said.conf)
+            since = said.since if conf is None else conf.since
+            self.out.forward(replace(said, since=since), came)
         self.pending[change] = said
         self._enter(said)
         insort(self.entries[said.ring].items, (said.key, said), key=lambda item: item[0])

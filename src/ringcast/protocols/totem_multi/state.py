@@ -19,6 +19,7 @@ from ringcast.protocols.totem_multi.messages import (
     Member,
     NetworkTopology,
     Rank,
+    SafeKey,
     TopologyChange,
     Wants,
     digest,
@@ -95,13 +96,16 @@ class Outlet(Protocol):
 class StreamEntry:
     """One known ring: what came of it and waits, and how far its stream is known."""
 
-    __slots__ = ("items", "last", "late", "placeholder")
+    __slots__ = ("items", "last", "late", "placeholder", "since")
 
-    def __init__(self, last: Key, placeholder: Key, late: bool = False) -> None:
+    def __init__(
+        self, last: Key, placeholder: Key, late: bool = False, since: SafeKey | None = None
+    ) -> None:
         self.items: list[tuple[Key, Data | Wants | Change]] = []
         self.last = last
         self.placeholder = placeholder  # MR-15, G-10: the key that the ring's deletion would have
         self.late = late  # G-16
+        self.since = since  # the change that brought it, if it is not known from its beginning
 
 
 class OrderState:
@@ -160,6 +164,11 @@ class OrderState:
             or any(new == ring for new, _ in self.pending)
             or any(new == ring for new, _ in self.late)
         )
+
+    def ahead(self, since: SafeKey | None) -> bool:
+        """G-14, MR-31 for those beyond: whether a stream was joined by a change that is not applied
+        here. What I have of the ring may be from before it was lost; what lies between is gone."""
+        return since is not None and (self.last.timestamp, self.last.ring) < since
 
     def raise_bound(self, ring: RingId, key: Key) -> bool:
         """MR-12, G-34: a stream has come to ``key``; whether that is news."""
