@@ -279,6 +279,18 @@ def test_g_39_a_processor_that_restarted_ends_what_its_earlier_life_began() -> N
     assert not again.blocked and not g.blocked
 
 
+def test_mr_40_a_queue_that_emptied_without_a_token_is_noticed() -> None:
+    """A ring of one passes no token on, at which it would look."""
+    full = True
+    mine = Brakes(1, lambda: full)
+    mine.look()
+    mine.look_again()
+    assert mine.blocked
+    full = False
+    mine.look_again()
+    assert not mine.blocked
+
+
 # --- whole networks, simulated ---------------------------------------------------------------
 
 

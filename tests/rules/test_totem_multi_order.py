@@ -14,6 +14,7 @@ from ringcast.protocols.totem_multi.messages import (
     Forwarded,
     Key,
     Member,
+    NetworkGraph,
     NetworkTopology,
     Rank,
     TopologyChange,
@@ -226,6 +227,29 @@ def test_g_25_its_own_word_counts_when_the_ring_it_left_is_behind_us() -> None:
     core.bound("A", 40)
     core.bound("B2", 40)
     assert core.order.network.gateways[102] == {102: ring("A"), 202: ring("B3")}
+
+
+def test_g_20_nobody_waits_for_a_word_where_nobody_has_one_to_say() -> None:
+    """Gateway 102 is cut off here and not for others. A ring goes on with the same members, so
+    there is no exchange on it."""
+    core = Core(101, {101: "A", 201: "B"}, {"A": (1, 101), "B": (3, 201, 102)})
+    core.order.network.cut.add(102)
+    core.bound("A", 30)
+    core.order.neighbours[201] = {102: Key(1, ring("B"))}
+    core.change("Bt", "B", 5, 3, 201, 102, mine=True)
+    core.change("B2", "Bt", 9, 3, 201, 102, mine=True)
+    assert core.topologies[-1] == ("A", "B2")
+    assert not [said for what, said in core.said if what == "exchange"]
+
+
+def test_a11_a_late_change_that_was_applied_and_forgotten_does_not_come_back() -> None:
+    """It would be waited for without end: what followed it is applied too."""
+    core = chain()
+    old = Change(5, ring("Ct"), ring("C"), (member(202),), True)
+    for at, waits in (("C2", False), ("C", True)):
+        core.order.network.gateways[102] = {102: ring("B"), 202: ring(at)}
+        core.order._learn(NetworkGraph((), (), (old,)))
+        assert bool(core.order.late) == waits
 
 
 def test_g_23_what_belongs_to_no_known_ring_is_not_for_us() -> None:

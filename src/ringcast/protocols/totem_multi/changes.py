@@ -75,14 +75,15 @@ class RingChanges(OrderState):
 
     def _exchanged(self, change: Change, strangers: list[Member]) -> bool:
         """MR-24, MR-25: say what I can reach; wait for strangers that were here all the time."""
-        (pid,) = {member.pid for member in change.members} & self.pids
+        pids = {member.pid for member in change.members}
+        if pids <= {m.pid for m in self.network.members[change.conf]}:
+            return True  # all came along, so nobody says anything; one may be cut off here (G-20)
+        (pid,) = pids & self.pids
         if change.ring not in self.exchanged and len(self.pids) > 1:
             self.exchanged.add(change.ring)
-            came = {m.pid for m in self.network.members[change.conf]}
-            if not {m.pid for m in change.members} <= came:
-                graph = self._graph(change.ring)
-                said = NetworkTopology(change.timestamp, change.ring, self.me, graph)
-                self.out.exchange(pid, said)
+            graph = self._graph(change.ring)
+            said = NetworkTopology(change.timestamp, change.ring, self.me, graph)
+            self.out.exchange(pid, said)
         here = self.neighbours[pid]
         heard = self.heard_from.get(change.ring, {})
         return all(m.pid in heard for m in strangers if m.pid in here and here[m.pid] <= change.key)
@@ -179,7 +180,8 @@ class RingChanges(OrderState):
         self.network.merge(graph)
         for change in graph.late:
             id = (change.ring, change.conf)
-            if id not in self.late and id not in self.done and id not in self.pending:
+            known = id in self.late or id in self.done or id in self.pending
+            if not known and self.network.moves(change):  # else it was applied, and is forgotten
                 self.late[id] = change
                 self._enter(change)
                 self.entries[change.ring].late = True

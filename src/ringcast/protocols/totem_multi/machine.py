@@ -126,6 +126,7 @@ class TotemMulti(Speaker):
             super().handle(env, event)
         if self._stirred:
             self._settle(env)
+        self.brakes.look_again()
 
     def admit(self, env: Env, event: Received) -> bool:
         """The rings look at frames themselves."""

@@ -60,11 +60,11 @@ class RingNetwork:
             if self.me in self.gateways:
                 self.gateways[self.me] = dict(self.own)
 
-    def corrected(self, change: Change) -> bool:
-        """G-25: whether an interface went on to this ring from one before that where it is said to
-        be: it never came there, and the ring it left may be behind us by now."""
+    def moves(self, change: Change) -> bool:
+        """Whether the change takes along an interface from where that is said to be. G-25: this may
+        be a ring where it never came; the one it left may be behind us by now."""
         return any(
-            ring != change.conf and leaves(ring, change) and change.lists(pid)
+            leaves(ring, change) and change.lists(pid)
             for node, ends in self.gateways.items()
             if node != self.me
             for pid, ring in ends.items()

@@ -139,7 +139,7 @@ class NetworkOrder(RingChanges):
         if change in self.pending or change in self.late or change in self.done:
             return
         known = self.knows(said.conf) and not self.ahead(said.since)
-        if not known and not self.network.corrected(said):
+        if not known and not self.network.moves(said):
             self._put_aside(env, came, said, again)
             return
         if said.key <= self.last:
