@@ -242,6 +242,18 @@ def test_g_20_nobody_waits_for_a_word_where_nobody_has_one_to_say() -> None:
     assert not [said for what, said in core.said if what == "exchange"]
 
 
+def test_mr_32_ext_what_a_gateway_sent_may_wait_for_the_next_change_that_lists_it() -> None:
+    """Its word on the first one never came; another gateway may tell of it at the second."""
+    core = Core(1, {1: "A"}, {"A": (1,)})
+    core.change("At", "A", 5, 1, mine=True)
+    core.change("A2", "At", 9, 1, 101, 102, mine=True)
+    later = ring("A2"), ring("At")
+    core.order.pending = {later: Change(9, *later, (member(1), member(101)), False)}
+    assert core.order.may_admit(1, 101, Key(12, ring("X"))) == later
+    assert core.order.may_admit(1, 101, Key(8, ring("X"))) is None, "of before that change"
+    assert core.order.may_admit(1, 102, Key(12, ring("X"))) is None, "it is not listed"
+
+
 def test_a11_a_late_change_that_was_applied_and_forgotten_does_not_come_back() -> None:
     """It would be waited for without end: what followed it is applied too."""
     core = chain()

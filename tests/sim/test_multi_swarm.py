@@ -44,6 +44,11 @@ def test_runs_that_stood_still_under_load(seed: int) -> None:
     assert not run(msgspec.structs.replace(spec, workload=more)).violations
 
 
+def test_a_cycle_of_seven_on_which_a_message_was_lost() -> None:
+    """MR-32 ext: a gateway came with one change, told nothing, and was told of at the next one."""
+    assert not run(draw(3500040, "totem-multi")).violations
+
+
 def test_a_run_can_be_repeated_from_its_number_of_processors() -> None:
     spec = draw(3, "totem-multi")
     assert draw(3, "totem-multi", spec.nodes) == spec

@@ -88,6 +88,21 @@ class RingChanges(OrderState):
         heard = self.heard_from.get(change.ring, {})
         return all(m.pid in heard for m in strangers if m.pid in here and here[m.pid] <= change.key)
 
+    def may_admit(self, pid: NodeId, sender: NodeId, key: Key) -> ChangeId | None:
+        """MR-32 ext: the next change of the ring at an interface that may bring what lies beyond a
+        gateway whose word on an earlier one never came: another one there may tell of it. Who else
+        is on the ring relies on that gateway from then on, and passes nothing on in its place."""
+        later = [
+            c
+            for c in self.pending.values()
+            if (c.ring, c.conf) in self.mine
+            and not c.transitional
+            and c.lists(pid)
+            and c.lists(sender)
+        ]
+        first = min(later, key=lambda change: change.key, default=None)
+        return (first.ring, first.conf) if first is not None and first.key < key else None
+
     def hear_topology(self, env: Env, came: NodeId, sender: NodeId, said: NetworkTopology) -> None:
         """G-19: an NT counts from a gateway that was here ever since that change."""
         begun = self.neighbours[came].get(sender)

@@ -318,6 +318,8 @@ class TotemMulti(Speaker):
             node = next((m.node for m in change.members if m.pid == sender), None)
             if node in self.order.network.gateways:
                 self.order.accept_released(env, pid, said)
+            elif (later := self.order.may_admit(pid, sender, key_of(said))) is not None:
+                self._buffers.setdefault(later, []).append((pid, sender, said))
             else:
                 self.order.refuse(env, pid, said, "from a gateway that was not admitted")
 
