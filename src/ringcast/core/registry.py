@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -157,6 +158,7 @@ class Sheet(msgspec.Struct, frozen=True):
 
 
 _sheets: dict[str, Sheet] = {}
+_places: dict[str, str] = {}
 _sources: list[Callable[[], None]] = []
 
 
@@ -173,6 +175,12 @@ def register(sheet: Sheet) -> Sheet:
     return sheet
 
 
+def place(module: str, *names: str) -> None:
+    """Importing ``module`` registers these protocols. That takes a while, so it waits until one of
+    them is asked for."""
+    _places.update(dict.fromkeys(names, module))
+
+
 def add_source(source: Callable[[], None]) -> None:
     """Call ``source``, once, when something is not known: it registers more protocols."""
     _sources.append(source)
@@ -186,12 +194,14 @@ def look_further() -> None:
 
 def protocol(name: str) -> Sheet:
     """The protocol called ``name``; the error lists what there is."""
+    if name not in _sheets and name in _places:
+        import_module(_places[name])
     if name not in _sheets:
         look_further()
     try:
         return _sheets[name]
     except KeyError:
-        raise LookupError(f"no protocol called {name!r}; {known(name, sorted(_sheets))}") from None
+        raise LookupError(f"no protocol called {name!r}; {known(name, names())}") from None
 
 
 def live_protocol(name: str) -> Sheet:
@@ -206,6 +216,14 @@ def live_protocol(name: str) -> Sheet:
     return sheet
 
 
+def names() -> list[str]:
+    """Of every protocol known so far."""
+    return sorted({*_sheets, *_places})
+
+
 def protocols() -> tuple[Sheet, ...]:
-    """Every protocol registered so far, by name."""
+    """Every protocol known so far, by name."""
+    for name, module in _places.items():
+        if name not in _sheets:
+            import_module(module)
     return tuple(_sheets[name] for name in sorted(_sheets))

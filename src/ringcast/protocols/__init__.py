@@ -1,24 +1,23 @@
-"""The protocols, a package each. Importing this package registers them all.
+"""The protocols, a package each. Importing this package makes them known by name.
 
 Other distributions may bring protocols of their own: each entry point in the group
 ``ringcast.protocols`` names a module, and importing the module registers its sheets. That happens
 when a protocol or a property is asked for that is not among ours.
 """
 
-from ringcast.core.registry import add_source
-from ringcast.protocols import (
-    compared,
-    counter,
-    irbp,
-    rbp,
-    token_fd,
-    total,
-    totem_multi,
-    totem_single,
-)
+from ringcast.core.registry import add_source, place
 
-DEFAULT = totem_single.SHEET.name
+DEFAULT = "totem"
 """The protocol of someone who names none."""
+
+place("ringcast.protocols.totem_single", "totem")
+place("ringcast.protocols.totem_multi", "totem-multi")
+place("ringcast.protocols.total", "total")
+place("ringcast.protocols.token_fd", "token-fd")
+place("ringcast.protocols.counter", "counter")
+place("ringcast.protocols.rbp", "rbp")
+place("ringcast.protocols.irbp", "irbp")
+place("ringcast.protocols.compared", "centralised", "two-phase", "optimistic", "fast-message")
 
 
 def load_installed() -> None:
@@ -36,15 +35,3 @@ def load_installed() -> None:
 
 
 add_source(load_installed)
-
-__all__ = [
-    "DEFAULT",
-    "compared",
-    "counter",
-    "irbp",
-    "rbp",
-    "token_fd",
-    "total",
-    "totem_multi",
-    "totem_single",
-]

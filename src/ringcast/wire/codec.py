@@ -23,7 +23,7 @@ import msgspec
 from ringcast.core.errors import UNREADABLE
 from ringcast.core.ids import LIMIT, NodeId
 from ringcast.core.inputs import Message
-from ringcast.core.registry import protocols
+from ringcast.core.registry import names
 from ringcast.wire.keys import KeySet
 from ringcast.wire.meeting import Hello, disagreement
 from ringcast.wire.misfits import Unproven
@@ -127,7 +127,7 @@ class Codec:
             peer.ciphers.clear()
         self._unmet.clear()
         self._marks = {id: realm.mark(key) for id, key in keys.items()}
-        others = [realm._replace(protocol=s.name) for s in protocols() if s.name != realm.protocol]
+        others = [realm._replace(protocol=name) for name in names() if name != realm.protocol]
         self._foreign = {each.mark(key): each for key in keys.values() for each in others}
         self._key_id = self._keys.sealing if self._keys else 0
         self._mark = self._marks[self._key_id]
