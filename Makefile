@@ -2,8 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Tests with live members wait more than they compute, so there are two workers more than cores.
-JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 2)")
+# Tests with live members wait more than they compute, so there is one worker more than cores.
+JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)")
 SEEDS ?= 0..1000
 
 .DEFAULT_GOAL := help

@@ -20,6 +20,7 @@ from ringcast.protocols.totem_multi.messages import (
     TopologyChange,
 )
 from ringcast.protocols.totem_multi.network import RingNetwork
+from ringcast.protocols.totem_multi.state import MOST_REMEMBERED
 from ringcast.protocols.totem_single.messages import RingId
 
 
@@ -324,6 +325,13 @@ def test_a4_ext_what_a_gateway_refused_is_refused_if_no_change_may_bring_its_rin
     assert core.refused == [Key(6, ring("X"))]
     core.accept(Denied(6, ring("X"), None))
     assert len(core.said) == 1 and not core.order.denied
+
+
+def test_a4_ext_what_gateways_say_they_refused_is_bounded() -> None:
+    core = fig_5_5()
+    for timestamp in range(100, 102 + MOST_REMEMBERED):
+        core.accept(Denied(timestamp, ring("C"), None))
+    assert len(core.order.denied) == MOST_REMEMBERED
 
 
 def test_a7_what_waits_is_no_copy_of_what_came_before_it() -> None:

@@ -28,7 +28,12 @@ from ringcast.protocols.totem_multi.messages import (
     Wants,
 )
 from ringcast.protocols.totem_multi.receipts import Survey
-from ringcast.protocols.totem_multi.state import Streamed, StreamEntry, remember
+from ringcast.protocols.totem_multi.state import (
+    MOST_REMEMBERED,
+    Streamed,
+    StreamEntry,
+    remember,
+)
 from ringcast.protocols.totem_single.messages import RingId
 
 WAIT, DELETE = "wait", "delete"
@@ -201,6 +206,8 @@ class NetworkOrder(RingChanges):
         key = said.key
         if key in self._refused or key in self.denied or key in self.seen:
             return
+        if len(self.denied) >= MOST_REMEMBERED:
+            return  # no ring has so many under way; whoever waits for our word waits in vain
         self.denied[key] = said.via or said.ring
         self.out.forward(said, came)
 
