@@ -26,6 +26,7 @@ from ringcast.protocols.totem_multi.messages import (
     Member,
     Rank,
     Sort,
+    Wants,
     legible,
     read,
     written,
@@ -391,6 +392,50 @@ def test_mr_10_all_rings_deliver_one_sequence(shape: str) -> None:
     first = network.delivered(1)
     assert len(first) == 10 * len(network.nodes) and first == sorted(set(first))
     assert all(network.delivered(node) == first for node in network.nodes)
+
+
+def started(me: int, *more: int, **settings: object) -> tuple[TotemMulti, Env]:
+    """A processor whose rings are not there yet, so that all it says waits."""
+    machine, env = TotemMulti(me, Config(**settings)), Env(me, Random(0))  # type: ignore[arg-type]
+    machine.handle(env, Started(1, {}, (me, *more)))
+    return machine, env
+
+
+def test_mr_10_ext_what_a_gateway_passes_on_goes_ahead_of_its_own_messages() -> None:
+    """They are stamped when they leave; what it has delivered by then is their cause (P-12)."""
+    machine, env = started(9, 1009)
+    queue = machine.ports[9].part.machine.new_message_queue
+    cause = Forwarded(7, RING, None, Data(3, Level.AGREED, 1, (b"cause",)))
+    machine.handle(env, Submitted((b"own",)))
+    machine.interests.ask((1,))
+    wants = Wants(9, machine.interests.say())
+    machine._say(env, 9, wants)
+    machine._say(env, 9, cause)
+    machine._say(env, 9, Ack(((7, RING),)))
+    first, second, own, last = queue._queue
+    assert [read(first[0]), own[0], read(last[0])] == [cause, b"own", wants]
+    assert isinstance(read(second[0]), Ack)
+
+
+def test_mr_10_ext_a_gateway_delivers_nothing_while_a_large_message_delays_a_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The large one is stamped with its last piece."""
+    machine, env = started(9, 1009, max_packet=600)
+    queue = machine.ports[9].part.machine.new_message_queue
+    looked: list[int] = []
+    monkeypatch.setattr(machine.order, "advance", lambda env: looked.append(len(queue)))
+    machine.handle(env, Submitted((bytes(1500),)))
+    queue.take(500)
+    cause = Forwarded(7, RING, None, Data(3, Level.AGREED, 1, (b"cause",)))
+    machine._to_say.append((9, cause))
+    for left in (2, 1):
+        machine._stirred = True
+        machine.handle(env, Submitted(()))
+        assert len(queue) == left and (looked != []) == (left == 1)
+        assert machine._stirred == (left == 2), "it looks again"
+        while queue.delays_first:
+            queue.take(500)
 
 
 def test_s_12_one_of_two_gateways_is_killed_and_nothing_is_lost_or_doubled() -> None:

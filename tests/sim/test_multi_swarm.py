@@ -49,6 +49,11 @@ def test_a_cycle_of_seven_on_which_a_message_was_lost() -> None:
     assert not run(draw(3500040, "totem-multi")).violations
 
 
+def test_a_tree_on_which_a_cause_was_overtaken() -> None:
+    """MR-10 ext: a gateway's own message had waited longer than what it had to pass on."""
+    assert not run(draw(3500133, "totem-multi", 7)).violations
+
+
 def test_a_run_can_be_repeated_from_its_number_of_processors() -> None:
     spec = draw(3, "totem-multi")
     assert draw(3, "totem-multi", spec.nodes) == spec

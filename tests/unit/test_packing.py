@@ -205,3 +205,41 @@ def test_nothing_within_max_message_is_dropped(large: list[bytes], random: Rando
         assert assembler.held <= len(large) * 200
     assert got == {at: (body,) for at, body in enumerate(large, start=1)}
     assert assembler.dropped == 0
+
+
+def leaving(box: Outbox[Level], budget: int) -> list[bytes]:
+    """What leaves, message by message."""
+    return [body for _, _, whole in drain(box, budget) for body in whole]
+
+
+def test_what_goes_first_leaves_ahead_of_the_rest_and_in_its_order() -> None:
+    box = outbox()
+    box.put((b"a", b"b"), Level.AGREED)
+    box.put_first(b"x", Level.SAFE)
+    box.put_first(b"y" * 50, Level.SAFE)
+    assert box.size == 53 and not box.delays_first
+    assert box.take(30) is not None, "x"
+    assert box.take(30) is not None, "a piece of y"
+    box.put_first(b"z", Level.SAFE)
+    assert not box.delays_first, "what is being cut goes first as well"
+    assert leaving(box, 30) == [b"y" * 50, b"z", b"a", b"b"] and box.size == 0
+    box.put((b"c",), Level.AGREED)
+    box.put_first(b"w", Level.AGREED)
+    assert leaving(box, 30) == [b"w", b"c"], "in one frame"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_goes_first_waits_for_a_message_that_was_begun(again: bool) -> None:
+    """Pieces come without a gap or not at all. One that begins anew gives way."""
+    box, large = outbox(), b"l" * 50
+    box.put((large, b"a"), Level.AGREED)
+    assert box.take(30) is not None
+    assert not box.delays_first
+    box.put_first(b"x", Level.SAFE)
+    box.put_first(b"y", Level.SAFE)
+    assert box.delays_first
+    if again:
+        box.rewind()
+        assert not box.delays_first
+    assert leaving(box, 30) == ([b"x", b"y", large, b"a"] if again else [large, b"x", b"y", b"a"])
+    assert not box.delays_first

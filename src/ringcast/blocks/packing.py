@@ -105,10 +105,14 @@ class Outbox(Generic[L]):
     One FIFO queue, so a sender's messages keep their order across configurations (R81). It is
     bounded in messages and bytes: ``ready`` turns False at the upper mark and True again at the
     lower one (R79), so that a waiting sender is not woken for every free place.
+
+    An owner may let some of what it says itself go first (``put_first``).
     """
 
     __slots__ = (
+        "_ahead",
         "_bounds",
+        "_cut",
         "_offset",
         "_part",
         "_queue",
@@ -126,6 +130,8 @@ class Outbox(Generic[L]):
         self._taken = 0  # messages that left the queue; the head is number _taken + 1
         self._offset = 0  # how far the head message has been cut up
         self._part = 0
+        self._ahead = 0  # messages that go first, and are in the queue
+        self._cut = False  # the head is none of these; it was begun before they came
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -143,6 +149,17 @@ class Outbox(Generic[L]):
         """R78: append; a call that was accepted is accepted whole."""
         self._queue.extend(zip(bodies, repeat(level)))
         self.size += sum(map(len, bodies))
+
+    def put_first(self, body: bytes, level: L) -> None:
+        """Ahead of all that was put; behind what went first before, and what is being cut."""
+        self._queue.insert(self._ahead + self._cut, (body, level))
+        self._ahead += 1
+        self.size += len(body)
+
+    @property
+    def delays_first(self) -> bool:
+        """Whether what goes first waits for the rest of a message that was begun before."""
+        return self._cut and self._ahead > 0
 
     @property
     def next(self) -> L:
@@ -196,6 +213,8 @@ class Outbox(Generic[L]):
                 taken += size
             for _ in range(len(bodies) - 1):
                 queue.popleft()
+        if self._ahead:
+            self._ahead = max(0, self._ahead - len(bodies))
         self.size -= taken
         first = self._taken + 1
         self._taken += len(bodies)
@@ -204,6 +223,8 @@ class Outbox(Generic[L]):
 
     def _take_part(self, body: bytes, budget: int) -> Contents:
         """R98: the next piece of the message at the head; the queue keeps it until the last."""
+        if not self._part:
+            self._cut = not self._ahead
         piece = body[self._offset : self._offset + budget - 5]
         end = self._offset + len(piece)
         contents = Contents(self._taken + 1, (piece,), self._part, end == len(body))
@@ -212,6 +233,10 @@ class Outbox(Generic[L]):
             self.size -= len(body)
             self._taken += 1
             self._offset = self._part = 0
+            if self._cut:
+                self._cut = False
+            else:
+                self._ahead -= 1
         else:
             self._offset = end
             self._part += 1
@@ -220,6 +245,9 @@ class Outbox(Generic[L]):
     def rewind(self) -> None:
         """R99: a message whose last piece was not numbered on the old ring starts again whole."""
         self._offset = self._part = 0
+        if self._cut:
+            self._cut = False
+            self._queue.insert(self._ahead, self._queue.popleft())
 
 
 MOST_SENDERS = 255

@@ -36,7 +36,6 @@ from ringcast.protocols.totem_multi.messages import (
     NetworkTopology,
     Promises,
     Rank,
-    Said,
     Sort,
     Wants,
     legible,
@@ -163,11 +162,6 @@ class TotemMulti(Speaker):
         if self._leaving:
             env.stop(self._leaving[0])
         self._leaving = None
-
-    def _say(self, env: Env, pid: NodeId, said: Said) -> None:
-        """MR-10: into the one queue of an interface."""
-        ring = self.ports[pid].part
-        ring.call(env, ring.machine.carry, (written(said),), Sort.SAID)
 
     # --- what the rings hand up --------------------------------------------------------------
 
@@ -380,7 +374,8 @@ class TotemMulti(Speaker):
                 self.brakes.look()
             if self._passed:
                 self.tell_passed(env)
-            order.advance(env)
+            if not (delayed := self._queues[0].delays_first):  # MR-10 ext: by a large message
+                order.advance(env)
             self._promise_owed()
             if order.unplaced or order.denied:
                 order.refuse_passed()
@@ -388,7 +383,7 @@ class TotemMulti(Speaker):
                 self._acknowledge()
             elif not self._to_say:
                 break
-        self._stirred = False
+        self._stirred = delayed
         if len(self.ports) == 1:
             (at,) = self.ports.values()
             at.deliver_at_once(order, self.view)

@@ -22,7 +22,9 @@ from ringcast.protocols.totem_multi.messages import (
     Promises,
     SafeKey,
     Said,
+    Sort,
     Wants,
+    written,
 )
 from ringcast.protocols.totem_multi.order import NetworkOrder
 from ringcast.protocols.totem_multi.places import key_of
@@ -50,6 +52,16 @@ class Speaker(Machine):
         self._to_say: deque[tuple[NodeId, Said]] = deque()
         self._to_ack: list[SafeKey] = []
         self._to_refuse: list[SafeKey] = []
+
+    def _say(self, env: Env, pid: NodeId, said: Said) -> None:
+        """MR-10 ext: into the one queue of an interface; what a gateway passes on goes first. Its
+        own messages are stamped when they leave (MR-9), and what it has delivered by then is their
+        cause (P-12). Its word on groups keeps its place among its messages (F6)."""
+        ring = self.ports[pid].part
+        if len(self.ports) == 1 or type(said) is Wants:
+            ring.call(env, ring.machine.carry, (written(said),), Sort.SAID)
+        else:
+            ring.call(env, ring.machine.carry_first, written(said), Sort.SAID)
 
     def forward(self, said: Streamed, came: NodeId | None) -> None:
         """MR-13: on every interface but that one. F2: as far as somebody is there that it is for;

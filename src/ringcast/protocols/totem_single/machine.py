@@ -158,6 +158,12 @@ class TotemSingle(Processor):
         if self.phase is OPERATIONAL:
             operational.serve(self, env)
 
+    def carry_first(self, env: Env, body: bytes, sort: int) -> None:
+        """The same of what must not wait for the messages of applications."""
+        self.new_message_queue.put_first(body, sort)
+        if self.phase is OPERATIONAL:
+            operational.serve(self, env)
+
     def enter_gather(self, env: Env, cause: Cause) -> None:
         """R33; R69: whatever ring was being formed is abandoned."""
         recovery.abandon(self)
