@@ -11,10 +11,14 @@ from random import Random
 import pytest
 from multi_driver import CHAIN, Core, gateway, pair, ring
 
+from ringcast.core.effects import Note
+from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId
+from ringcast.core.inputs import Started, Submitted
 from ringcast.core.rings import shaped
 from ringcast.core.to_some import DeliveredTo
 from ringcast.core.trace import Delivered, Noted
+from ringcast.protocols.totem_multi import Config, TotemMulti
 from ringcast.protocols.totem_multi.interests import EVERYTHING, Interests
 from ringcast.protocols.totem_multi.messages import (
     Addressed,
@@ -22,6 +26,7 @@ from ringcast.protocols.totem_multi.messages import (
     Forwarded,
     Key,
     Promises,
+    Rank,
     Wants,
     read,
     written,
@@ -96,6 +101,24 @@ def test_f6_a_word_has_its_place_in_the_order() -> None:
     assert core.words == []
     core.bound("C", 20)
     assert core.words == [Wants(1, (G,))]
+
+
+def test_f6_an_old_word_takes_back_nothing_that_was_decided_since() -> None:
+    """It was said while there were gateways, and comes when there are none any more."""
+    machine, env = TotemMulti(3, Config(acyclic=True)), Env(3, Random(0))
+    machine.handle(env, Started(1, {}))
+    machine.interests.ask((H,))
+    old = Wants(3, machine.interests.say())
+    machine.handle(env, Submitted((), wants=(G,)))
+    assert machine.wants(G) and not machine.wants(H)
+    env.take()
+    machine.interested(env, old)
+    assert machine.wants(G) and not machine.wants(H)
+    (note,) = [each for each in env.take() if isinstance(each, Note)]
+    assert note.members == (3,) and note.data[3:] == (G,)
+    machine.order.network.gateways[9] = {}
+    machine.interested(env, old)
+    assert machine.wants(H), "others count on it"
 
 
 def test_f6_members_of_the_group_deliver_it_and_nobody_else() -> None:
@@ -208,7 +231,55 @@ def test_f7_nobody_waits_for_a_gateway_that_cannot_be_reached() -> None:
     core.bound("C", 20)
     assert core.delivered == []
     core.change("B2", "Bt", 15, 3, 102, mine=True)
-    assert core.delivered[0] == "A9", "passed, without the message"
+    assert core.delivered[:2] == ["{B C}", "A9"], "passed, without the message"
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_f7_a_topology_ends_where_a_message_is_lacking(level: Level) -> None:
+    """Others deliver it in that topology. What else came of its ring is no less a cause."""
+    core = gets(3, G)
+    core.accept(place(9, level=level))
+    core.message("A10")
+    core.change("Bt", "B", 12, 3, 102, mine=True)
+    core.change("B2", "Bt", 15, 3, 102, mine=True)
+    core.bound("C", 20)
+    for pid, stream in ((201, "B"), (102, "B"), (202, "C"), (4, "C")):
+        core.ack(pid, stream, "A9")
+    assert core.delivered[:3] == ["{B C}", "A9", "A10"]
+    assert core.keys[0][:3] == (9, ring("A"), Rank.SHRINK)
+    assert core.refused == ([core.keys[1]] if level is Level.SAFE else []), "not acknowledged"
+    assert core.acked == []
+
+
+def test_f7_the_next_one_that_is_lacking_ends_no_other_topology() -> None:
+    core = gets(3, G)
+    core.accept(place(9))
+    core.accept(place(10))
+    core.change("Bt", "B", 12, 3, 102, mine=True)
+    core.change("B2", "Bt", 15, 3, 102, mine=True)
+    core.bound("C", 20)
+    assert core.delivered[:3] == ["{B C}", "A9", "A10"]
+
+
+def test_f7_a_topology_ends_though_its_members_stay() -> None:
+    """A ring whose members all are gone already: others in this topology have what is lacking."""
+    core = gets(3, G)
+    core.order.shrunk[ring("A")] = frozenset()
+    core.order._changed(core.env, core.order.last)
+    core.accept(place(9))
+    core.change("Bt", "B", 12, 3, 102, mine=True)
+    core.change("B2", "Bt", 15, 3, 102, mine=True)
+    core.bound("C", 20)
+    assert core.delivered[:3] == ["{B C}", "{B C}", "A9"]
+
+
+def test_f7_who_does_not_want_it_lacks_nothing() -> None:
+    core = gets(3, H)
+    core.accept(place(9))
+    core.change("Bt", "B", 12, 3, 102, mine=True)
+    core.change("B2", "Bt", 15, 3, 102, mine=True)
+    core.bound("C", 20)
+    assert core.delivered[0] == "A9"
 
 
 def test_f7_of_what_waits_for_a_merge_the_place_is_filled_too() -> None:

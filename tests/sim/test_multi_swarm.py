@@ -54,6 +54,11 @@ def test_a_tree_on_which_a_cause_was_overtaken() -> None:
     assert not run(draw(3500133, "totem-multi", 7)).violations
 
 
+def test_a_tree_on_which_a_gateway_was_lost_that_had_withheld_a_message() -> None:
+    """F7: a member of its group went on without it, in a topology where others delivered it."""
+    assert not run(draw(3600124, "totem-multi", 7)).violations
+
+
 def test_a_run_can_be_repeated_from_its_number_of_processors() -> None:
     spec = draw(3, "totem-multi")
     assert draw(3, "totem-multi", spec.nodes) == spec

@@ -189,6 +189,7 @@ class RingChanges(OrderState):
         by then, or are asked again. What others know of a shrinking at that place depends on what
         they had heard when it happened, and the next topology must not."""
         self.shrunk.clear()
+        self.lacking.clear()
 
     def _learn(self, graph: NetworkGraph) -> None:
         """G-19, A11: what a gateway of the ring, or beyond it, can reach."""

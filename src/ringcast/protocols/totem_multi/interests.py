@@ -61,9 +61,10 @@ class Interests:
         self._asked.append(self.latest)
         return tuple(sorted(self.latest))
 
-    def decide(self) -> None:
+    def decide(self) -> list[int]:
         """Nobody else has to be told: there are no gateways, hence nothing is withheld."""
         self._mine = self.latest
+        return sorted(self.latest or ())
 
     def wants(self, group: int) -> bool:
         """Whether this processor is in a group, at this place in the order: by its own last word,

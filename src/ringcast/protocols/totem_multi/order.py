@@ -308,8 +308,30 @@ class NetworkOrder(RingChanges):
             _, gateways = self.live()
             if data.sender in gateways:
                 return False
+            self._lack(env, key, data, ring)
         self._hold(key)
         return True
+
+    def _lack(self, env: Env, key: Key, data: Data, ring: RingId) -> None:
+        """F7: the message will not come, and others deliver it in this topology. So this one
+        ends here, as for a safe message that not all have (A5); what else came of the ring is
+        delivered, for others may have done so already."""
+        if key in self.unheld:
+            self.unheld.discard(key)
+            remember(self._refused, key)
+            self.out.refused_safe(key)
+        if ring not in self.lacking:
+            self.lacking.add(ring)
+            self.shrunk[ring] = frozenset()
+            self.ends = True
+            self._stale()
+        if self.ends and data.level is not Level.SAFE:
+            self._shrink(env, key)
+
+    def _shrink(self, env: Env, key: Key) -> None:
+        """A5, A6: another topology just before a message."""
+        self.last = Key(key.timestamp, key.ring, Rank.SHRINK)
+        self._changed(env, self.last)
 
     def _drained(self, env: Env, key: Key, ring: RingId) -> None:
         """A5 ext: a topology ends when a ring that was left behind has drained."""
@@ -355,8 +377,8 @@ class NetworkOrder(RingChanges):
             self.shrunk |= shrunk
             self._stale()
             env.note("multi A4", "shrink", f"{key}: {sorted(map(str, shrunk))}")
-            self.last = Key(key.timestamp, key.ring, Rank.SHRINK)
-            self._changed(env, self.last)
+        if shrunk or self.ends:
+            self._shrink(env, key)
         return True
 
     def _survey(self, key: Key) -> Survey:

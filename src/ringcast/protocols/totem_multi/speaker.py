@@ -138,10 +138,14 @@ class Speaker(Machine):
         return self.withholding.acyclic and bool(self.order.network.gateways)
 
     def interested(self, env: Env, word: Wants) -> None:
-        """F6: from here on a processor is in these groups."""
+        """F6: from here on a processor is in these groups. A word of its own that was said when
+        there were gateways takes back nothing that was decided since."""
         self.tell_passed(env)
         self.interests.hear(word.node, word.groups)
-        self._note_groups(env, word.node, word.groups)
+        groups: Iterable[int] = word.groups
+        if word.node == self.me and not self.filters:
+            groups = self.interests.decide()
+        self._note_groups(env, word.node, groups)
 
     def _note_groups(self, env: Env, node: NodeId, groups: Iterable[int]) -> None:
         place = self.order.last
@@ -164,8 +168,7 @@ class Speaker(Machine):
         if self.filters:
             self._to_say.append((self.me, Wants(self.me, self.interests.say())))
         else:
-            self.interests.decide()
-            self._note_groups(env, self.me, sorted(self.interests.latest))
+            self._note_groups(env, self.me, self.interests.decide())
 
     def exchange(self, pid: NodeId, said: NetworkTopology) -> None:
         """MR-24."""

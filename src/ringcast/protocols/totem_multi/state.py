@@ -136,6 +136,9 @@ class OrderState:
         self.told: dict[ChangeId, TopologyChange] = {}
         self.unplaced: list[tuple[NodeId | None, Forwarded | Change]] = []  # A7
         self.shrunk: dict[RingId, frozenset[NodeId]] = {}  # A5's shr
+        self.lacking: set[RingId] = set()
+        """F7: rings of which a message is lacking here since the last change."""
+        self.ends = False  # F7: this topology does, though no other members are known
         self.acknowledged = Acknowledged()
         self.seen: set[Key] = set()  # stored, not delivered
         self.unheld: set[Key] = set()
@@ -251,6 +254,6 @@ class OrderState:
         """A9, G-8: report the topology, if it is another one, under a key that tells it apart."""
         self._stale()
         reported = self._report()
-        if reported != self.reported:
-            self.reported = reported
+        if reported != self.reported or self.ends:
+            self.reported, self.ends = reported, False
             self.out.install(env, key._replace(digest=digest(reported)), reported)
