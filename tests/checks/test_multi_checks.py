@@ -42,8 +42,8 @@ class MadeTrace:
     def at(self) -> int:
         return len(self.events)
 
-    def start(self, node: NodeId, incarnation: int = 1) -> None:
-        self.events.append(Restarted(node, self.at(), self.at(), incarnation))
+    def start(self, node: NodeId, incarnation: int = 1, kept: bool = True) -> None:
+        self.events.append(Restarted(node, self.at(), self.at(), incarnation, kept))
         self.prev.pop(node, None)
         self.lives[node] = incarnation
 
@@ -488,3 +488,23 @@ def test_p_18_a_message_of_a_life_before_and_timestamps_before_rings_are_right()
     trace.deliver_to(3, 2, A, 41, 3)
     trace.end(2, 3)
     assert trace.verdicts()["P-18"] is Verdict.VALID
+
+
+@pytest.mark.parametrize("loser", [1, 2])
+@pytest.mark.parametrize("right", [True, False])
+def test_p_18_a_place_that_is_given_again_after_a_loss_of_storage(
+    loser: NodeId, right: bool
+) -> None:
+    """Message 8 of processor 1 is of its first life, whoever comes to its place in a second one;
+    and a message to some with a number below that is still wrong."""
+    trace, number = together(), 40 if right else 7
+    trace.submit_to(1, number, 3)
+    trace.crash(loser)
+    trace.start(loser, 2, kept=False)
+    trace.submit(loser, 1)
+    trace.originate(loser, A, 8, number=1)
+    delivered(trace, 3, 6, 7, 8)
+    sent = (1, number, Level.AGREED, (number,))
+    told = DeliveredTo((3,), T1, A, 40, *sent)
+    trace.events.append(told.noted(3, trace.at(), trace.at()))
+    assert (trace.verdicts()["P-18"] is Verdict.INVALID) == (not right)

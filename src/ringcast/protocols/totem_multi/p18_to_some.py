@@ -32,7 +32,9 @@ class ToSome(Multicast):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._lives: dict[Place, int] = {}
+        self._lives: dict[tuple[Place, NodeId, tuple[int, ...]], int] = {}
+        """By place, sender and digests: after a loss of storage a ring may have the name of an
+        earlier one, and its messages their places."""
         self._began: dict[NodeId, Place] = {}
         """Where each processor's present life begins: what is older concerned one before."""
         self._owing: dict[Place, tuple[DeliveredTo, dict[NodeId, bool]]] = {}
@@ -154,15 +156,16 @@ class ToSome(Multicast):
 
     def on_originated(self, event: Originated) -> None:
         """The life in which it was sent, wherever it is delivered later."""
-        life = self.history.incarnation(event.node)
-        self._lives[self.place(event.ring, event.seq)] = life
+        which = (self.place(event.ring, event.seq), event.node, event.digests)
+        self._lives[which] = self.history.incarnation(event.node)
         while len(self._lives) > REMEMBERED:
             del self._lives[next(iter(self._lives))]
 
     def life(self, event: Delivered) -> int:
         """As it was when the message was originated."""
         present = self.history.incarnation(event.sender)
-        return self._lives.get(self.place(event.ring, event.seq), present)
+        which = (self.place(event.ring, event.seq), event.sender, event.digests)
+        return self._lives.get(which, present)
 
     def life_to_some(self, told: DeliveredTo) -> int:
         """The latest that submitted just this."""
