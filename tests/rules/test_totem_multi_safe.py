@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from multi_driver import Core, chain, member, ring
 
 from ringcast.core.ids import Level
 from ringcast.protocols.totem_multi.messages import Change, Key, Rank
-from ringcast.protocols.totem_multi.receipts import Acknowledged
+from ringcast.protocols.totem_multi.receipts import Acknowledged, Survey
+from ringcast.protocols.totem_single.messages import RingId
 
 SAFE = Level.SAFE
 ALL = {"A": (2, 101), "B": (3, 201, 102), "C": (4, 202)}
@@ -179,3 +181,29 @@ def test_receipts_are_forgotten_with_the_places_they_are_of() -> None:
         words.heard(3, ring("B"), ((timestamp, ring("A")),), ())
     words.forget(Key(6, ring("B")), ())
     assert sorted(words._said) == [(7, ring("A")), (8, ring("A")), (9, ring("A"))]
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_g_25_nobody_waits_for_one_that_never_came_to_tell_how_a_ring_went_on(
+    applied: bool,
+) -> None:
+    """3 went on to a ring with gateway 201, and is lost; by its own word 201 went on alone."""
+    others = Change(20, ring("Bt"), ring("B"), (member(3), member(201)), True)
+    ended = Change(21, ring("B2"), ring("Bt"), (member(3), member(201)), False)
+    mine = Change(20, RingId(ended.ring.seq + 2, 66), ring("B"), (member(201),), True)
+    after = Change(22, RingId(ended.ring.seq + 4, 66), mine.ring, (member(201),), False)
+    words, key, both = Acknowledged(), (18, ring("A")), frozenset({3, 201})
+    words.heard(201, ring("B"), (key,), ())
+
+    def survivors(at: RingId, *changes: Change) -> frozenset[int] | None:
+        followed = frozenset(c.conf for c in changes if not c.transitional)
+        nobody, live = frozenset[int](), frozenset({201})
+        survey = Survey(key, words, nobody, changes, followed, live, {201: at})
+        return survey.survivors(ring("B"), others.ring if applied else ring("B"), both)
+
+    where = others.ring if applied else ring("B")
+    assert survivors(where, others, ended) is None, "201 may tell"
+    if applied:
+        assert survivors(mine.ring, ended, after) == frozenset()
+    else:
+        assert survivors(where, others, mine, ended, after) == {201}

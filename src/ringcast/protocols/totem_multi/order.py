@@ -390,5 +390,7 @@ class NetworkOrder(RingChanges):
             regular = frozenset(c.conf for c in changes if not c.transitional)
             members = [m for ring in self.topology for m in self.network.members[ring]]
             live = frozenset(m.pid for m in members if m.gateway and m.node in gateways)
-            self._known = (changes, regular, live)
+            ends = (*self.network.gateways.values(), self.network.own)
+            at = {pid: ring for each in ends for pid, ring in each.items()}
+            self._known = (changes, regular, live, at)
         return Survey((key.timestamp, key.ring), self.acknowledged, self.pids, *self._known)

@@ -7,16 +7,14 @@ delivered, and what concerns older places goes at the next topology change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ringcast.core.ids import NodeId
 from ringcast.protocols.totem_multi.messages import Change, Key, Keys, Receipts, SafeKey
+from ringcast.protocols.totem_multi.network import path
 from ringcast.protocols.totem_single.messages import RingId
 
 LARGE = 2**31
-MOST_KEYS = 1024
-"""Safe messages that one acknowledgement or one bound speaks of."""
-
 MOST_KEYS = 1024
 """Safe messages that one acknowledgement or one bound speaks of."""
 
@@ -122,11 +120,13 @@ class Survey:
         changes: tuple[Change, ...],
         followed: frozenset[RingId],
         live: frozenset[NodeId],
+        at: Mapping[NodeId, RingId],
     ) -> None:
         self._key, self._said, self._own = key, said, own
         self._changes = changes  # P, H and done, in key order
         self._followed = followed  # rings whose regular successor is known
         self._live = live  # interfaces of live gateways
+        self._at = at  # where these and mine are in the delivered graph
 
     def word(self, pid: NodeId, ring: RingId) -> bool | None:
         """A3: whether ``pid`` of ``ring`` has it, by its own word; None: it has not said."""
@@ -150,7 +150,8 @@ class Survey:
             if change.conf == ring and (not change.transitional or change.ring in self._followed)
         ]
         if not after:
-            return None if pids & (self._own | self._live) else frozenset()
+            tell = any(self._is_on(pid, ring) for pid in pids & (self._own | self._live))
+            return None if tell else frozenset()
         found: frozenset[NodeId] = frozenset()
         for change in after:
             went = pids & {member.pid for member in change.members}
@@ -159,3 +160,11 @@ class Survey:
                 return None
             found |= part
         return found
+
+    def _is_on(self, pid: NodeId, ring: RingId) -> bool:
+        """G-25: whether ``pid`` may tell how ``ring`` went on. Others may have installed a ring
+        with one that never came: where that is now is its own word."""
+        if pid not in self._at:
+            return True
+        went = (c for c in self._changes if not c.transitional or c.ring in self._followed)
+        return path(pid, self._at[pid], went)[-1] == ring

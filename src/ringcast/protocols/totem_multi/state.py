@@ -40,6 +40,11 @@ Reported: TypeAlias = tuple[tuple[RingId, tuple[NodeId, ...]], ...]
 """The rings of a topology with their members, ascending: what applications are told."""
 
 
+Known: TypeAlias = tuple[
+    tuple[Change, ...], frozenset[RingId], frozenset[NodeId], dict[NodeId, RingId]
+]
+"""What ``receipts.Survey`` looks at beside the words themselves."""
+
 MOST_REMEMBERED = 4096
 """Refused messages, and topology changes that were passed on, that are remembered, so that none
 goes round in a cycle."""
@@ -150,7 +155,7 @@ class OrderState:
             for ring in sorted(self.topology)
         }
         self._live: tuple[set[RingId], set[NodeId]] | None = None
-        self._known: tuple[tuple[Change, ...], frozenset[RingId], frozenset[NodeId]] | None = None
+        self._known: Known | None = None
         self._interfaces: dict[RingId, frozenset[NodeId]] = {}
         self._turn = 0
         self._waits_at: tuple[Key, int, int] | None = None
