@@ -206,4 +206,4 @@ def test_g_25_nobody_waits_for_one_that_never_came_to_tell_how_a_ring_went_on(
     if applied:
         assert survivors(mine.ring, ended, after) == frozenset()
     else:
-        assert survivors(where, others, mine, ended, after) == {201}
+        assert survivors(where, others, mine, ended, after) == frozenset({201})
