@@ -25,7 +25,7 @@ RESULTS = Path(__file__).parents[2] / "bench" / "results"
 NEVER = {"Active/Unicast", "Blocked/Unicast", "Blocked/announce"}
 """What only an owner of a machine of TOTAL asks for, and a timer that a proposal cancels."""
 
-SELDOM = {"Frozen/Ordered", "Out/Ordered", "Out/nack"}
+SELDOM = {"Out/Ordered", "Out/nack"}
 """An answer of RBP that few runs need, and a timer that whoever leaves a list cancels; whoever
 leaves a view of iRBP cancels more."""
 
@@ -37,7 +37,7 @@ leaves a view of iRBP cancels more."""
         ("total", Total, {m: m for m in ("agreed", "prefix", "uniform")}, 10_000, NEVER),
         ("token-fd", TokenFd, {"token-fd": ""}, 30_000, set()),
         ("counter", CounterBased, {"counter": ""}, 21_000, set()),
-        ("rbp", Rbp, {"rbp": ""}, 30_000, SELDOM),
+        ("rbp", Rbp, {"rbp": ""}, 30_000, SELDOM | {"Frozen/Ordered"}),
         ("irbp", Irbp, {"irbp": ""}, 30_000, SELDOM | {"Out/catch", "Out/ready", "Out/resend"}),
     ],
 )
