@@ -20,12 +20,15 @@ from ringcast.protocols.totem_multi.flow import Brakes
 from ringcast.protocols.totem_multi.messages import (
     LAST_TIMESTAMP,
     Ack,
+    Change,
     Data,
     Forwarded,
     Key,
     Member,
+    NetworkGraph,
     Rank,
     Sort,
+    TopologyChange,
     Wants,
     legible,
     read,
@@ -436,6 +439,32 @@ def test_mr_10_ext_a_gateway_delivers_nothing_while_a_large_message_delays_a_cau
         assert machine._stirred == (left == 2), "it looks again"
         while queue.delays_first:
             queue.take(500)
+
+
+@pytest.mark.parametrize("acyclic", [False, True])
+def test_a8_ext_a_change_does_not_overtake_what_lost_gateways_had_brought(acyclic: bool) -> None:
+    """Those beyond may know them another way, and then do not wait for the TC. On a tree there is
+    no other way."""
+    machine, _ = started(9, 1009, acyclic=acyclic)
+    at, order = machine.ports[9], machine.order
+    at.members = tuple(Member(pid, pid, True) for pid in (4, 5, 6, 9))
+    at.together = frozenset({6, 9})
+    begun = Change(148, RingId(24, 1), RingId(22, 9), at.members, False)
+    order.pending[begun.ring, begun.conf] = begun
+    order.network.gateways |= {4: {4: RING}, 6: {6: RING}}
+    brought = {
+        pid: Forwarded(stamp, RING, None, Data(3, Level.AGREED, 1, (b"x",)))
+        for pid, stamp in ((4, 228), (5, 229), (6, 230))
+    }
+    later = Change(231, RingId(26, 1), RING, (), True, (), (200, RING))
+    told = TopologyChange(231, RingId(26, 1), RING, NetworkGraph((), ()))
+    waiting = [(9, pid, said) for pid, said in brought.items()]
+    machine._buffers[begun.ring, begun.conf] = [*waiting, (9, 4, later), (9, 4, told)]
+    machine._pass_on_buffered(at)
+    first = msgspec.structs.replace(brought[4], since=(148, RingId(24, 1)))
+    said = [] if acyclic else [(1009, first), (1009, later), (1009, told)]
+    assert list(machine._to_say) == said, "5 is unknown, 6 is still there"
+    assert len(machine._buffers[begun.ring, begun.conf]) == 5, "they wait here as before"
 
 
 def test_s_12_one_of_two_gateways_is_killed_and_nothing_is_lost_or_doubled() -> None:

@@ -8,9 +8,12 @@ import msgspec
 import pytest
 from redundant import WHOLE_US, Unbroken, broken, redundant
 
-from ringcast.core.ids import Level, ViewId
+from ringcast.core.env import Env
+from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.rings import SHAPES, shaped
 from ringcast.core.trace import Delivered, Installed
+from ringcast.protocols.totem_multi import TotemMulti
+from ringcast.protocols.totem_multi.messages import Said, Sort, written
 from ringcast.sim.faults import NetworkPartition, NodeCrash, Restart
 from ringcast.sim.rings import PORT, attached, connected, in_domain
 from ringcast.sim.run import run
@@ -61,6 +64,17 @@ def test_a_tree_on_which_a_cause_was_overtaken() -> None:
 def test_a_tree_on_which_a_gateway_was_lost_that_had_withheld_a_message() -> None:
     """F7: a member of its group went on without it, in a topology where others delivered it."""
     assert not run(draw(3600124, "totem-multi", 7)).violations
+
+
+def test_a_cycle_on_which_a_change_overtook_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A8 ext. The seed shows it with the one queue of MR-10 as printed."""
+
+    def say(self: TotemMulti, env: Env, pid: NodeId, said: Said) -> None:
+        ring = self.ports[pid].part
+        ring.call(env, ring.machine.carry, (written(said),), Sort.SAID)
+
+    monkeypatch.setattr(TotemMulti, "_say", say)
+    assert not run(draw(3500087, "totem-multi", 6)).violations
 
 
 def test_a_run_can_be_repeated_from_its_number_of_processors() -> None:

@@ -29,6 +29,7 @@ Promise   P-1 to P-16 of the dossier but P-5, and P-18 of ours, on trees, on par
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           A4  a member says also what it has refused, or others would wait for ever
           A5  rings without survivors, and those that drain, are part of a topology's name
+          A8  what lost gateways brought to a cycle goes ahead of the change that lost them
           MR-10  what a gateway passes on goes ahead of its own messages
           MR-32  what a gateway passed on may wait for the ring's next change
 """

@@ -48,7 +48,7 @@ from ringcast.protocols.totem_multi.places import batch_of, key_of, position
 from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
 from ringcast.protocols.totem_multi.speaker import Speaker
-from ringcast.protocols.totem_multi.state import ChangeId, Reported, Streamed
+from ringcast.protocols.totem_multi.state import Reported, Streamed
 from ringcast.protocols.totem_multi.withholding import shares
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.messages import RingId
@@ -84,7 +84,6 @@ class TotemMulti(Speaker):
         self.view = ViewId(0, me)
         self.nodes: tuple[NodeId, ...] = ()
         self.departures = Departures()
-        self._buffers: dict[ChangeId, list[tuple[NodeId, NodeId, Streamed]]] = {}
         self._stirred = False  # something came up that the core has to look at
         self._timed = False
         self._watched = False  # what is kept
@@ -288,6 +287,7 @@ class TotemMulti(Speaker):
             members = tuple(m for m in at.members if m.pid in at.together)
             said = Change(at.highest, ring, at.ring, members, True, close(at.ring))
         else:
+            self._pass_on_buffered(at)
             begins = at.rider.begins[ring]
             at.ring, at.members, at.highest = ring, begins.members, begins.timestamp
             at.admitted.clear()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ringcast.core.effects import PackedMessages
 from ringcast.core.ids import Position
-from ringcast.protocols.totem_multi.messages import Data, Forwarded, Key
+from ringcast.protocols.totem_multi.messages import Change, Data, Forwarded, Key
 from ringcast.protocols.totem_multi.state import Streamed
 
 
@@ -21,6 +23,14 @@ def key_of(said: Streamed) -> Key:
             return Key(timestamp, ring)
         case _:
             return said.key
+
+
+def joined_by(change: Change, said: Streamed) -> Streamed:
+    """Of a stream that a change will join, for those who may not have come to it (``since``)."""
+    if not isinstance(said, Forwarded | Change):
+        return said
+    joined = (change.timestamp, change.ring)
+    return replace(said, since=max(said.since or joined, joined))
 
 
 def position(key: Key) -> Position:

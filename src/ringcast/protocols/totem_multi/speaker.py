@@ -27,11 +27,11 @@ from ringcast.protocols.totem_multi.messages import (
     written,
 )
 from ringcast.protocols.totem_multi.order import NetworkOrder
-from ringcast.protocols.totem_multi.places import key_of
+from ringcast.protocols.totem_multi.places import joined_by, key_of
 from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
 from ringcast.protocols.totem_multi.routing import TreeRouting
-from ringcast.protocols.totem_multi.state import Streamed
+from ringcast.protocols.totem_multi.state import ChangeId, Streamed
 from ringcast.protocols.totem_multi.withholding import Withholding
 from ringcast.protocols.totem_single.messages import RingId
 
@@ -50,6 +50,8 @@ class Speaker(Machine):
         self._passed: list[tuple[Key, int, NodeId | None]] = []
         """F7: messages of groups that were passed on, and for whom."""
         self._to_say: deque[tuple[NodeId, Said]] = deque()
+        self._buffers: dict[ChangeId, list[tuple[NodeId, NodeId, Streamed]]] = {}
+        """MR-31: what waits for a change, at which interface and from whom it came."""
         self._to_ack: list[SafeKey] = []
         self._to_refuse: list[SafeKey] = []
 
@@ -86,6 +88,18 @@ class Speaker(Machine):
                     self._promise(pid)  # F8
                 self._to_say.append((pid, part))
                 self._note_passed(pid, part)
+
+    def _pass_on_buffered(self, at: RingPort) -> None:
+        """A8 ext: gateways are lost, and what they brought waits for the change that joined them.
+        Those beyond who know them another way do not wait for that change's TC, and this change
+        must not overtake what they would lack."""
+        lost = {m.pid: m.node for m in at.members if m.gateway and m.pid not in at.together}
+        known = {pid for pid, node in lost.items() if node in self.order.network.gateways}
+        for id, waiting in self._buffers.items() if not self.config.acyclic else ():
+            begun = self.order.pending[id]
+            for pid, sender, said in waiting:
+                if pid == at.mine.pid and sender in known:
+                    self.forward(joined_by(begun, said), pid)
 
     def _note_passed(self, pid: NodeId, said: Forwarded) -> None:
         """F7: for whom a message of a group goes out at an interface."""
