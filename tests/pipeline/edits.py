@@ -36,7 +36,7 @@ import pyarrow.parquet
 import pytest
 import typer
 from spoiling import EVERY_KIND, spoil
-from tampering import right
+from tampering import LONG_US, right
 
 from ringcast.checks import PROPERTIES, Suite, suite
 from ringcast.checks.property import Reads
@@ -94,7 +94,7 @@ class Edited(msgspec.Struct, frozen=True):
 @cache
 def short(protocol: str) -> tuple[list[TraceEvent], Claims]:
     """One short run, the same for all seeds."""
-    return right(protocol)
+    return right(protocol, every_us=LONG_US)
 
 
 @lru_cache(maxsize=1)

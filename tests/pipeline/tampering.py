@@ -35,7 +35,11 @@ E = TypeVar("E")
 change = msgspec.structs.replace
 
 
-def spec(protocol: str, lost: bool = False) -> RunSpec:
+LONG_US = 6_000
+"""Between bursts of a run that is two or three times as long."""
+
+
+def spec(protocol: str, lost: bool = False, every_us: int = 15_000) -> RunSpec:
     """A short run in which frames hold several messages, and a member crashes; or does so early,
     and comes back without its storage."""
     several, slow = protocol == "totem-multi", 4 if protocol == "rbp" else 1
@@ -46,18 +50,21 @@ def spec(protocol: str, lost: bool = False) -> RunSpec:
         rings=((1, 2, 3), (3, 4)) if several else (),
         seed=7,
         duration_us=120_000 * slow,
-        workload=(Bursts(messages=3, every_us=15_000 * slow, safe=0.3, start_us=8_000),),
+        workload=(Bursts(messages=3, every_us=every_us * slow, safe=0.3, start_us=8_000),),
         faults=early if lost else (NodeCrash(60_000 * slow, 4),),
         core=(1, 2, 3),
     )
 
 
-def right(protocol: str, lost: bool = False) -> tuple[list[TraceEvent], Claims]:
+def right(
+    protocol: str, lost: bool = False, every_us: int = 15_000
+) -> tuple[list[TraceEvent], Claims]:
     """The trace of it and what is claimed of it."""
     events: list[TraceEvent] = []
-    result = run(spec(protocol, lost), [events.append])
+    chosen = spec(protocol, lost, every_us)
+    result = run(chosen, [events.append])
     assert not result.violations
-    return events, claims_of(spec(protocol, lost))
+    return events, claims_of(chosen)
 
 
 class Trace:

@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from published import PUBLISHED
 from spoiling import spoil
+from tampering import LONG_US
 from tampering import spec as tampered
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, suite
@@ -156,7 +157,7 @@ def test_an_old_message_in_a_new_view(
     """It has a lower place than all that its new ring has, and none of them."""
     set_sizes(monkeypatch, group=64, window=window, run=4)
     spec = msgspec.structs.replace(
-        tampered("rbp"),
+        tampered("rbp", every_us=LONG_US),
         duration_us=600_000,
         workload=(Bursts(messages=3, every_us=6_000, safe=0.3, start_us=8_000),),
         faults=(NodeCrash(300_000, 4),),
@@ -217,7 +218,12 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> list[list[TraceEvent]]:
         folder = tmp_path_factory.mktemp("right")
         generate(folder, shape)
         found.append(list(read_trace(folder)))
-    for spec in (draw(2, nodes=3), draw(5, nodes=3), tampered("total"), tampered("token-fd")):
+    for spec in (
+        draw(2, nodes=3),
+        draw(5, nodes=3),
+        tampered("total", every_us=LONG_US),
+        tampered("token-fd", every_us=LONG_US),
+    ):
         events: list[TraceEvent] = []
         run(spec, [events.append])
         found.append(list(read_trace(write(tmp_path_factory.mktemp("right"), events))))
