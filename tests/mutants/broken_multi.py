@@ -163,7 +163,7 @@ def multi_safe_is_agreed(patch: MonkeyPatch) -> None:
     patch.setattr(NetworkOrder, "_is_safe", lambda self, env, key: True)
 
 
-@mutant("MR-14 A3", "P-14")
+@mutant("MR-14 A3", "P-14", "P-18")
 def multi_one_word_for_a_ring(patch: MonkeyPatch) -> None:
     """As with guarantee vectors: if one member of a ring has it, the ring has it."""
     whole = Survey.word
@@ -261,7 +261,7 @@ def multi_believes_others_of_an_interface(patch: MonkeyPatch) -> None:
     )
 
 
-@mutant("MR-31 A8", "progress")
+@mutant("MR-31 A8", "progress", "P-13")
 def multi_takes_what_waited_for_copies(patch: MonkeyPatch) -> None:
     """What waited for a merge counts as a copy, if a later message came by another gateway."""
     patch.setattr(NetworkOrder, "accept_released", NetworkOrder.accept)
@@ -290,7 +290,7 @@ def withholds_from_those_that_are_coming(patch: MonkeyPatch) -> None:
     patch.setattr(withholding, "known", lambda sides, me, to: True)
 
 
-@mutant("MR-13 F3", "P-18", "progress")
+@mutant("MR-13 F3", "P-18", "P-13", "progress")
 def tells_more_than_was_withheld(patch: MonkeyPatch) -> None:
     """The place that is told is one further: the message there, if it comes, is a copy."""
     after(

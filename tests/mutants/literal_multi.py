@@ -60,7 +60,7 @@ def figure_5_10_drops_what_waits(patch: MonkeyPatch) -> None:
     patch.setattr(NetworkOrder, "_prune", prune)
 
 
-@mutant("MR-29 G-8", "P-11", "P-13", "P-15")
+@mutant("MR-29 G-8", "P-11", "P-13", "P-15", "P-2")
 def topologies_are_named_by_their_rings(patch: MonkeyPatch) -> None:
     """The identifier of a topology is the list of its rings."""
 
@@ -76,7 +76,7 @@ def a_change_names_its_topology(patch: MonkeyPatch) -> None:
     patch.setattr(state, "digest", lambda reported: 1)
 
 
-@mutant("MR-18 G-9", "P-13", "P-11")
+@mutant("MR-18 G-9", "P-13", "P-11", "progress")
 def transitional_rings_are_skipped(patch: MonkeyPatch) -> None:
     """What a transitional ring hands up belongs to the ring before it."""
     whole = NetworkOrder.accept
