@@ -131,3 +131,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'ringcast' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """All public names, those that were not used yet too: a prompt completes them."""
+    return sorted({*globals(), *__all__})

@@ -106,3 +106,8 @@ def __getattr__(name: str) -> object:
     value: object = getattr(import_module(f"ringcast.testing.{_HOME[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """All public names, those that were not used yet too: a prompt completes them."""
+    return sorted({*globals(), *__all__})
