@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 from tags import ROOT
 
 import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
@@ -18,7 +19,9 @@ from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, T
 from ringcast.core.machine import Discard, Impossible, Machine, Table, name
 from ringcast.core.registry import Sheet, protocols
 from ringcast.sim.run import run
+from ringcast.sim.spec import RunSpec
 from ringcast.sim.swarm import draw
+from ringcast.sim.workload import Bursts
 
 PAGE = ROOT / "docs" / "phases.md"
 SEEDS = range(20)
@@ -67,6 +70,12 @@ def called(event: Input) -> str:
     raise TypeError(event)
 
 
+def quiet(spec: RunSpec) -> RunSpec:
+    """The run with little to send: phases change by faults, and messages take the time."""
+    now_and_then = Bursts(messages=2, every_us=1 + spec.duration_us // 8, safe=0.5)
+    return msgspec.structs.replace(spec, workload=(now_and_then,), settle=False)
+
+
 def diagram(sheet: Sheet) -> list[str]:
     """The section of one protocol."""
     ids = (1, 2, 3)
@@ -74,7 +83,7 @@ def diagram(sheet: Sheet) -> list[str]:
     table, moves = machine.table, Moves()
     with watched(table, moves):
         for seed in SEEDS:
-            run(draw(seed, sheet.name))
+            run(quiet(draw(seed, sheet.name)))
     lines = [f"## {sheet.name}", "", f"{sheet.source}.", "", "```mermaid", "stateDiagram-v2"]
     names = {str(phase): f"s{i}" for i, phase in enumerate(table.phases)}
     lines += [f'    state "{phase}" as {short}' for phase, short in names.items()]
