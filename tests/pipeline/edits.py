@@ -4,10 +4,10 @@ Seeds below ``DRAWN`` edit one short run of a protocol, those from there on a ru
 draws, with restarts, partitions, merges, quorums and messages reported uncertain. From ``SHARED``
 on several seeds edit the same run, up to three times each, so that drawing costs little, and from
 ``LITTLE`` on little is sent in it: queries take time by the row, and an edit meets a change of the
-group more often. The tests look at a few. By hand, as many as there is time for, in
-passes of so many edits each:
+group more often. From ``EVERY`` on every field of an event may be changed. The tests look at a
+few. By hand, as many as there is time for, in passes of so many edits each:
 
-    python tests/pipeline/edits.py 200000..210000 --record
+    python tests/pipeline/edits.py 400000..410000 --record
     python tests/pipeline/edits.py 20000..40000 --no-queries
 
 The first writes ``bench/results/edits.json`` after each pass and skips, when called again, the
@@ -67,6 +67,7 @@ SHORT = ("totem", "total", "token-fd")
 DRAWN = 10_000
 SHARED = 100_000
 LITTLE = 200_000
+EVERY = 400_000
 EDITS_OF_ONE = 20
 """Edits of the same run, from ``SHARED`` on."""
 SEVERAL = (
@@ -128,7 +129,8 @@ def edited(seed: int) -> Edited:
         name, events, claims = drawn(seed)
         return Edited(name, spoil(events, Random(seed), 1 + seed % 2, EVERY_KIND), claims)
     name, events, claims = drawn(seed // EDITS_OF_ONE, longest=1000, little=seed >= LITTLE)
-    return Edited(name, spoil(events, Random(seed), 1 + seed % 3, EVERY_KIND), claims)
+    edits = spoil(events, Random(seed), 1 + seed % 3, EVERY_KIND, every_field=seed >= EVERY)
+    return Edited(name, edits, claims)
 
 
 def write(folder: Path, run: int, events: list[TraceEvent], claims: Claims) -> None:

@@ -33,9 +33,11 @@ def spoil(
     rng: Random,
     times: int = 1,
     kinds: tuple[type, ...] = ABOUT_MESSAGES,
+    every_field: bool = False,
 ) -> list[TraceEvent]:
     """The trace with so many mistakes, in the order in which it would be read: numbers and times
-    still ascend at every processor, and nobody is called settled that is down."""
+    still ascend at every processor, each of them starts, and nobody is called settled that is
+    down: other traces are refused."""
     own: dict[int, list[Any]] = {}
     faults = [e for e in events if isinstance(e, Faulted)]
     ends = [e for e in events if isinstance(e, Ended)]
@@ -47,7 +49,10 @@ def spoil(
         kind = rng.choice(kinds)
         places = [at for at, event in enumerate(mine) if type(event) is kind]
         if places:
-            rng.choice(WAYS)(mine, rng.choice(places), rng)
+            start = next(event for event in mine if type(event) is Restarted)
+            rng.choice(EVERY_WAY if every_field else WAYS)(mine, rng.choice(places), rng)
+            if not any(type(event) is Restarted for event in mine):
+                mine.insert(0, start)
     down = {node for node, mine in own.items() if _fell(mine)}
     last = (msgspec.structs.replace(e, settled=tuple(sorted({*e.settled} - down))) for e in ends)
     return [*sorted([*_numbered(own), *faults], key=lambda e: (e.t_us, e.node, e.n)), *last]
@@ -90,10 +95,21 @@ def _swap(mine: list[Any], at: int, rng: Random) -> None:
         mine[at], mine[other] = mine[other], mine[at]
 
 
+KEPT = ("node", "n", "t_us", "rule", "text", "reason")
+"""Fields that no edit changes: another processor, or another moment, is no edit of an event."""
+
+
 def _change(mine: list[Any], at: int, rng: Random) -> None:
+    _change_one_of(mine, at, rng, (*KEPT, "sizes", "transitional", "conf_id"))
+
+
+def _change_any(mine: list[Any], at: int, rng: Random) -> None:
+    _change_one_of(mine, at, rng, KEPT)
+
+
+def _change_one_of(mine: list[Any], at: int, rng: Random, kept: tuple[str, ...]) -> None:
     event = mine[at]
-    left = ("node", "n", "t_us", "sizes", "transitional", "conf_id", "rule", "text", "reason")
-    names = [n for n in event.__struct_fields__ if n not in left]
+    names = [n for n in event.__struct_fields__ if n not in kept]
     if not names:
         return  # a crash
     name = rng.choice(names)
@@ -107,6 +123,10 @@ def _change(mine: list[Any], at: int, rng: Random) -> None:
             )
         case tuple() if name == "members":
             value = value[:-1] if len(value) > 1 and rng.random() < 0.5 else (*value, 9)
+        case None:
+            value = _any(mine, rng)
+        case tuple() if name == "sizes":  # and as many digests, if there are any
+            value = tuple(size + 1 for size in value)
         case tuple() if len(value) > 1 and isinstance(event, Delivered) and rng.random() < 0.3:
             value = value[:-1]
         case bool():
@@ -125,4 +145,6 @@ def _any(mine: list[Any], rng: Random) -> ViewId:
     return rng.choice(views or [ViewId(4, 1)])
 
 
-WAYS = (_drop, _drop, _repeat, _move, _move, _swap, _swap, _change, _change, _change)
+MOVES = (_drop, _drop, _repeat, _move, _move, _swap, _swap)
+WAYS = (*MOVES, _change, _change, _change)
+EVERY_WAY = (*MOVES, _change_any, _change_any, _change_any)

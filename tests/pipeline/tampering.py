@@ -192,7 +192,7 @@ def altered(digests: tuple[int, ...], at: int = 0) -> tuple[int, ...]:
 # --- contents -----------------------------------------------------------------------------------
 
 
-@tampering(every="content", totem_multi="P-6")
+@tampering(every="content")
 def one_body_altered_at_one_member(trace: Trace) -> Nodes:
     frame = trace.packed(2)
     named = trace.named(frame, 2)
@@ -200,7 +200,7 @@ def one_body_altered_at_one_member(trace: Trace) -> Nodes:
     return named
 
 
-@tampering(every="content", totem_multi="P-6")
+@tampering(every="content")
 def every_foreign_body_altered_at_one_member(trace: Trace) -> Nodes:
     found = [e for e in trace.all(Delivered, node=3) if e.sender != 3]
     first = trace.first_told(found[0])
@@ -223,7 +223,7 @@ def body_of_a_submission_altered(trace: Trace) -> Nodes:
     return None
 
 
-@tampering(every="content", totem_multi="P-6")
+@tampering(every="content")
 def message_missing_from_a_packed_frame_at_one_member(trace: Trace) -> Nodes:
     frame = trace.packed(3)
     named = trace.named(frame, 3)
@@ -231,7 +231,7 @@ def message_missing_from_a_packed_frame_at_one_member(trace: Trace) -> Nodes:
     return named
 
 
-@tampering(every="content", totem_multi="P-6")
+@tampering(every="content")
 def contents_of_two_frames_exchanged_at_one_member(trace: Trace) -> Nodes:
     one = trace.packed(2)
     other = next(
@@ -245,7 +245,7 @@ def contents_of_two_frames_exchanged_at_one_member(trace: Trace) -> Nodes:
     return named
 
 
-@tampering(every="content", totem_multi="P-6")
+@tampering(every="content")
 def contents_of_two_messages_of_a_frame_exchanged(trace: Trace) -> Nodes:
     frame = trace.packed(2)
     named = trace.named(frame, 2)
@@ -253,7 +253,7 @@ def contents_of_two_messages_of_a_frame_exchanged(trace: Trace) -> Nodes:
     return named
 
 
-@tampering(every="content", totem_multi="P-6")
+@tampering(every="content")
 def delivered_with_another_level(trace: Trace) -> Nodes:
     frame = trace.packed(2)
     named = trace.named(frame, 2)
@@ -287,7 +287,7 @@ def level_of_a_submission_raised(trace: Trace) -> Nodes:
     return None
 
 
-@tampering(every="content", totem_multi="P-6")
+@tampering(every="content")
 def delivered_as_another_senders(trace: Trace) -> Nodes:
     frame = trace.packed(2)
     named = trace.named(frame, 2)
@@ -295,7 +295,7 @@ def delivered_as_another_senders(trace: Trace) -> Nodes:
     return named
 
 
-@tampering(every="content", totem_multi="P-6")
+@tampering(every="content")
 def delivered_with_another_number(trace: Trace) -> Nodes:
     frame = trace.packed(3)
     named = trace.named(frame, 3)

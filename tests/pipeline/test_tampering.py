@@ -10,7 +10,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import edits
 import msgspec
@@ -21,7 +23,16 @@ from published import PUBLISHED
 from tampering import CASES, LOST, PROTOCOLS, TAMPERINGS, Named, Tampering, Trace, right
 from test_verify_condense import set_sizes
 
-from ringcast.core.trace import Delivered, Ended, TraceEvent
+from ringcast.core.trace import (
+    Delivered,
+    Ended,
+    Installed,
+    Noted,
+    Originated,
+    ReportedUncertain,
+    Submit,
+    TraceEvent,
+)
 from ringcast.pipeline.verify.run_verifier import VerifyRequest, verify_run
 from ringcast.traces import Claims, TraceError, read_trace
 
@@ -135,6 +146,62 @@ def test_nobody_who_is_down_is_settled(protocol: str, tmp_path: Path, rights: Ri
         set_sizes(patch, group=64, window=120, run=4)
         found = verify_run(tmp_path, 0, VerifyRequest((), claims))
     assert "calls processor 4 settled, which is down" in found.error
+
+
+def a_stranger(kind: type) -> Callable[[Trace], None]:
+    """Processor 8, of which nothing else is known, does what another one did last."""
+
+    def edit(trace: Trace) -> None:
+        did: Any = trace.all(kind)[-1]
+        trace.events.insert(trace.index(did) + 1, msgspec.structs.replace(did, node=8, n=1))
+
+    return edit
+
+
+def a_stranger_is_settled(trace: Trace) -> None:
+    (end,) = trace.all(Ended)
+    trace.put(end, settled=(*end.settled, 8))
+
+
+def a_stranger_reports(trace: Trace) -> None:
+    (end,) = trace.all(Ended)
+    trace.events.insert(-1, ReportedUncertain(8, 1, end.t_us, 1, 1))
+
+
+def delivered_at_no_place(trace: Trace) -> None:
+    trace.put(trace.all(Delivered, node=2)[-1], seq=0)
+
+
+NEVER_STARTS = "processor 8 has events, and never starts"
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (a_stranger(Submit), NEVER_STARTS),
+        (a_stranger(Originated), NEVER_STARTS),
+        (a_stranger(Delivered), NEVER_STARTS),
+        (a_stranger(Installed), NEVER_STARTS),
+        (a_stranger(Noted), NEVER_STARTS),
+        (a_stranger_reports, NEVER_STARTS),
+        (a_stranger_is_settled, "calls processor 8 settled, which is down"),
+        (delivered_at_no_place, "seq is 0 in a row, which cannot be"),
+    ],
+)
+def test_what_no_group_can_tell_is_refused(
+    edit: Callable[[Trace], None], told: str, tmp_path: Path, rights: Rights
+) -> None:
+    """By all who read it, so the engines cannot differ on it."""
+    events, claims = rights["totem"]
+    trace = Trace(events)
+    edit(trace)
+    write(tmp_path, 0, trace.events, claims)
+    with pytest.raises(TraceError, match=told):
+        list(read_trace(tmp_path, 0))
+    assert told in verify_run(tmp_path, 0, VerifyRequest((), claims)).error
+    with pytest.MonkeyPatch.context() as patch:
+        set_sizes(patch, group=64, window=120, run=4)
+        assert told in verify_run(tmp_path, 0, VerifyRequest((), claims)).error
 
 
 def test_every_protocol_claims_that_one_place_is_one_message() -> None:

@@ -158,11 +158,39 @@ def test_what_comes_after_the_cut_is_left_out(tmp_path: Path) -> None:
 def test_a_delivery_that_nobody_originated_comes_last(tmp_path: Path) -> None:
     events = [event for event in EVENTS if not (isinstance(event, Originated) and event.seq == 1)]
     for node in (1, 2, 3):
-        record(tmp_path, node, 1, [e for e in events if getattr(e, "node", 0) == node])
+        own = [e for e in events if not isinstance(e, Ended) and e.node == node]
+        record(
+            tmp_path,
+            node,
+            1,
+            [msgspec.structs.replace(event, n=n) for n, event in enumerate(own, 1)],
+        )
     checks = suite(["D1"])
     for event in read_live([tmp_path], (1, 2, 3)):
         checks.feed(event)
     assert [violation.property for violation in checks.violations] == ["D1"]
+
+
+@pytest.mark.parametrize("lost", [slice(5, 6), slice(20, 60), slice(119, 120)])
+def test_a_log_with_records_taken_out_is_damaged(lost: slice, tmp_path: Path) -> None:
+    """Whatever they told, and though the last word is there."""
+    events = list(parse(LONG))
+    for node in (1, 2):
+        own = [e for e in events if not isinstance(e, Ended) and e.node == node]
+        if node == 1:
+            del own[lost]
+        record(tmp_path, node, 1, own)
+    with pytest.raises(
+        TraceError, match=r"1-1\.trace is damaged at byte \d+: event \d+ comes after"
+    ):
+        list(read_live([tmp_path], (1, 2)))
+
+
+def test_a_record_that_is_told_twice_is_damage(tmp_path: Path) -> None:
+    own = [e for e in parse(LONG) if not isinstance(e, Ended) and e.node == 1]
+    record(tmp_path, 1, 1, [*own, own[-1]])
+    with pytest.raises(TraceError, match="records are missing, or told twice"):
+        list(read_live([tmp_path], (1,)))
 
 
 def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:

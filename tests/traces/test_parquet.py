@@ -47,6 +47,7 @@ end{1}
 
 node_ids = st.integers(1, 2**32 - 1)
 numbers = st.integers(0, LIMIT)
+places = st.integers(1, LIMIT - 1)
 views = st.builds(ViewId, numbers, node_ids)
 levels = st.sampled_from(Level)
 members = st.lists(node_ids, max_size=4).map(tuple)
@@ -56,8 +57,8 @@ maybe = st.none() | views
 
 BODIES: dict[type, tuple[Any, ...]] = {
     Submit: (numbers, first, levels, sums),
-    Originated: (views, numbers, levels, first, sums, node_ids),
-    Delivered: (views, views, numbers, node_ids, levels, first, sums),
+    Originated: (views, places, levels, first, sums, node_ids),
+    Delivered: (views, views, places, node_ids, levels, first, sums),
     Installed: (views, members, st.booleans(), views, numbers, maybe, maybe),
     Crashed: (st.text(max_size=5),),
     Restarted: (numbers, st.booleans()),
@@ -72,13 +73,18 @@ BODIES: dict[type, tuple[Any, ...]] = {
 
 @st.composite
 def traces(draw: st.DrawFn) -> list[TraceEvent]:
-    """Events in the one global order: by time, then processor, then n."""
+    """Events in the one global order: by time, then processor, then n. Processors start with one,
+    and who is settled is up."""
     events: list[Any] = []
+    up: set[int] = set()
     for node in draw(st.sets(st.integers(1, 4), min_size=1)):
         t_us = 0
         for n in range(1, draw(st.integers(0, 6)) + 1):
             t_us += draw(st.integers(0, 3))
-            kind = draw(st.sampled_from(sorted(BODIES, key=lambda k: k.__name__)))
+            kinds = sorted(BODIES, key=lambda k: k.__name__) if n > 1 else [Restarted]
+            kind = draw(st.sampled_from(kinds))
+            if kind in (Restarted, Crashed):
+                (up.add if kind is Restarted else up.discard)(node)
             event = kind(node, n, t_us, *draw(st.tuples(*BODIES[kind])))
             if isinstance(event, Submit) and draw(st.booleans()):  # otherwise without digests
                 event = msgspec.structs.replace(event, digests=event.sizes[::-1])
@@ -86,7 +92,8 @@ def traces(draw: st.DrawFn) -> list[TraceEvent]:
     for n in range(1, draw(st.integers(0, 2)) + 1):
         events.append(Faulted(0, n, n, draw(st.text(max_size=5)), draw(st.text(max_size=5))))
     events.sort(key=lambda e: (e.t_us, e.node, e.n))
-    return [*events, Ended(100, draw(members))]
+    settled = draw(st.sets(st.sampled_from(sorted(up)))) if up else set()
+    return [*events, Ended(100, tuple(sorted(settled)))]
 
 
 def write(folder: Path, events: list[TraceEvent], run: int = 0) -> None:

@@ -3,10 +3,11 @@
 The first event that names a place says what it holds: sender, number, level and contents. Every
 other origination or delivery of the place must say the same, and what is said must be what the
 sender submitted under that number, from the first event on that comes after the submission; of two
-submissions the first counts. It does not rest on who numbers messages or when, so it
-suits every protocol. Only a weaker level than was asked for is wrong: a protocol may treat all
-messages as safe ones, and D10 and D11 then hold it to that. Submissions without checksums leave it
-unknown.
+submissions the first counts. It does not rest on who numbers messages or when, so it suits every
+protocol. A place in a ring that is no configuration may be given again if whoever gave it, the
+ring's representative or a sender, has lost its storage. Only a weaker level than was asked for is
+wrong: a protocol may treat all messages as safe ones, and D10 and D11 then hold it to that.
+Submissions without checksums leave it unknown.
 
 It remembers what waits for its sender to deliver it, which is as much as a protocol lets wait, and
 lets go of nothing else: the other engines would judge by what it had forgotten.
@@ -109,13 +110,18 @@ class Content(Property):
 
     def _compare(self, event: Originated | Delivered, sender: NodeId, verb: str) -> None:
         history = self.history
-        frame = history.frame
+        frame, first = history.frame, history.other
         if history.differs:
+            first = frame
+        elif first is not None:
+            gave = (first.ring.view.rep, first.sender, sender)
+            first = first if history.lost.isdisjoint(gave) else None
+        if first is not None:
             self.violate(
                 f"Processor {event.node} {verb} {frame} at {event.t_us} us as "
-                f"{contents(sender, event)}; at processor {frame.told_by} it is "
-                f"{contents(frame.sender, frame)}.",
-                (frame.told_by, event.node),
+                f"{contents(sender, event)}; at processor {first.told_by} it is "
+                f"{contents(first.sender, first)}.",
+                (first.told_by, event.node),
                 (frame,),
                 event.t_us,
             )

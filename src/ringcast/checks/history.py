@@ -46,6 +46,10 @@ class History:
         self.again = False  # the latest origination or delivery repeats one
         self.differs = False  # it tells something else of its frame than the first that named it
         self.fresh = False  # it is a delivery, and no event named its frame before
+        self.other: PlacedFrame | None = None  # and its place, in no configuration, held this one
+        self._elsewhere: dict[tuple[ViewId, int], PlacedFrame] = {}
+        """What was first told of places in rings that are no configurations: of several rings under
+        one order they never are."""
         self.life = 1  # of a delivery: the incarnation of its sender
         self.over: list[CheckedRing] = []  # rings that ended with the latest event
         self.trimmed: CheckedRing | None = None
@@ -114,7 +118,10 @@ class History:
             index = ring.last_index = ring.last_index + 1
         frame = PlacedFrame(ring, event.seq, index)
         frame.fill(event, sender, self._sender(ring, sender))
-        if index:
+        if not ring.members:
+            known = self._elsewhere.setdefault((ring.view, event.seq), frame)
+            self.other = None if known.holds(event, sender) else known
+        elif index:
             ring.frames[event.seq] = frame
         return frame
 
@@ -142,7 +149,7 @@ class History:
     def _originated(self, event: Originated) -> None:
         span = self.span = self._place(event.node, event.ring)
         ring, sender = span.ring, event.owner
-        frame = ring.frames.get(event.seq)
+        frame, self.other = ring.frames.get(event.seq), None
         self.differs = frame is not None and not frame.holds(event, sender)
         if frame is None:
             frame = self._new_frame(ring, event, sender)
@@ -157,7 +164,7 @@ class History:
         self.deliveries += 1
         span = self.span = self._place(event.node, event.ring)
         ring = span.ring
-        frame = ring.frames.get(event.seq)
+        frame, self.other = ring.frames.get(event.seq), None
         self.differs = frame is not None and not frame.holds(event, event.sender)
         self.fresh = frame is None
         if frame is None:

@@ -92,6 +92,7 @@ class RingStay:
         "conf",
         "count",
         "earlier",
+        "former",
         "highest",
         "incarnation",
         "node",
@@ -116,6 +117,7 @@ class RingStay:
         # What a wrong trace may have besides: indices delivered before the processor went to the
         # same ring, or to another transitional configuration; and those delivered elsewhere.
         self.earlier = SeqSet()
+        self.former = SeqSet()  # in the transitional configuration before the present one
         self.stray = SeqSet()
         self.count = 0  # deliveries in the present configuration of the span
         self.prefix = 0  # every index up to here was delivered
@@ -150,6 +152,7 @@ class RingStay:
         transitional one, of which a wrong trace may have several."""
         if self.then is not None:
             self.earlier.add_all(self.transitional)
+            self.former = self.transitional
             self.transitional = SeqSet()  # who made the same step is compared with the former one
         self.then = then
         self.count = 0

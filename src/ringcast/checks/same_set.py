@@ -27,7 +27,9 @@ class SameSet(Property):
         span: RingStay | None = node.left or node.span
         if before is None or span is None:
             return
-        mine = span.transitional if before.transitional else span.regular
+        mine = span.regular
+        if before.transitional:  # and the span is in the next one already, if that is one too
+            mine = span.former if event.transitional else span.transitional
         steps: dict[tuple[ViewId, ViewId], tuple[Installed, SeqSet]]
         steps = span.ring.marks.setdefault(self.tag, {})
         first, its = steps.setdefault((before.view, event.view), (event, mine))

@@ -27,6 +27,7 @@ from ringcast.core.trace import (
     Crashed,
     Delivered,
     Ended,
+    Faulted,
     Noted,
     Originated,
     Restarted,
@@ -72,13 +73,23 @@ def _records(path: Path) -> Iterator[tuple[int, memoryview]]:
 
 
 def read_log(path: Path) -> Iterator[TraceEvent]:
-    """The events of one file, up to a torn tail."""
+    """The events of one file, up to a torn tail. A processor numbers all it tells in a life, so a
+    number that is not the next one shows that records were taken out."""
     decode = msgspec.msgpack.Decoder(TraceEvent).decode
+    last: int | None = None
     for at, payload in islice(_records(path), 1, None):
         try:
-            yield decode(payload)
+            event = decode(payload)
         except msgspec.DecodeError as error:
             raise TraceError(f"{path} is damaged at byte {at}: {error}") from None
+        if not isinstance(event, Faulted | Ended):  # the world's, which numbers by itself
+            if last is not None and event.n != last + 1:
+                raise TraceError(
+                    f"{path} is damaged at byte {at}: event {event.n} comes after {last}; "
+                    f"records are missing, or told twice"
+                )
+            last = event.n
+        yield event
 
 
 def live_claims(dirs: Iterable[Path]) -> Claims | None:

@@ -18,7 +18,7 @@ import msgspec
 
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import LIMIT
-from ringcast.core.trace import Crashed, Ended, Faulted, Restarted, TraceEvent
+from ringcast.core.trace import Crashed, Ended, Faulted, ReportedUncertain, Restarted, TraceEvent
 from ringcast.traces import schema
 from ringcast.traces.schema import TABLE_OF, TABLES, ColumnKind
 
@@ -231,34 +231,42 @@ def common_claims(files: Iterable[TraceFile]) -> Claims | None:
 
 def _merge(files: list[TraceFile]) -> Iterator[TraceEvent]:
     streams: list[Iterator[TraceEvent]] = []
-    for node in sorted({node for file in files for node in file.nodes()}):
+    nodes = {file.path: file.nodes() for file in files}
+    for node in sorted(set().union(*nodes.values())):
         streams.append(_own(files, node))
         # What the world did is numbered by the world, so it is placed by time alone.
         streams.extend(file.events(node, world=True) for file in files)
     last: list[Ended] = []
-    changes: list[TraceEvent] = []
+    told: list[TraceEvent] = []
     for event in heapq.merge(*streams, key=_moment):
         if isinstance(event, Ended):
             last.append(event)
             continue
-        if isinstance(event, Crashed | Restarted):
-            changes.append(event)
+        if isinstance(event, Crashed | Restarted | ReportedUncertain):
+            told.append(event)
         yield event
     (path,) = (file.path for file in files if Ended.__name__ in file.kinds)
-    check_settled([*changes, *last], path)
+    del nodes[path]  # where faults are told, which may meet one that never started
+    check_lives([*told, *last], set().union(*nodes.values()), path)
     yield from last
 
 
-def check_settled(events: Iterable[TraceEvent], path: Path) -> None:
-    """TraceError if a processor is called settled that is down at the end; events in order."""
-    down: set[int] = set()
+def check_lives(events: Iterable[TraceEvent], nodes: Iterable[int], path: Path) -> None:
+    """TraceError if a processor is called settled that is down at the end, or if one of ``nodes``,
+    which have events, never starts; events in order."""
+    up: dict[int, bool] = {}
+    there = set(nodes)
     for event in events:
-        if isinstance(event, Crashed):
-            down.add(event.node)
-        elif isinstance(event, Restarted):
-            down.discard(event.node)
-        elif isinstance(event, Ended) and (wrong := down.intersection(event.settled)):
-            raise TraceError(f"{path}: calls processor {min(wrong)} settled, which is down")
+        if isinstance(event, Crashed | Restarted):
+            up[event.node] = isinstance(event, Restarted)
+        elif isinstance(event, ReportedUncertain):
+            there.add(event.node)
+        elif isinstance(event, Ended):
+            down = [node for node in event.settled if not up.get(node)]
+            if down:
+                raise TraceError(f"{path}: calls processor {min(down)} settled, which is down")
+    if strangers := there - up.keys():
+        raise TraceError(f"{path}: processor {min(strangers)} has events, and never starts")
 
 
 def _own(files: list[TraceFile], node: int) -> Iterator[TraceEvent]:
@@ -322,11 +330,14 @@ class TraceFile:
             self.claims = None if told is None else msgspec.json.decode(told, type=Claims)
         except msgspec.DecodeError as error:
             raise TraceError(f"{path}: what it says of claims cannot be read ({error})") from None
-        self._check_numbers(int(path.stem))
+        self._check_numbers(table, int(path.stem))
 
-    def _check_numbers(self, run: int) -> None:
+    def _check_numbers(self, table: str, run: int) -> None:
         """Rows are of the run that the file is called after, with numbers that leave room."""
-        for name, low, high in (("run", run, run), ("n", 0, LIMIT - 1), ("t_us", 0, LIMIT - 1)):
+        wanted = [("run", run, run), ("n", 0, LIMIT - 1), ("t_us", 0, LIMIT - 1)]
+        if table in ("originate", "deliver"):
+            wanted.append(("seq", 1, LIMIT - 1))  # places are counted from 1
+        for name, low, high in wanted:
             for least, most in self.bounds(name):
                 if not low <= least <= most <= high:
                     wrong = least if least < low else most

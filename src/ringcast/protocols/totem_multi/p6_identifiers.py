@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property
-from ringcast.core.ids import Level, NodeId
+from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered, Originated
-from ringcast.protocols.totem_multi.trail import PlaceKey, place, shown
+from ringcast.protocols.totem_multi.trail import place, shown
 
 
 class UniquePlaces(Property):
@@ -24,7 +24,6 @@ class UniquePlaces(Property):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._first: dict[PlaceKey, tuple[NodeId, NodeId, Level, int, tuple[int, ...]]] = {}
         self._numbers: dict[NodeId, tuple[int, int]] = {}  # incarnation, last number originated
 
     def on_originated(self, event: Originated) -> None:
@@ -48,16 +47,15 @@ class UniquePlaces(Property):
         self._compare(event, event.sender)
 
     def _compare(self, event: Originated | Delivered, sender: NodeId) -> None:
-        key = place(event)
-        told = (event.node, sender, event.level, event.first, event.digests)
-        first = self._first.setdefault(key, told)
-        if first[1:] != told[1:]:
+        first = self.history.other
+        if first is not None:
+            key = place(event)
             self.violate(
                 f"{shown(key)} is number {event.first} of processor {sender} at processor "
-                f"{event.node}, and number {first[3]} of {first[1]} at {first[0]}, or differs in "
-                f"level or contents.",
-                (first[0], event.node),
+                f"{event.node}, and number {first.first} of {first.sender} at {first.told_by}, or "
+                f"differs in level or contents.",
+                (first.told_by, event.node),
                 (shown(key),),
                 event.t_us,
-                (event.ring.rep, first[1], sender),
+                (event.ring.rep, first.sender, sender),
             )

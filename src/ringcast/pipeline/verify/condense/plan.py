@@ -21,7 +21,8 @@ from ringcast.core.ids import LIMIT, NodeId, ViewId
 from ringcast.core.trace import Crashed, Ended, Faulted, Installed, Noted, Restarted, TraceEvent
 from ringcast.pipeline.verify.condense.columns import Rows, RunTable, table_of
 from ringcast.traces import TraceFile
-from ringcast.traces.parquet import check_settled
+from ringcast.traces.parquet import check_lives
+from ringcast.traces.schema import TABLES
 
 WINDOW_ROWS = 4 << 20
 """Deliveries of all members together that a window should have."""
@@ -126,7 +127,9 @@ def control_events(folder: Path, run: int, notes: Iterable[str]) -> list[TraceEv
     if wanted:
         found += TraceFile.of(folder, "note", run).some("what", wanted)
     found.sort(key=moment)
-    check_settled(found, file.path)
+    tables = (table_of(folder, name, run) for name in TABLES if name != "fault")
+    nodes = {node for table in tables for node in table.nodes()}
+    check_lives(found, nodes, file.path)
     return found
 
 

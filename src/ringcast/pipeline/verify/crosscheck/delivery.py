@@ -270,7 +270,7 @@ DEFINITIONS = {
             FROM {told} t
             JOIN {frames} f ON f.run = t.run AND f.rid = t.rid AND f.appeared < t.appeared
             LEFT ANTI JOIN {told} p ON p.run = t.run AND p.rid = f.rid AND p.seq = f.seq
-                AND p.node = t.node AND p.n < t.n
+                AND p.node = t.node AND p.n < t.n AND p.n > t.crash_n
             WHERE t.home AND t.conf.transitional
             GROUP BY t.run, t.moment, t.node, t.n, t.view, t.sender, t.name) g
         LEFT JOIN {note} m ON m.run = g.run AND m.node = g.node AND m.n < g.n

@@ -109,6 +109,15 @@ CHECKS = {
                   UNION ALL
                   SELECT run, moment, node, first, alike, name FROM {sent} WHERE rid IS NOT NULL)
             WHERE NOT alike""",
+            # A place in no configuration, unless who gave it has lost its storage by then.
+            """SELECT e.run, e.moment, array(first.node, e.node) AS nodes, array(name) AS messages
+            FROM (SELECT *, first_value(struct(node, sender, level, number, contents)) OVER (
+                             PARTITION BY run, ring, seq ORDER BY moment, contents) AS first
+                  FROM {acts} WHERE rid IS NULL) e
+            LEFT ANTI JOIN {losses} l ON l.run = e.run AND l.moment < e.moment
+                AND l.node IN (e.ring.rep, e.first.sender, e.sender)
+            WHERE NOT (struct(first.sender, first.level, first.number, first.contents)
+                <=> struct(sender, level, number, contents))""",
             # What its sender has delivered is not numbered again, and of what was submitted twice
             # the first counts.
             """SELECT DISTINCT m.run, m.moment, IF(m.node = m.sender, array(m.node),
