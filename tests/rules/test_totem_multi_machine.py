@@ -11,7 +11,7 @@ from ringcast.blocks.packing import MOST_AT_ONCE, Contents
 from ringcast.core.effects import InstallView, Originate, Persist, Stop
 from ringcast.core.env import Env
 from ringcast.core.ids import Level
-from ringcast.core.inputs import Started, Submitted
+from ringcast.core.inputs import Started, Submitted, TimerFired
 from ringcast.core.rings import SHAPES, shaped
 from ringcast.core.trace import Delivered, Installed, TraceEvent
 from ringcast.protocols.totem_multi import SHEET, Config, TotemMulti
@@ -285,14 +285,13 @@ def test_g_39_a_processor_that_restarted_ends_what_its_earlier_life_began() -> N
 
 def test_mr_40_a_queue_that_emptied_without_a_token_is_noticed() -> None:
     """A ring of one passes no token on, at which it would look."""
-    full = True
-    mine = Brakes(1, lambda: full)
-    mine.look()
-    mine.look_again()
-    assert mine.blocked
-    full = False
-    mine.look_again()
-    assert not mine.blocked
+    machine, env = started(1, max_queue=4, min_queue=2)
+    machine.handle(env, Submitted((b"1", b"2", b"3", b"4")))
+    assert not machine.ready
+    while machine._queues[0].take(1000):
+        pass
+    machine.handle(env, TimerFired("none of ours"))
+    assert machine.ready
 
 
 # --- whole networks, simulated ---------------------------------------------------------------

@@ -74,11 +74,11 @@ class Owned(Generic[M]):
     """
 
     __slots__ = (
-        "_at_port",
         "_env",
         "_hear",
         "_over",
         "_timers",
+        "at_port",
         "book",
         "machine",
         "port",
@@ -107,7 +107,7 @@ class Owned(Generic[M]):
         """Those that are set."""
         self._env = Env(0, Random(0))  # the owner's, from the first input on
         if port is not None:
-            self._env = self._at_port = PortEnv(hear, scope, port, me, self._timers)
+            self._env = self.at_port = PortEnv(hear, scope, port, me, self._timers)
 
     def handle(self, env: Env, event: Input) -> None:
         """Give the part an input of the owner's, or one that ``Parts`` led here."""
@@ -123,7 +123,7 @@ class Owned(Generic[M]):
         """
         inner = self._env
         if self.port is not None:
-            self._at_port.within(env)
+            self.at_port.within(env)
             method(inner, *arguments)
             return
         inner.me, inner.rng, inner.now_us, inner.dropped = env.me, env.rng, env.now_us, env.dropped
@@ -141,12 +141,8 @@ class Owned(Generic[M]):
 
     def receive(self, env: Env, event: Received) -> None:
         """A frame at the port of the part."""
-        inner = self._at_port
-        if inner.owner is env:  # ``within``, written out for every frame
-            inner.now_us, inner.effects = env.now_us, env.effects
-        else:
-            inner.within(env)
-        self.machine.handle(inner, event)
+        self.at_port.within(env)
+        self.machine.handle(self.at_port, event)
 
     def fire(self, env: Env, timer: ScopedTimer) -> None:
         """A timer of the part has run out."""

@@ -118,7 +118,7 @@ _join = msgspec.msgpack.Decoder(JoinRide).decode
 RIDES: dict[type, Any] = {CommitToken: _commit, Join: _join}
 
 
-SAID, SOME = Sort.SAID, Sort.SOME
+SAID = Sort.SAID
 SERVICES = (Level.AGREED, Level.SAFE, Level.AGREED, Level.AGREED)
 """By sort, on a ring without gateways."""
 
@@ -144,6 +144,7 @@ class ClockRider:
 
     def __init__(self, clock: LamportClock, mine: Member, brakes: Brakes) -> None:
         self.clock, self.mine, self.brakes = clock, mine, brakes
+        self._node = mine.node
         self.begins: dict[RingId, Beginning] = {}
         self.margins: Mapping[int, int] = {}
         self.services: tuple[Level, ...] = SERVICES
@@ -152,7 +153,7 @@ class ClockRider:
         """The ring, if it is the only one and nothing waits: what it hands up is delivered."""
         self.view = ViewId(0, mine.node)  # in this topology
         self.heard = 0  # the last timestamp of what was
-        self._numbered = 0  # my application's messages that were transmitted
+        self._next = 1  # the number of the next of my application's messages
         self._read: tuple[object, TokenRide] | None = None
 
     def install(self, gateways: int, acyclic: bool) -> None:
@@ -193,17 +194,18 @@ class ClockRider:
     ) -> Stamp:
         """MR-5, MR-9: the messages of a frame get their timestamp; one that was cut up gets it with
         its last piece."""
-        clock = self.clock
-        if sort == SAID:
-            return sort, clock.tick(env, fresh(whole)), 0
-        first = self._numbered + 1
-        self._numbered += len(whole)
-        if sort == SOME:  # F1: no trace tells of their origin
-            return sort, clock.tick(env, len(whole)), first
-        at = clock.my_timestamp = clock.my_timestamp + 1  # ``tick``, written out for every frame
+        clock, first = self.clock, self._next
+        if sort >= SAID:
+            if sort == SAID:
+                return sort, clock.tick(env, fresh(whole)), 0
+            self._next = first + len(whole)
+            return sort, clock.tick(env, len(whole)), first  # F1: no trace tells of their origin
+        self._next = first + len(whole)
+        clock.my_timestamp = at = clock.my_timestamp + 1  # ``tick``, written out for every frame
         if at >= clock.limit:
             clock.keep(env)
-        batch = PackedMessages(ring_id, at, self.mine.node, LEVELS[sort], first, whole, at)
+        level = LEVELS[sort]
+        batch = PackedMessages(ring_id, at, self._node, level, first, whole, at)
         env.effects.append(Originate(batch))
         return sort, at, first
 
@@ -234,17 +236,21 @@ class ClockRider:
         """MR-4."""
         read, self._read = self._read, None
         ride = read[1] if read and read[0] is token else _token(token.ride or b"")
-        self.clock.see(ride.timestamp)
+        clock = self.clock
+        if ride.timestamp > clock.my_timestamp:
+            clock.my_timestamp = ride.timestamp
         if ride.blocks:
             self.brakes.hear(ride.blocks)
 
     def token_released(self, env: Env, token: Token) -> bytes | None:
-        """MR-5."""
-        clock = self.clock
-        if clock.my_timestamp >= clock.limit:
+        """MR-5, MR-44; MR-40: what left the queues in this visit may have ended a block."""
+        clock, brakes = self.clock, self.brakes
+        at = clock.my_timestamp
+        if at >= clock.limit:
             clock.keep(env)
-        self.brakes.look()
-        return _encode(TokenRide(clock.my_timestamp, self.brakes.told()))
+        if brakes.mine:
+            brakes.look()
+        return _encode(TokenRide(at, brakes.told()))
 
     def messages_held(self, messages: Iterable[Regular]) -> None:
         """MR-4, G-7: what was received counts as seen, although a stamp is read when its frame is

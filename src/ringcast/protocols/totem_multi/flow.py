@@ -29,16 +29,14 @@ class Brakes:
         self._me, self._full = me, full
         self._nodes: Collection[NodeId] = (me,)
         self._versions: dict[NodeId, int] = {}
+        self.mine = False
+        """Whether my own queues are among the reasons, so that it has to be looked at what left
+        them. A field, for every input asks."""
 
     @property
     def blocked(self) -> bool:
         """MR-41: whether applications have to wait."""
         return any(version % 2 for version in self._versions.values())
-
-    def look_again(self) -> None:
-        """MR-40: a ring of one sends without passing a token, so nobody has looked since."""
-        if self._versions.get(self._me, 0) % 2:
-            self.look()
 
     def look(self) -> None:
         """MR-39, MR-40: something came into my queues, or left them."""
@@ -49,6 +47,7 @@ class Brakes:
         version = self._versions.get(self._me, 0)
         if full != bool(version % 2):
             self._versions[self._me] = version + 1
+        self.mine = full
 
     def hear(self, blocks: Blocks) -> None:
         """MR-42, MR-43, G-39: merge; of myself I know better, and say so in a higher version."""
@@ -68,3 +67,4 @@ class Brakes:
         """G-39: at a topology change, forget those that are gone; they would never end it."""
         self._nodes = nodes
         self._versions = {n: v for n, v in self._versions.items() if n in nodes}
+        self.mine = self.mine and self._me in nodes

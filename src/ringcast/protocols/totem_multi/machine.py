@@ -117,14 +117,20 @@ class TotemMulti(Speaker):
         self.install(env, Key(now, min(members), Rank.CHANGE), self.order.reported)
 
     def handle(self, env: Env, event: Input) -> None:
-        """One input; then whatever has become possible."""
+        """One input; then whatever has become possible. MR-40: a ring of one passes no token on."""
         if type(event) is Received and (ring := self._rings.get(event.port)) is not None:
-            ring.receive(env, event)
+            inner = ring.at_port  # ``Owned.receive``, written out for every frame
+            if inner.owner is env:
+                inner.now_us, inner.effects = env.now_us, env.effects
+            else:
+                inner.within(env)
+            ring.machine.handle(inner, event)
         else:
             super().handle(env, event)
         if self._stirred:
             self._settle(env)
-        self.brakes.look_again()
+        if self.brakes.mine:
+            self.brakes.look()
 
     def admit(self, env: Env, event: Received) -> bool:
         """The rings look at frames themselves."""
