@@ -51,6 +51,11 @@ def test_runs_that_stood_still_under_load(seed: int) -> None:
     assert not run(msgspec.structs.replace(spec, workload=more)).violations
 
 
+def test_a_life_without_storage_says_nothing_of_the_groups_of_the_one_before() -> None:
+    """P-18 held a processor to a group by places of a life that began again below the last one."""
+    assert not run(draw(3800200, "totem-multi")).violations
+
+
 def test_a_cycle_of_seven_on_which_a_message_was_lost() -> None:
     """MR-32 ext: a gateway came with one change, told nothing, and was told of at the next one."""
     assert not run(draw(3500040, "totem-multi")).violations

@@ -12,7 +12,7 @@ it names one who is, or has not spoken in this topology.
 from __future__ import annotations
 
 from ringcast.checks.history import History
-from ringcast.checks.multicast import Multicast, Place, SubmittedMessage, whom
+from ringcast.checks.multicast import Frames, Multicast, Place, SubmittedMessage, whom
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.to_some import DeliveredTo, SubmittedTo
 from ringcast.core.trace import Crashed, Delivered, Ended, Installed, Noted, Originated
@@ -80,6 +80,14 @@ class ToSome(Multicast):
                     (told.name,),
                     event.t_us,
                 )
+
+    def _compare(
+        self, t_us: int, one: NodeId, mine: Frames, other: NodeId, its: Frames, sure: bool
+    ) -> None:
+        """Where a life without storage began again below the one before, nobody can tell by places
+        which of its words about groups counted."""
+        sure = sure and self.history.lost.isdisjoint((one, other))
+        super()._compare(t_us, one, mine, other, its, sure)
 
     # groups
 
