@@ -12,7 +12,7 @@ from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId
 from ringcast.protocols.totem_multi import routing, withholding
 from ringcast.protocols.totem_multi.clock import ClockRider, LamportClock
-from ringcast.protocols.totem_multi.flow import Brakes
+from ringcast.protocols.totem_multi.flow import FULL, STEPS, Blocks, Brakes
 from ringcast.protocols.totem_multi.interests import Interests
 from ringcast.protocols.totem_multi.machine import TotemMulti
 from ringcast.protocols.totem_multi.messages import (
@@ -187,13 +187,36 @@ def multi_receipts_stay_on_their_ring(patch: MonkeyPatch) -> None:
     patch.setattr("ringcast.protocols.totem_multi.receipts.Acknowledged.report", lambda *_: ())
 
 
+@mutant("MR-41 W2 W3", "progress", "P-9")
+def multi_window_closes_for_good(patch: MonkeyPatch) -> None:
+    """Once somebody is congested, a processor sends nothing of its own any more."""
+
+    def rotate(self: Brakes) -> None:
+        if any(told % STEPS for told in self.table.values()):
+            self.window = 0
+
+    patch.setattr(Brakes, "rotate", rotate)
+
+
+@mutant("MR-42 W1 G-39", "progress", "P-9")
+def multi_levels_only_rise(patch: MonkeyPatch) -> None:
+    """Of two words on a processor the one with the higher level counts, whichever is newer."""
+
+    def hear(self: Brakes, blocks: Blocks) -> None:
+        for node, told in blocks:
+            if told % STEPS > self.table.get(node, 0) % STEPS and node in self._nodes:
+                self.table[node] = told
+
+    patch.setattr(Brakes, "hear", hear)
+
+
 @mutant("MR-40 G-39", "progress", "P-9")
 def multi_congestion_never_ends(patch: MonkeyPatch) -> None:
     """A processor that was congested once says so for ever."""
     whole = Brakes.congested
 
-    def congested(self: Brakes, full: bool) -> None:
-        whole(self, full or self.blocked or bool(self._nodes and len(self._nodes) > 1))
+    def congested(self: Brakes, level: int) -> None:
+        whole(self, FULL if self.blocked or len(self._nodes) > 1 else level)
 
     patch.setattr(Brakes, "congested", congested)
 

@@ -98,7 +98,7 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "totem-multi grouped": (grouped, tuple(range(20))),
     "totem-multi crashing": (crashing, tuple(range(20))),
     "totem-multi overlapping": (overlapping, tuple(range(40))),
-    "totem-multi split": (split, tuple(range(30))),
+    "totem-multi split": (split, tuple(range(40))),
     "totem-multi turned": (turned, tuple(range(30))),
     "totem-multi congested": (congested, tuple(range(25))),
     "totem-multi drawn": (partial(draw, name="totem-multi"), tuple(range(20))),

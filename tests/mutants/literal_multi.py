@@ -13,7 +13,7 @@ from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.protocols.totem_multi import machine, state
 from ringcast.protocols.totem_multi.clock import ClockRider, TokenRide, _encode, _token
-from ringcast.protocols.totem_multi.flow import Brakes
+from ringcast.protocols.totem_multi.flow import FULL, Brakes
 from ringcast.protocols.totem_multi.messages import Change, Forwarded, Key, digest
 from ringcast.protocols.totem_multi.network import RingNetwork, path
 from ringcast.protocols.totem_multi.order import NetworkOrder
@@ -148,8 +148,8 @@ def figure_5_19_as_printed(patch: MonkeyPatch) -> None:
     def site(brakes: Brakes) -> PrintedSite:
         return sites.setdefault(id(brakes), PrintedSite())
 
-    def congested(self: Brakes, full: bool) -> None:
-        (site(self).reached if full else site(self).fell)(self._me)
+    def congested(self: Brakes, level: int) -> None:
+        (site(self).reached if level == FULL else site(self).fell)(self._me)
 
     def received(self: ClockRider, env: Env, token: Token) -> None:
         ride = _token(token.ride or b"")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from printed_flow import PrintedSite, PrintedToken
 
-from ringcast.protocols.totem_multi.flow import Blocks, Brakes
+from ringcast.protocols.totem_multi.flow import FULL, Blocks, Brakes
 
 S_36 = "TB Ox TA TA TA TB Oy Dx TA TA TA TA Dy Oy TB TB TA Dy"
 """A token's visit, or overflow and drain of a queue, on the rings A [x, g, h] and B [g, h, y]."""
@@ -41,7 +41,7 @@ def test_s_36_as_printed_both_rings_stay_blocked() -> None:
 
 
 def test_s_36_with_a_version_for_each_origin_all_is_clear() -> None:
-    brakes = {name: Brakes(at, bool) for at, name in enumerate("xghy", 1)}
+    brakes = {name: Brakes(at, int) for at, name in enumerate("xghy", 1)}
     tokens: dict[str, Blocks] = dict.fromkeys(RINGS, ())
     for each in brakes.values():
         each.keep((1, 2, 3, 4))
@@ -50,5 +50,5 @@ def test_s_36_with_a_version_for_each_origin_all_is_clear() -> None:
         brakes[name].hear(tokens[ring])
         tokens[ring] = brakes[name].told()
 
-    play(visit, lambda name, full: brakes[name].congested(full))
+    play(visit, lambda name, full: brakes[name].congested(FULL * full))
     assert not any(each.blocked for each in brakes.values())

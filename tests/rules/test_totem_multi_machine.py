@@ -16,7 +16,7 @@ from ringcast.core.rings import SHAPES, shaped
 from ringcast.core.trace import Delivered, Installed, TraceEvent
 from ringcast.protocols.totem_multi import SHEET, Config, TotemMulti
 from ringcast.protocols.totem_multi.clock import BAD_RIDE, ClockRider, CommitRide, LamportClock
-from ringcast.protocols.totem_multi.flow import Brakes
+from ringcast.protocols.totem_multi.flow import FULL, STEPS, Brakes
 from ringcast.protocols.totem_multi.messages import (
     LAST_TIMESTAMP,
     Ack,
@@ -55,7 +55,7 @@ SECOND = 1_000_000
 
 def brakes(me: int) -> Brakes:
     """Of a processor whose queues have room."""
-    return Brakes(me, lambda: False)
+    return Brakes(me, lambda: 0)
 
 
 def rider(now: int = 50, pid: int = 1) -> tuple[ClockRider, Env]:
@@ -249,11 +249,11 @@ def test_mr_39_to_mr_44_a_block_spreads_and_only_its_origin_ends_it() -> None:
     x, g, h = brakes(1), brakes(2), brakes(3)
     for each in (x, g, h):
         each.keep((1, 2, 3))
-    x.congested(True)
+    x.congested(FULL)
     g.hear(x.told())
     h.hear(g.told())
     assert g.blocked and h.blocked
-    x.congested(False)
+    x.congested(0)
     h.hear(g.told())
     assert h.blocked, "nobody but x knows that it is over"
     h.hear(x.told())
@@ -266,7 +266,7 @@ def test_g_39_the_block_of_one_that_is_gone_ends_with_the_topology() -> None:
     x, g = brakes(1), brakes(2)
     x.keep((1, 2))
     g.keep((1, 2))
-    x.congested(True)
+    x.congested(FULL)
     g.hear(x.told())
     g.keep((2,))
     g.hear(x.told())
@@ -277,7 +277,7 @@ def test_g_39_a_processor_that_restarted_ends_what_its_earlier_life_began() -> N
     g, again = brakes(2), brakes(1)
     g.keep((1, 2))
     again.keep((1, 2))
-    g.hear(((1, 7),))
+    g.hear(((1, 3 * STEPS + FULL),))
     again.hear(g.told())
     g.hear(again.told())
     assert not again.blocked and not g.blocked

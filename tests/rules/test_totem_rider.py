@@ -47,6 +47,7 @@ class Clock:
         self.now = 0
         self.numbered = 0
         self.margins: Mapping[int, int] = {}
+        self.window = 0
         self.services: tuple[Level, ...] = (Level.AGREED, Level.SAFE)
         self.called: Counter[str] = Counter()
         self.stamps: list[tuple[RingId, int]] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from itertools import repeat
+from itertools import chain, islice, repeat
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
@@ -106,19 +106,23 @@ class Outbox(Generic[L]):
     bounded in messages and bytes: ``ready`` turns False at the upper mark and True again at the
     lower one (R79), so that a waiting sender is not woken for every free place.
 
-    An owner may let some of what it says itself go first (``put_first``).
+    An owner may let some of what it says itself go first (``put_first``). A few of the others may
+    be *held*: what goes first from then on goes behind them. So is one that has been cut, for its
+    pieces come without a gap, and so are those that ``hold`` chooses.
     """
 
     __slots__ = (
+        "_after",
         "_ahead",
         "_bounds",
-        "_cut",
+        "_held",
         "_offset",
         "_part",
         "_queue",
         "_taken",
         "packing",
         "size",
+        "yields",
     )
 
     def __init__(self, high: int, low: int, max_bytes: int, packing: bool = True) -> None:
@@ -130,8 +134,11 @@ class Outbox(Generic[L]):
         self._taken = 0  # messages that left the queue; the head is number _taken + 1
         self._offset = 0  # how far the head message has been cut up
         self._part = 0
-        self._ahead = 0  # messages that go first, and are in the queue
-        self._cut = False  # the head is none of these; it was begun before they came
+        self._ahead = 0  # messages at the head that go first
+        self._held = 0  # the next ones, which are none of these
+        self._after = 0  # messages that go first, and came after those were held
+        self.yields = 0
+        """``hold``: one of the others for so many that go first; 0: none."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -151,15 +158,35 @@ class Outbox(Generic[L]):
         self.size += sum(map(len, bodies))
 
     def put_first(self, body: bytes, level: L) -> None:
-        """Ahead of all that was put; behind what went first before, and what is being cut."""
-        self._queue.insert(self._ahead + self._cut, (body, level))
-        self._ahead += 1
+        """Ahead of all that was put; behind what went first before, and what is held."""
+        self._queue.insert(self._ahead + self._held + self._after, (body, level))
+        if self._held:
+            self._after += 1
+        else:
+            self._ahead += 1
         self.size += len(body)
+
+    def hold(self) -> None:
+        """A share of what waits behind those that go first is overtaken by no more of them."""
+        if self._ahead and self.yields and not self._held:
+            waiting = len(self._queue) - self._ahead
+            self._held = min(waiting, -(-self._ahead // self.yields))
+
+    @property
+    def ahead(self) -> int:
+        """Messages in the queue that go first."""
+        return self._ahead + self._after
+
+    def bytes_ahead(self) -> int:
+        """Their bytes, counted one by one."""
+        begin, end = self._ahead, self._ahead + self._held
+        first = islice(self._queue, begin), islice(self._queue, end, end + self._after)
+        return sum(len(body) for body, _ in chain(*first))
 
     @property
     def delays_first(self) -> bool:
-        """Whether what goes first waits for the rest of a message that was begun before."""
-        return self._cut and self._ahead > 0
+        """Whether what goes first waits for some that do not."""
+        return self._after > 0
 
     @property
     def next(self) -> L:
@@ -213,8 +240,8 @@ class Outbox(Generic[L]):
                 taken += size
             for _ in range(len(bodies) - 1):
                 queue.popleft()
-        if self._ahead:
-            self._ahead = max(0, self._ahead - len(bodies))
+        if self._ahead or self._held:
+            self._left(len(bodies))
         self.size -= taken
         first = self._taken + 1
         self._taken += len(bodies)
@@ -223,8 +250,8 @@ class Outbox(Generic[L]):
 
     def _take_part(self, body: bytes, budget: int) -> Contents:
         """R98: the next piece of the message at the head; the queue keeps it until the last."""
-        if not self._part:
-            self._cut = not self._ahead
+        if not self._ahead and not self._held:
+            self._held = 1
         piece = body[self._offset : self._offset + budget - 5]
         end = self._offset + len(piece)
         contents = Contents(self._taken + 1, (piece,), self._part, end == len(body))
@@ -233,21 +260,31 @@ class Outbox(Generic[L]):
             self.size -= len(body)
             self._taken += 1
             self._offset = self._part = 0
-            if self._cut:
-                self._cut = False
-            else:
-                self._ahead -= 1
+            self._left(1)
         else:
             self._offset = end
             self._part += 1
         return contents
 
+    def _left(self, count: int) -> None:
+        """So many have left; when none is held any more, what waited for these goes first."""
+        ahead = min(count, self._ahead)
+        held = min(count - ahead, self._held)
+        self._ahead -= ahead
+        self._held -= held
+        if not self._held:
+            self._ahead += max(0, self._after - (count - ahead - held))
+            self._after = 0
+
     def rewind(self) -> None:
         """R99: a message whose last piece was not numbered on the old ring starts again whole."""
         self._offset = self._part = 0
-        if self._cut:
-            self._cut = False
-            self._queue.insert(self._ahead, self._queue.popleft())
+        if self._held:
+            queue, begin, end = list(self._queue), self._ahead, self._ahead + self._held
+            first = queue[end : end + self._after]
+            rest = queue[end + self._after :]
+            self._queue = deque((*queue[:begin], *first, *queue[begin:end], *rest))
+            self._ahead, self._held, self._after = self._ahead + self._after, 0, 0
 
 
 MOST_SENDERS = 255

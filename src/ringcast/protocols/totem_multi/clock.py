@@ -16,7 +16,7 @@ import msgspec
 from ringcast.core.effects import Deliver, Originate, PackedMessages
 from ringcast.core.env import Env
 from ringcast.core.ids import Level, ViewId
-from ringcast.protocols.totem_multi.flow import Blocks, Brakes
+from ringcast.protocols.totem_multi.flow import FREE, Blocks, Brakes
 from ringcast.protocols.totem_multi.messages import (
     FORWARDED_BYTES,
     LAST_TIMESTAMP,
@@ -167,6 +167,11 @@ class ClockRider:
         if gateways:
             self.services = (Level.SAFE if held_back else Level.AGREED,) * len(SERVICES)
 
+    @property
+    def window(self) -> int:
+        """W2."""
+        return self.brakes.window
+
     def malformed(self, frame: Token | CommitToken | Join) -> str | None:
         """Rides are decoded with all their bounds, before anything else is done with a frame."""
         if type(frame) is Token:
@@ -233,14 +238,17 @@ class ClockRider:
         env.up(RingFrame(view, message, bodies))
 
     def token_received(self, env: Env, token: Token) -> None:
-        """MR-4."""
+        """MR-4, MR-42; W2: an application's messages originate at the first interface (G-4)."""
         read, self._read = self._read, None
         ride = read[1] if read and read[0] is token else _token(token.ride or b"")
         clock = self.clock
         if ride.timestamp > clock.my_timestamp:
             clock.my_timestamp = ride.timestamp
+        brakes = self.brakes
         if ride.blocks:
-            self.brakes.hear(ride.blocks)
+            brakes.hear(ride.blocks)
+        if (brakes.table or brakes.window < FREE) and self.mine.pid == self.mine.node:
+            brakes.rotate()
 
     def token_released(self, env: Env, token: Token) -> bytes | None:
         """MR-5, MR-44; MR-40: what left the queues in this visit may have ended a block."""

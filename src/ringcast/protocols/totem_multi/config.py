@@ -20,7 +20,8 @@ OUR_BYTES = 4096
 
 
 class Config(RingConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of every ring (``protocols/totem_single/config.py``), and these."""
+    """Settings of every ring (``protocols/totem_single/config.py``), and these. ``adaptive`` is for
+    flow control between rings as well: by queue length, or on and off (W1)."""
 
     timestamp_interval: int = 1_000_000
     """MR-6: the clock is written to stable storage once in so many ticks."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from ringcast.blocks.packing import Outbox, QueueBounds
 from ringcast.core.effects import InstallView, Stop, Up
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
@@ -21,7 +20,6 @@ from ringcast.core.owned import Heard, Owned, Parts
 from ringcast.protocols.totem_multi.clock import CLOCK, ClockRider, LamportClock, RingFrame
 from ringcast.protocols.totem_multi.config import Config
 from ringcast.protocols.totem_multi.departures import Departures
-from ringcast.protocols.totem_multi.flow import Brakes
 from ringcast.protocols.totem_multi.messages import (
     LEVELS,
     Ack,
@@ -49,7 +47,6 @@ from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
 from ringcast.protocols.totem_multi.speaker import Speaker
 from ringcast.protocols.totem_multi.state import Reported, Streamed
-from ringcast.protocols.totem_multi.withholding import shares
 from ringcast.protocols.totem_single.machine import TotemSingle
 from ringcast.protocols.totem_single.messages import RingId
 
@@ -78,9 +75,6 @@ class TotemMulti(Speaker):
         self.parts: Parts = Parts()
         self._rings = self.parts.ports
         self.clock = LamportClock(config.timestamp_interval)
-        self._queues: list[Outbox[Any]] = []
-        self._bounds = QueueBounds(config.max_queue, config.min_queue, config.max_queue_bytes)
-        self.brakes = Brakes(me, partial(self._bounds.full_any, self._queues))
         self.view = ViewId(0, me)
         self.nodes: tuple[NodeId, ...] = ()
         self.departures = Departures()
@@ -129,8 +123,8 @@ class TotemMulti(Speaker):
             super().handle(env, event)
         if self._stirred:
             self._settle(env)
-        if self.brakes.mine:
-            self.brakes.look()
+        if self.brakes.mine or self.paced:
+            self.look_again()
 
     def admit(self, env: Env, event: Received) -> bool:
         """The rings look at frames themselves."""
@@ -138,8 +132,8 @@ class TotemMulti(Speaker):
 
     @property
     def ready(self) -> bool:
-        """MR-41."""
-        return not self.brakes.blocked
+        """MR-41, W1."""
+        return not self.brakes.blocked and self._queues.takes_own
 
     def on_submitted(self, env: Env, event: Submitted) -> None:
         """G-4: an application's messages originate at the first port. F6: or it says which groups
@@ -149,7 +143,7 @@ class TotemMulti(Speaker):
                 self._stirred = True
                 self.say_interests(env)
             return
-        if not self.ready or not self._bounds.allow(event.bodies, self.config.max_message):
+        if not self.ready or not self._queues.allow(event.bodies):
             env.drop("multi MR-41", "a submission over the bounds")
             return
         ring, bodies, sort = self.ports[self.me].part, event.bodies, event.level.value
@@ -342,8 +336,7 @@ class TotemMulti(Speaker):
         self.nodes = nodes
         self.brakes.keep(nodes)
         if len(self.ports) > 1:
-            for pid, share in shares(self.order.network).items():
-                self.ports[pid].part.machine.config = self.config.for_ring(share)
+            self.pace()
         members = self.order.network.members
         self.departures.seated = {
             ring: tuple(sorted({m.node for m in members[ring] if m.pid in set(pids)}))

@@ -9,6 +9,7 @@ from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
 from ringcast.core.machine import Machine
 from ringcast.protocols.totem_multi.config import Config
+from ringcast.protocols.totem_multi.flow import FREE, Brakes, SendQueues
 from ringcast.protocols.totem_multi.interests import INTERESTED, PASSED, Interests
 from ringcast.protocols.totem_multi.messages import (
     MOST_RINGS,
@@ -32,7 +33,7 @@ from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
 from ringcast.protocols.totem_multi.routing import TreeRouting
 from ringcast.protocols.totem_multi.state import ChangeId, Streamed
-from ringcast.protocols.totem_multi.withholding import Withholding
+from ringcast.protocols.totem_multi.withholding import Withholding, shares
 from ringcast.protocols.totem_single.messages import RingId
 
 
@@ -43,6 +44,10 @@ class Speaker(Machine):
         super().__init__()
         self.me, self.config = me, config
         self.ports: dict[NodeId, RingPort] = {}
+        self._queues = SendQueues(config)
+        most = config.each_time if config.adaptive else 0
+        self.brakes = Brakes(me, self._queues.level, most)
+        self.paced = 0  # W4: the level that the rings' settings follow
         self.order: NetworkOrder
         self.interests = Interests(me)
         self.withholding = Withholding(config.acyclic, self.interests)
@@ -58,12 +63,28 @@ class Speaker(Machine):
     def _say(self, env: Env, pid: NodeId, said: Said) -> None:
         """MR-10 ext: into the one queue of an interface; what a gateway passes on goes first. Its
         own messages are stamped when they leave (MR-9), and what it has delivered by then is their
-        cause (P-12). Its word on groups keeps its place among its messages (F6)."""
-        ring = self.ports[pid].part
-        if len(self.ports) == 1 or type(said) is Wants:
+        cause (P-12). Its word on groups keeps its place among its messages (F6). G-40: nor does
+        what a processor acknowledges wait for messages that wait for its window (W2)."""
+        ring, alone = self.ports[pid].part, len(self.ports) == 1
+        if type(said) is Wants or (alone and self.brakes.window == FREE):
             ring.call(env, ring.machine.carry, (written(said),), Sort.SAID)
         else:
             ring.call(env, ring.machine.carry_first, written(said), Sort.SAID)
+
+    def look_again(self) -> None:
+        """MR-40: my queues are among the reasons to brake, or were."""
+        self.brakes.look()
+        if self.config.adaptive and len(self.ports) > 1 and self.paced != self.brakes.mine:
+            self.pace()
+
+    def pace(self) -> None:
+        """MR-45: a gateway may send as much as those for which it sends. W4: with a longer queue
+        as for so many more as its level. W5: of its own one message for each of theirs."""
+        self.paced = self.brakes.mine if self.config.adaptive else 0
+        for pid, share in shares(self.order.network).items():
+            ring = self.ports[pid].part.machine
+            ring.config = self.config.for_ring(share + self.paced)
+            ring.new_message_queue.yields = share if self.config.adaptive else 0
 
     def forward(self, said: Streamed, came: NodeId | None) -> None:
         """MR-13: on every interface but that one. F2: as far as somebody is there that it is for;

@@ -40,6 +40,11 @@ class Rider(Protocol):
 
     margins: Mapping[int, int]
     """Bytes that frames of some sorts leave free, so that they can be passed on in a frame."""
+
+    @property
+    def window(self) -> int:
+        """Frames of these sorts that may leave in one visit (W2)."""
+
     services: tuple[Level, ...]
     """By sort: the level at which its frames travel on the ring (G-15)."""
 

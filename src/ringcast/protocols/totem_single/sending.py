@@ -27,21 +27,28 @@ def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
     """R13: give numbers to queued messages, frame by frame, and broadcast them.
 
     R84 ext: not while half of the window is taken up by what is not safe yet, so that the
-    windows of all have room for what is under way.
+    windows of all have room for what is under way. A rider may allow less of some sorts, and may
+    let others go first in the queue; of those that wait behind them a share is held.
     """
     ring, queue, budget, rider = p.old, p.new_message_queue, p.config.frame_budget, p.rider
     if ring.crowded:
         return 0
-    margins = None
+    margins, window = None, 0
     if rider is not None:
         budget -= STAMP_BYTES
         margins = rider.margins
+        window = rider.window if margins else 0
     shared = len(ring.memb) > 1  # R9 ext: alone there is nobody to send to, and no flow control
     sent = 0
     room = budget
     while sent < allowed:
         if margins and queue:
-            room = budget - margins.get(queue.next, 0)
+            room = budget
+            if (sort := queue.next) in margins:
+                room -= margins[sort]
+                if not window and not queue.delays_first:
+                    break
+                window = max(0, window - 1)
         if (taken := queue.take(room)) is None:
             break
         level, contents, whole = taken
@@ -58,6 +65,8 @@ def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
         if shared:
             env.broadcast(message)
             p.ring_seen_alive = True
+    if queue.yields and sent == allowed:
+        queue.hold()
     return sent
 
 
