@@ -21,6 +21,7 @@ To some   F1 to F5: messages to some processors, which gateways keep from rings 
           F6 to F9: messages to groups, which they keep from rings without members.
 Ways      T1 to T4: where there are several, messages go along one tree, and the other gateways
           pass on what they do not hear (ours).
+Flow      W1 to W5: windows follow the queues of gateways, before a full one stops all (ours).
 Views     A topology: the rings that are connected, with their members, which are also the view's
           sets. There are no transitional views; a change of one ring is two topologies.
 Promise   P-1 to P-16 of the dossier but P-5, and P-18 of ours, on trees, on parallel gateways and,
@@ -80,7 +81,7 @@ CLAIMS = (*(check.tag for check in CHECKS), "content", "validity")
 """D1, D1-own and integrity look for a message's ring among the views, where a topology has its own
 name: P-6 and P-8 say what they say."""
 
-RULES = (("MR-", 45), ("A", 12), ("F", 9), ("T", 4))
+RULES = (("MR-", 45), ("A", 12), ("F", 9), ("T", 4), ("W", 5))
 
 SHEET = register(
     Sheet(
@@ -104,9 +105,7 @@ SHEET = register(
         unicast=(Token, CommitToken),
         checks=CHECKS,
         swarm=SWARM,
-        rules=RuleBook(
-            "Totem multiple-ring", (("MR-", 45), ("A", 12), ("F", 9), ("T", 4)), ("G-", 46)
-        ),
+        rules=RuleBook("Totem multiple-ring", RULES, ("G-", 46)),
         patient=lambda us: {"token_loss_us": us, "consensus_us": us * 6 // 5},
         fast=lambda frames, n: {"each_time": frames, "window_size": frames * n},
     )
