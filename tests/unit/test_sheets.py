@@ -105,6 +105,14 @@ def test_a_sheet_that_contradicts_itself_is_refused() -> None:
         protocol("odd")
 
 
+@pytest.mark.parametrize("sheet", [s for s in PUBLISHED if s.live], ids=lambda s: s.name)
+def test_what_members_compare_is_called_by_what_a_user_can_set(sheet: Sheet) -> None:
+    """The text of a misfit names it, and whoever reads that changes the setting."""
+    compared = [name.partition(":") for name in (*sheet.agreed, *sheet.alike)]
+    assert {name for name, _, _ in compared} <= set(sheet.default.__struct_fields__)
+    assert all(hasattr(type(sheet.default), of) for _, _, of in compared if of)
+
+
 def test_settings_that_leave_out_what_they_owe_say_so() -> None:
     class Bare(ListedSettings, frozen=True, kw_only=True):
         frame_budget = 64

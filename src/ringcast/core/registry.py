@@ -104,8 +104,9 @@ class Sheet(msgspec.Struct, frozen=True):
     """Whether messages may stay away from where nobody is in their group (``Submitted.group``)."""
     agreed: tuple[str, ...] = ("max_message",)
     """Settings that must be the same at all members: live nodes compare them when they meet, and do
-    not hear each other if they differ. If the settings list the members, that list is one."""
-    alike: tuple[str, ...] = ("max_packet", "patience_us")
+    not hear each other if they differ. If the settings list the members, that list is one. What
+    follows from a setting is called by it (``f:faults``)."""
+    alike: tuple[str, ...] = ("max_packet",)
     """Settings that should be: live nodes say so if they differ."""
     turn: tuple[type[msgspec.Struct], ...] = ()
     """Messages whose sending ends a processor's turn, for what is counted per turn."""

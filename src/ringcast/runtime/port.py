@@ -15,7 +15,7 @@ from zlib import crc32
 from ringcast.core.errors import KeyFileError, RingcastError
 from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Message
-from ringcast.core.settings import ListedSettings
+from ringcast.core.settings import GroupSettings, ListedSettings
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.discovery import Meetings
 from ringcast.runtime.fault_injection import FaultInjection
@@ -200,8 +200,14 @@ def compared(node: NodeConfig) -> tuple[dict[str, str], dict[str, str]]:
     terms: dict[str, str] = {}
     if isinstance(settings, ListedSettings):
         terms["members"] = ids_in_short(settings.members)
-    terms |= {name: str(getattr(settings, name)) for name in sheet.agreed}
-    return terms, {name: str(getattr(settings, name)) for name in sheet.alike}
+    terms |= values(settings, sheet.agreed)
+    return terms, values(settings, sheet.alike)
+
+
+def values(settings: GroupSettings, names: Iterable[str]) -> dict[str, str]:
+    """By the name that a user would set, the value that is compared."""
+    parts = (name.partition(":") for name in names)
+    return {name: str(getattr(settings, of or name)) for name, _, of in parts}
 
 
 def ids_in_short(ids: Iterable[NodeId]) -> str:

@@ -83,7 +83,8 @@ SHEET = register(
         progress_bound_us=progress_bound_us,
         membership=MembershipKind.PRIMARY,
         agreed=("max_message", "resiliency", "tolerated"),
-        alike=("max_packet", "patience_us", "window"),  # K6: bodies beyond four windows are dropped
+        # K6: bodies beyond four windows are dropped.
+        alike=("max_packet", "token_us", "retries", "act_us", "window"),
         turn=(Ack,),
         unicast=(Ordered, Past, Gone, Vote, Refuse, Commit),
         frames=FRAMES,

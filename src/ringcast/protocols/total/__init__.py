@@ -94,6 +94,7 @@ SHEET = register(
         progress_bound_us=progress_bound_us,
         membership=MembershipKind.EVS,
         agreed=("max_message", "mode", "quorum"),
+        alike=("max_packet", "suspect_us"),
         unicast=(Request, Unicast, NewViewAck, SeqAck, CumSeqAck, Resend, Packet, Ack),
         checks=(OneSequencer,),
         swarm=SWARM,
