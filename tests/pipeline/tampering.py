@@ -566,6 +566,22 @@ def delivered_in_another_configuration(trace: Trace) -> Nodes:
     return (2,)
 
 
+@tampering(every="M2", totem_multi="P-2")
+def view_told_as_of_the_other_kind(trace: Trace) -> Nodes:
+    view = trace.all(Installed)[-1].view
+    first, *_, last = trace.all(Installed, view=view)
+    trace.put(last, transitional=not last.transitional)
+    return (first.node, last.node)
+
+
+@tampering(every="D12", totem_multi="P-2")
+def view_told_at_another_place(trace: Trace) -> Named:
+    view = trace.all(Installed)[-1].view
+    first, *_, last = trace.all(Installed, view=view)
+    trace.put(last, seq=last.seq + 5)
+    return {"P-2": (first.node, last.node), "": (last.node,)}
+
+
 @tampering(every="M2", totem_multi="P-1")
 def member_left_out_of_a_view(trace: Trace) -> Nodes:
     event = trace.all(Installed, node=2)[-1]

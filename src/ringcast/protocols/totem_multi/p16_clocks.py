@@ -1,5 +1,8 @@
 """P-16: a message's timestamp is above all that its sender delivered or originated before, in this
-life and those before it; and on each ring timestamps increase."""
+life and those before it, and no other message of its ring has it.
+
+That the timestamps of a whole ring rise is the token's doing, which no trace tells of: clocks of
+live processors may disagree on which of two originations was first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""P-2: a topology's name stands for one list of rings and members, and nobody enters it twice."""
+"""P-2: a topology's name stands for one list of rings and members, told everywhere as the same kind
+of view at the same place, and nobody enters it twice."""
 
 from __future__ import annotations
 
@@ -17,17 +18,23 @@ class TopologyUnique(TopologyProperty):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._first: dict[ViewId, tuple[NodeId, TopologyNote]] = {}
+        self._first: dict[ViewId, tuple[TopologyNote, Installed]] = {}
         self._entered: dict[NodeId, set[ViewId]] = {}
 
     def entered(self, event: Installed, old: TopologyNote | None, new: TopologyNote) -> None:
         """Compare with the first that told of it, and with where it has been."""
-        node, first = self._first.setdefault(new.view, (event.node, new))
+        first, told = self._first.setdefault(new.view, (new, event))
+        wrong = ""
         if (first.rings, first.members) != (new.rings, new.members):
+            wrong = f"the rings {new.rings} and members {new.members}, not {first.rings} and "
+            wrong += f"{first.members}"
+        elif _seat(event) != _seat(told):
+            wrong = f"kind, ring, number and origin {_seat(event)}, not {_seat(told)}"
+        if wrong:
             self.violate(
-                f"Topology {new.view} has the rings {new.rings} and members {new.members} at "
-                f"processor {event.node}, {first.rings} and {first.members} at processor {node}.",
-                (node, event.node),
+                f"Topology {new.view} has {wrong} as at processor {told.node}, at processor "
+                f"{event.node} ({event.t_us} us).",
+                (told.node, event.node),
                 (new.view,),
                 event.t_us,
             )
@@ -40,3 +47,8 @@ class TopologyUnique(TopologyProperty):
                 event.t_us,
             )
         been.add(new.view)
+
+
+def _seat(event: Installed) -> tuple[bool, ViewId, int, ViewId | None]:
+    """What else an application is told of a view, which depends on nobody's past."""
+    return (event.transitional, event.ring, event.seq, event.conf_id)
