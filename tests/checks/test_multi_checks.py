@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from ringcast.checks import Verdict, suite
+from ringcast.checks.suite import Suite
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.to_some import DeliveredTo, SubmittedTo
 from ringcast.core.trace import (
@@ -21,7 +22,8 @@ from ringcast.core.trace import (
     Submit,
     TraceEvent,
 )
-from ringcast.protocols.totem_multi import CLAIMS
+from ringcast.protocols.totem_multi import CLAIMS, p14_safe
+from ringcast.protocols.totem_multi.p14_safe import SafeForAll
 
 A, B, C = ViewId(8, 1), ViewId(8, 3), ViewId(12, 1)
 T0, T1, T2 = ViewId(1, 70), ViewId(5, 71), ViewId(9, 72)
@@ -383,6 +385,21 @@ def unsafe_at_the_end(trace: MadeTrace) -> None:
     trace.end(1, 2, 3)
 
 
+def went_on_alone(trace: MadeTrace, messages: int) -> None:
+    """Processor 2 goes on by itself with so many safe messages."""
+    trace.install(2, T2, 9, (C,), (2,))
+    for timestamp in range(10, 10 + messages):
+        trace.originate(2, C, timestamp, Level.SAFE)
+        trace.deliver(2, 2, C, timestamp, Level.SAFE)
+
+
+def unsafe_long_before(trace: MadeTrace) -> None:
+    delivered(trace, 2, 6)
+    delivered(trace, 3, 6, 7)
+    went_on_alone(trace, 5000)
+    delivered(trace, 1, 6, 7)
+
+
 def clock_stands(trace: MadeTrace) -> None:
     delivered(trace, 2, 6, 7, 8)
     trace.originate(2, A, 7)
@@ -458,7 +475,7 @@ WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
     "P-11": (different_sets,),
     "P-12": (effect_without_cause, effect_of_an_agreed_cause),
     "P-13": (left_out,),
-    "P-14": (unsafe, unsafe_before, unsafe_at_the_end),
+    "P-14": (unsafe, unsafe_before, unsafe_at_the_end, unsafe_long_before),
     "P-15": (two_ways_round, a_topology_at_two_places),
     "P-16": (clock_stands, clock_falls_back, same_stamp_on_a_ring),
     "P-18": (for_another, kept_from_one_it_is_for, to_some_in_another_order, of_a_former_life),
@@ -476,6 +493,43 @@ def test_a_wrong_run_is_caught(claim: str, wrong: Callable[[MadeTrace], None]) -
     trace = together()
     wrong(trace)
     assert trace.verdicts()[claim] is Verdict.INVALID
+
+
+def test_p_14_a_processor_may_come_to_a_safe_message_long_after_another() -> None:
+    """Others have gone on with thousands of messages since; what they had is remembered."""
+    trace = together()
+    delivered(trace, 2, 6, 7, 8)
+    went_on_alone(trace, 5000)
+    for node in (3, 1):
+        delivered(trace, node, 6, 7, 8)
+    assert Verdict.INVALID not in trace.verdicts().values()
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_p_14_remembers_so_much_and_does_not_judge_what_it_forgot(
+    right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processor 1 is a hundred messages behind, and is judged again when it is not."""
+    monkeypatch.setattr(p14_safe, "LOOKED_AT", 4)
+    monkeypatch.setattr(p14_safe, "REMEMBERED", 16)
+    checks, trace = Suite([SafeForAll]), together()
+    delivered(trace, 2, 6, 7, 8)
+    went_on_alone(trace, 100)
+    for node in (3, 1):
+        delivered(trace, node, 6, 7, 8)
+        trace.install(node, ViewId(200, 9), 200, (B,), (1, 3))
+    trace.deliver(1, 3, B, 201, Level.SAFE)
+    if right:
+        trace.deliver(3, 3, B, 201, Level.SAFE)
+    trace.install(3, ViewId(202, 9), 202, (B,), (3,))
+    most = 0
+    for event in trace.events:
+        checks.feed(event)
+        (check,) = checks.properties
+        assert isinstance(check, SafeForAll)
+        most = max(most, len(check._had))
+    assert most == 16
+    assert bool(checks.violations) == (not right)
 
 
 def test_p_18_a_message_of_a_life_before_and_timestamps_before_rings_are_right() -> None:

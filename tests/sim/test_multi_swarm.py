@@ -82,6 +82,11 @@ def test_a_cycle_on_which_a_change_overtook_a_buffer(monkeypatch: pytest.MonkeyP
     assert not run(draw(3500087, "totem-multi", 6)).violations
 
 
+def test_a_chain_on_which_one_comes_to_a_safe_message_long_after_another() -> None:
+    """P-14: the other one went on alone since, with thousands of messages."""
+    assert not run(draw(3000758, "totem-multi", 10)).violations
+
+
 def test_a_run_can_be_repeated_from_its_number_of_processors() -> None:
     spec = draw(3, "totem-multi")
     assert draw(3, "totem-multi", spec.nodes) == spec

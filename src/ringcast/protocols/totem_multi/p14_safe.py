@@ -3,6 +3,10 @@ topology, or they crash.
 
 A trace does not show receipts, which the dossier also asks for. They are implied: a processor that
 has not received a message cannot deliver it later, for its clock has passed it.
+
+One may come to a message long after another, which has gone on by itself since: what a processor
+delivered is remembered until all others have passed it too. A ring begins above all that its
+members have seen (G-7), so nobody who starts after that can come to it any more.
 """
 
 from __future__ import annotations
@@ -17,6 +21,12 @@ from ringcast.protocols.totem_multi.trail import (
     place,
     shown,
 )
+
+LOOKED_AT = 4096
+"""Safe messages after which it is looked which of them all have passed."""
+
+REMEMBERED = 2**16
+"""Safe messages that are remembered at most, however far behind somebody is."""
 
 
 class SafeForAll(TopologyProperty):
@@ -34,6 +44,9 @@ class SafeForAll(TopologyProperty):
         self._owes: dict[NodeId, dict[PlaceKey, NodeId]] = {}
         """What each has to deliver, and who relies on it."""
         self._had: dict[PlaceKey, set[NodeId]] = {}
+        self._look_at = LOOKED_AT
+        self._forgotten: PlaceKey | None = None
+        """The last place of those that not all had passed, and that were too many."""
 
     def on_delivered(self, event: Delivered) -> None:
         """Whoever is in this topology must do the same, or have done it."""
@@ -41,22 +54,41 @@ class SafeForAll(TopologyProperty):
         self._pass(node, key, event.t_us)
         if event.level is not Level.SAFE:
             return
-        had = self._had.get(key)
-        if had is None:
-            had = self._had[key] = set()
-            while len(self._had) > 4096:
-                del self._had[next(iter(self._had))]
-        had.add(node)
+        had = self._who_had(key)
+        if had is not None:
+            had.add(node)
         note = self.now.get(node)
         for member in note.members if note else ():
-            if member in had or member == node:
+            if member == node or (had is not None and member in had):
                 continue
             if member not in self.now or self._began[member] > key:
                 continue  # it has told nothing, or has crashed since
-            self._owes.setdefault(member, {})[key] = node
             last = self._last.get(member)
+            if had is None and last is not None and last >= key:
+                continue  # whether it had it is forgotten
+            self._owes.setdefault(member, {})[key] = node
             if last is not None and last > key:
                 self._failed(member, key, node, event.t_us)
+
+    def _who_had(self, key: PlaceKey) -> set[NodeId] | None:
+        """Who has delivered it; None: that is not known any more."""
+        had = self._had.get(key)
+        if had is None and (self._forgotten is None or key > self._forgotten):
+            had = self._had[key] = set()
+            if len(self._had) > self._look_at:
+                self._forget()
+        return had
+
+    def _forget(self) -> None:
+        """What all have passed is over; of the rest the older half, if it is too much."""
+        passed = min((self._last[node] for node in self.now), default=None)
+        if passed is not None:
+            self._had = {key: had for key, had in self._had.items() if key >= passed}
+        if len(self._had) > REMEMBERED:
+            for oldest in list(self._had)[: REMEMBERED // 2]:
+                del self._had[oldest]
+                self._forgotten = max(oldest, self._forgotten or oldest)
+        self._look_at = min(max(LOOKED_AT, 2 * len(self._had)), REMEMBERED)
 
     def entered(self, event: Installed, old: TopologyNote | None, new: TopologyNote) -> None:
         """What is older can never be delivered any more."""
