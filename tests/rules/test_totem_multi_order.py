@@ -6,7 +6,7 @@ from itertools import pairwise, permutations
 
 from multi_driver import Core, chain, graph_of, member, ring
 
-from ringcast.core.ids import Level
+from ringcast.core.ids import Level, NodeId
 from ringcast.protocols.totem_multi.messages import (
     Change,
     Data,
@@ -447,15 +447,64 @@ def test_g_18_a_topology_change_that_is_not_needed_is_passed_on_once() -> None:
     assert not core.order.told
 
 
+WAY: dict[str, tuple[NodeId, ...]] = {
+    **{"A": (1, 101, 205), "B": (3, 201, 102), "C": (4, 202, 103)},
+    **{"D": (5, 203, 104), "E": (204,), "F": (6, 105)},
+}
+"""F - 105 - A - 101 - B - 102 - C - 103 - D - 104 - E."""
+
+
+def closing(core: Core, mine: bool, breaks: bool) -> Change:
+    """104 comes to A, which closes the cycle at 20. B goes on without 102 (``breaks``), and C is
+    known up to 6: how it went on is told beyond it."""
+    for name, upto in (("B", 25), ("C", 6 if breaks else 40), ("D", 40), ("E", 40), ("F", 40)):
+        core.bound(name, upto)
+    if breaks:
+        core.change("Bt", "B", 25, 3, 201)
+        core.change("B2", "Bt", 28, 3, 201)
+    core.change("At", "A", 4, 1, 101, 205, mine=mine)
+    return core.change("A2", "At", 20, 1, 101, 205, 204, mine=mine)
+
+
+BEYOND = ({"C2": (4, 103), "D": (5, 203, 104)}, {103: "C2", 203: "D", 104: "D", 204: "A2"})
+"""What 104 can reach."""
+
+
+def test_g_20_ext_a_known_gateway_that_cannot_be_reached_is_waited_for() -> None:
+    """How the rings beyond it went on since the way there was lost, only it can tell."""
+    core = Core(1, {1: "A"}, WAY)
+    change = closing(core, mine=True, breaks=True)
+    assert core.topology == "At B D E F", "C is lost at 6; the change to A2 waits for 104"
+    core.network_topology(change, 204, *BEYOND)
+    assert core.topology == "A2 B C2 D F"
+
+
+def test_g_20_ext_far_away_its_topology_change_is_waited_for() -> None:
+    """MR-26: those beyond A know 104 by the same way, which was lost to them as well."""
+    core = Core(6, {6: "F"}, WAY)
+    change = closing(core, mine=False, breaks=True)
+    assert core.topology == "At B D E F"
+    core.topology_change(change, *BEYOND)
+    assert core.topology == "A2 B C2 D F"
+
+
+def test_g_20_a_gateway_that_is_reached_another_way_is_not_waited_for() -> None:
+    """All that it could tell has come that way."""
+    for me, name, mine in ((1, "A", True), (6, "F", False)):
+        core = Core(me, {me: name}, WAY)
+        closing(core, mine, breaks=False)
+        assert core.topology == "A2 B C D E F"
+
+
 def test_g_20_a_gateway_whose_far_ring_was_deleted_is_a_stranger_again() -> None:
     """It comes back with the next change of a ring that it is on, and only it can tell where it
     leads by then."""
     network = chain().order.network
-    mine = (member(101),)
-    assert network.strangers(mine) == []
+    mine, live = (member(101),), {101, 102}
+    assert network.strangers(mine, live) == []
     network.cut_off(ring("B"))
-    assert network.strangers(mine) == list(mine)
+    assert network.strangers(mine, live) == list(mine)
     network.merge(graph_of({"B2": (3, 201)}, {101: "A"}))
-    assert network.strangers(mine) == list(mine)
+    assert network.strangers(mine, live) == list(mine)
     network.merge(graph_of({"B2": (3, 201)}, {101: "A", 201: "B2"}))
-    assert network.strangers(mine) == []
+    assert network.strangers(mine, live) == []

@@ -47,7 +47,7 @@ class RingChanges(OrderState):
             followed = any(conf == change.ring for _, conf in self.pending)
             asked = any(m.node in gateways for m in listed) or id in self.mine
             return followed or not asked
-        strangers = self.network.strangers(listed)
+        strangers = self.network.strangers(listed, gateways)
         if (own := self._own_change(change)) is not None:
             return self._exchanged(own, strangers)
         if not strangers or id in self.told:

@@ -30,9 +30,11 @@ class RingNetwork:
         self.cut: set[NodeId] = set()
         """Gateways that are known, but not any more what lies beyond them."""
 
-    def strangers(self, members: Iterable[Member]) -> list[Member]:
-        """G-20: the gateways among these of which somebody has to tell where they lead."""
-        known = self.gateways.keys() - self.cut
+    def strangers(self, members: Iterable[Member], live: Collection[NodeId]) -> list[Member]:
+        """G-20: the gateways among these of which somebody has to tell where they lead. Ext: also
+        one that is known, and cannot be reached before the change that joins it: how the rings
+        beyond it went on since the way there was lost, nobody has told."""
+        known = (self.gateways.keys() - self.cut) & set(live)
         return [member for member in members if member.gateway and member.node not in known]
 
     def reachable(self) -> set[RingId]:
