@@ -22,7 +22,7 @@ from ringcast.core.trace import (
     Submit,
     TraceEvent,
 )
-from ringcast.protocols.totem_multi import CLAIMS, p14_safe
+from ringcast.protocols.totem_multi import CLAIMS, p14_safe, p18_to_some
 from ringcast.protocols.totem_multi.p14_safe import SafeForAll
 
 A, B, C = ViewId(8, 1), ViewId(8, 3), ViewId(12, 1)
@@ -110,14 +110,22 @@ class MadeTrace:
             Delivered(node, at, at, view, ring, timestamp, sender, level, timestamp, digests)
         )
 
-    def submit_to(self, node: NodeId, number: int, *to: NodeId) -> None:
-        told = SubmittedTo(to, self.lives[node], number, Level.AGREED, (number,))
+    def submit_to(
+        self, node: NodeId, number: int, *to: NodeId, level: Level = Level.AGREED
+    ) -> None:
+        told = SubmittedTo(to, self.lives[node], number, level, (number,))
         self.events.append(told.noted(node, self.at(), self.at()))
 
     def deliver_to(
-        self, node: NodeId, sender: NodeId, ring: ViewId, timestamp: int, *to: NodeId
+        self,
+        node: NodeId,
+        sender: NodeId,
+        ring: ViewId,
+        timestamp: int,
+        *to: NodeId,
+        level: Level = Level.AGREED,
     ) -> None:
-        at, sent = self.at(), (sender, timestamp, Level.AGREED, (timestamp,))
+        at, sent = self.at(), (sender, timestamp, level, (timestamp,))
         told = DeliveredTo(to, self.prev[node], ring, timestamp, *sent)
         self.events.append(told.noted(node, at, at))
 
@@ -530,6 +538,25 @@ def test_p_14_remembers_so_much_and_does_not_judge_what_it_forgot(
         most = max(most, len(check._had))
     assert most == 16
     assert bool(checks.violations) == (not right)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_p_18_does_not_judge_what_it_forgot(right: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processor 3 comes to the safe 40 when it is forgotten that 2 had it; 49 is remembered."""
+    monkeypatch.setattr(p18_to_some, "REMEMBERED", 4)
+    trace, safe = together(), Level.SAFE
+    trace.submit_to(1, 40, 2, 3, level=safe)
+    trace.deliver_to(2, 1, A, 40, 2, 3, level=safe)
+    for number in range(41, 49):
+        trace.submit_to(1, number, 2, level=safe)
+        trace.deliver_to(2, 1, A, number, 2, level=safe)
+    trace.deliver_to(3, 1, A, 40, 2, 3, level=safe)
+    trace.submit_to(1, 49, 2, 3, level=safe)
+    trace.deliver_to(3, 1, A, 49, 2, 3, level=safe)
+    if right:
+        trace.deliver_to(2, 1, A, 49, 2, 3, level=safe)
+    trace.end(1, 2, 3)
+    assert (trace.verdicts()["P-18"] is Verdict.INVALID) == (not right)
 
 
 def test_p_18_a_message_of_a_life_before_and_timestamps_before_rings_are_right() -> None:

@@ -19,7 +19,7 @@ from ringcast.core.trace import Crashed, Delivered, Ended, Installed, Noted, Ori
 from ringcast.protocols.totem_multi.interests import EVERYTHING, INTERESTED, PASSED, is_in
 
 REMEMBERED = 65_536
-"""Messages to all whose senders' lives are remembered."""
+"""Messages to all whose senders' lives are remembered, and safe ones to some that are owed."""
 
 
 class ToSome(Multicast):
@@ -39,6 +39,8 @@ class ToSome(Multicast):
         """Where each processor's present life begins: what is older concerned one before."""
         self._owing: dict[Place, tuple[DeliveredTo, dict[NodeId, bool]]] = {}
         """Safe messages: who was in the topology of one that delivered it, and delivered it too."""
+        self._forgotten: Place | None = None
+        """The last place of those that were too many: who delivered these is not known any more."""
         self._own: dict[NodeId, list[tuple[Place, frozenset[int]]]] = {}
         """By processor: its own words about its groups, with their places."""
         self._heard: dict[NodeId, dict[NodeId, frozenset[int]]] = {}
@@ -54,14 +56,19 @@ class ToSome(Multicast):
         """All that a safe one is for owe it from now on."""
         place = self.place(told.ring, told.seq)
         current = self.history.known(event.node).current
-        if told.level is Level.SAFE and current is not None:
-            owing = self._owing.setdefault(place, (told, {}))[1]
-            for node in current.members:
-                if self._began.get(node, place) < place:  # else it has crashed since
-                    owing.setdefault(node, False)
-            owing[event.node] = True
-            while len(self._owing) > REMEMBERED:
-                del self._owing[next(iter(self._owing))]
+        if told.level is not Level.SAFE or current is None:
+            return
+        if place not in self._owing and self._forgotten is not None and place <= self._forgotten:
+            return
+        owing = self._owing.setdefault(place, (told, {}))[1]
+        for node in current.members:
+            if self._began.get(node, place) < place:  # else it has crashed since
+                owing.setdefault(node, False)
+        owing[event.node] = True
+        while len(self._owing) > REMEMBERED:
+            oldest = next(iter(self._owing))
+            del self._owing[oldest]
+            self._forgotten = max(oldest, self._forgotten or oldest)
 
     def on_ended(self, event: Ended) -> None:
         """Who owes a safe message still."""
