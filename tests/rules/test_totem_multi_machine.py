@@ -466,6 +466,30 @@ def test_a8_ext_a_change_does_not_overtake_what_lost_gateways_had_brought(acycli
     assert len(machine._buffers[begun.ring, begun.conf]) == 5, "they wait here as before"
 
 
+def joining(acyclic: bool = False) -> tuple[TotemMulti, Env, Change]:
+    """Gateway 9, to whose ring gateways 4 and 5 come with a change that is not applied yet."""
+    machine, env = started(9, 1009, acyclic=acyclic)
+    at, order = machine.ports[9], machine.order
+    at.members = tuple(Member(pid, pid, True) for pid in (4, 5, 9))
+    begun = Change(148, RingId(24, 1), at.ring, at.members, False)
+    order.pending[begun.ring, begun.conf] = begun
+    order.neighbours[9] = {4: begun.key}
+    return machine, env, begun
+
+
+def test_a11_a_transitional_change_waits_though_it_is_older_than_that_of_its_gateway() -> None:
+    """It may be the word of an interface that never came where others say it is (G-25). G-6:
+    nothing else that is older crosses."""
+    machine, env, begun = joining()
+    gone = Change(107, RingId(22, 9), RingId(16, 9), (), True)
+    regular = Change(108, RingId(24, 9), RingId(22, 9), (), False)
+    message = Forwarded(109, RING, None, Data(3, Level.AGREED, 1, (b"x",)))
+    for said in (gone, regular, message):
+        machine._hand_up_forwarded(env, 9, 4, said)
+    assert machine._buffers == {(begun.ring, begun.conf): [(9, 4, gone)]}
+    assert env.dropped["older than the change that joins its gateway"] == 2
+
+
 def test_s_12_one_of_two_gateways_is_killed_and_nothing_is_lost_or_doubled() -> None:
     """G-15, G-35."""
     network = Network("chain", 2, twice=True)

@@ -266,6 +266,21 @@ def test_a11_a_late_change_that_was_applied_and_forgotten_does_not_come_back() -
         assert bool(core.order.late) == waits
 
 
+def test_a11_a_change_of_before_that_of_its_gateway_may_move_an_interface() -> None:
+    """202 never came to C2, where others say it is (G-25): its own word is late, and counts. Of
+    what never was here nothing is told any more."""
+    core = chain()
+    core.order.network.gateways[102] = {102: ring("B"), 202: ring("C2")}
+    core.order.last = Key(9, ring("A"))
+    own = Change(5, RingId(60, 3), ring("C"), (member(202),), True)
+    other = Change(6, RingId(62, 3), ring("X"), (member(203),), True)
+    for said in (own, other):
+        core.order.accept_released(core.env, 1, said)
+    assert list(core.order.late.values()) == [own]
+    assert core.said == [("forward", own)] and not core.order.unplaced
+    assert core.env.dropped["a change of before that of its gateway"] == 1
+
+
 def test_g_23_what_belongs_to_no_known_ring_is_not_for_us() -> None:
     """And a safe message is refused aloud, and those beyond hear of it, once (A4 ext)."""
     core = chain()

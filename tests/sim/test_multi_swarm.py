@@ -51,6 +51,14 @@ def test_runs_that_stood_still_under_load(seed: int) -> None:
     assert not run(msgspec.structs.replace(spec, workload=more)).violations
 
 
+def test_a_cycle_on_which_the_word_of_one_that_never_came_was_dropped() -> None:
+    """A11, G-25: it was older than the change that joined the gateway which passed it on."""
+    spec = draw(3001058, "totem-multi", 10)
+    calm = Poisson(rate=156.25, senders=(3,))
+    some = msgspec.structs.replace(spec.workload[1], senders=(6, 7, 8, 9, 10))
+    assert not run(msgspec.structs.replace(spec, faults=(), workload=(calm, some))).violations
+
+
 def test_a_life_without_storage_says_nothing_of_the_groups_of_the_one_before() -> None:
     """P-18 held a processor to a group by places of a life that began again below the last one."""
     assert not run(draw(3800200, "totem-multi")).violations

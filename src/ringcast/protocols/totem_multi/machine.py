@@ -258,7 +258,8 @@ class TotemMulti(Speaker):
 
     def _hand_up_forwarded(self, env: Env, pid: NodeId, sender: NodeId, said: Streamed) -> None:
         """Step 1, MR-31, MR-32: what a gateway new on the ring passes on waits for the change that
-        introduced it; G-6: what is older than that change never crosses."""
+        introduced it; G-6: what is older than that change never crosses, but for a transitional
+        change (A11): it may tell of an interface that never came where others say it is."""
         if sender == pid:
             return  # MR-13: my own copy
         if isinstance(said, Forwarded):
@@ -267,7 +268,7 @@ class TotemMulti(Speaker):
         if begun is None:
             env.drop("multi MR-31", "forwarded by one that is no gateway here")
         elif (waits := (begun.ring, begun.conf)) in self.order.pending:
-            if key_of(said) < begun:
+            if key_of(said) < begun and not (type(said) is Change and said.transitional):
                 env.drop("multi MR-31", "older than the change that joins its gateway")
             else:
                 self._buffers.setdefault(waits, []).append((pid, sender, said))
