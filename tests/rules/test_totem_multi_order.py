@@ -266,6 +266,18 @@ def test_a11_a_late_change_that_was_applied_and_forgotten_does_not_come_back() -
         assert bool(core.order.late) == waits
 
 
+def test_mr_31_what_waited_is_no_copy_because_a_later_message_came_first() -> None:
+    """A gateway that was there before brought B9 while B7 waited for the change of another."""
+    core = chain()
+    core.message("B9")
+    waited = Forwarded(7, ring("B"), None, Data(1, Level.AGREED, 1, (b"B7",)))
+    for _ in range(2):
+        core.order.accept_released(core.env, 1, waited)
+    for name in "ABC":
+        core.bound(name, 12)
+    assert core.delivered == ["B7", "B9"]
+
+
 def test_a11_a_change_of_before_that_of_its_gateway_may_move_an_interface() -> None:
     """202 never came to C2, where others say it is (G-25): its own word is late, and counts. Of
     what never was here nothing is told any more."""

@@ -273,7 +273,7 @@ class TotemMulti(Speaker):
             else:
                 self._buffers.setdefault(waits, []).append((pid, sender, said))
         else:
-            self.order.accept(env, pid, said)
+            self._take(env, pid, said)
 
     def _ring_changed(self, env: Env, at: RingPort, change: InstallView) -> None:
         """MR-18, G-9: the ring at an interface changed; a transitional ring is a ring."""
@@ -312,7 +312,7 @@ class TotemMulti(Speaker):
         for pid, sender, said in self._buffers.pop((change.ring, change.conf), ()):
             node = next((m.node for m in change.members if m.pid == sender), None)
             if node in self.order.network.gateways:
-                self.order.accept_released(env, pid, said)
+                self._take(env, pid, said, waited=True)
             elif (later := self.order.may_admit(pid, sender, key_of(said))) is not None:
                 self._buffers.setdefault(later, []).append((pid, sender, said))
             else:
