@@ -26,7 +26,7 @@ from ringcast.traces.whole import Wholeness
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("whole-logs")
+pytestmark = pytest.mark.xdist_group("spark")  # queries, which the session has compiled
 
 Logs = dict[NodeId, list[TraceEvent]]
 Groups = dict[str, tuple[Logs, Claims]]
