@@ -284,11 +284,7 @@ def multi_believes_others_of_an_interface(patch: MonkeyPatch) -> None:
     )
 
 
-@mutant(
-    "MR-31 A8",
-    survives="No run of 230 since what not all take is repeated (MR-13 ext): who brings the later "
-    "message brings this one too. `rules/test_totem_multi_order.py -k what_waited` does.",
-)
+@mutant("MR-31 A8", "progress", "P-13")
 def multi_takes_what_waited_for_copies(patch: MonkeyPatch) -> None:
     """What waited for a merge counts as a copy, if a later message came by another gateway."""
     patch.setattr(NetworkOrder, "accept_released", NetworkOrder.accept)

@@ -20,7 +20,6 @@ from ringcast.protocols.totem_multi.flow import FULL, STEPS, Brakes
 from ringcast.protocols.totem_multi.messages import (
     LAST_TIMESTAMP,
     Ack,
-    Bound,
     Change,
     Data,
     Forwarded,
@@ -465,59 +464,6 @@ def test_a8_ext_a_change_does_not_overtake_what_lost_gateways_had_brought(acycli
     said = [] if acyclic else [(1009, first), (1009, later), (1009, told)]
     assert list(machine._to_say) == said, "5 is unknown, 6 is still there"
     assert len(machine._buffers[begun.ring, begun.conf]) == 5, "they wait here as before"
-
-
-def joining(acyclic: bool = False) -> tuple[TotemMulti, Env, Change]:
-    """Gateway 9, to whose ring gateways 4 and 5 come with a change that is not applied yet."""
-    machine, env = started(9, 1009, acyclic=acyclic)
-    at, order = machine.ports[9], machine.order
-    at.members = tuple(Member(pid, pid, True) for pid in (4, 5, 9))
-    begun = Change(148, RingId(24, 1), at.ring, at.members, False)
-    order.pending[begun.ring, begun.conf] = begun
-    order.neighbours[9] = {4: begun.key}
-    return machine, env, begun
-
-
-def test_a11_a_transitional_change_waits_though_it_is_older_than_that_of_its_gateway() -> None:
-    """It may be the word of an interface that never came where others say it is (G-25). G-6:
-    nothing else that is older crosses."""
-    machine, env, begun = joining()
-    gone = Change(107, RingId(22, 9), RingId(16, 9), (), True)
-    regular = Change(108, RingId(24, 9), RingId(22, 9), (), False)
-    message = Forwarded(109, RING, None, Data(3, Level.AGREED, 1, (b"x",)))
-    for said in (gone, regular, message):
-        machine._hand_up_forwarded(env, 9, 4, said)
-    assert machine._buffers == {(begun.ring, begun.conf): [(9, 4, gone)]}
-    assert env.dropped["older than the change that joins its gateway"] == 2
-
-
-@pytest.mark.parametrize("acyclic", [False, True])
-def test_mr_13_ext_what_not_all_take_from_a_gateway_another_one_repeats(acyclic: bool) -> None:
-    """5 has not come to the change that joined 4, and may know 9 since before. On a tree 9 has
-    nothing of what 4 brings."""
-    machine, env, begun = joining(acyclic)
-    at, order = machine.ports[9], machine.order
-    del order.pending[begun.ring, begun.conf]
-    ring = machine.ports[1009].ring
-    said = [Forwarded(stamp, ring, None, Bound(ring, ())) for stamp in (10**7, 10**7 + 1)]
-    at.admitted.add(4)
-    machine._hand_up_forwarded(env, 9, 4, said[0])
-    assert list(machine._to_say) == [(pid, said[0]) for pid in (() if acyclic else (9,)) + (1009,)]
-    machine._to_say.clear()
-    machine._hand_up_forwarded(env, 1009, 6, said[0])
-    assert not machine._to_say, "a copy"
-    at.admitted.add(5)
-    machine._hand_up_forwarded(env, 9, 4, said[1])
-    assert [pid for pid, _ in machine._to_say] == [1009], "all take it from 4"
-
-
-def test_mr_13_ext_a_processor_that_is_no_gateway_passes_nothing_on() -> None:
-    machine, env = started(1)
-    machine.ports[1].members = (Member(1, 1, False), Member(4, 4, True))
-    machine.order.neighbours[1] = {4: Key(1, RING)}
-    ring = machine.ports[1].ring
-    machine._hand_up_forwarded(env, 1, 4, Forwarded(10**7, ring, None, Bound(ring, ())))
-    assert not machine._to_say
 
 
 def test_s_12_one_of_two_gateways_is_killed_and_nothing_is_lost_or_doubled() -> None:

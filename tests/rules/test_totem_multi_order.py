@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise, permutations
 
-import msgspec
-from multi_driver import Core, chain, gateway, graph_of, member, ring
+from multi_driver import Core, chain, graph_of, member, ring
 
 from ringcast.core.ids import Level, NodeId
 from ringcast.protocols.totem_multi.messages import (
@@ -266,33 +265,6 @@ def test_a11_a_late_change_that_was_applied_and_forgotten_does_not_come_back() -
         assert bool(core.order.late) == waits
 
 
-def test_mr_31_what_waited_is_no_copy_because_a_later_message_came_first() -> None:
-    """A gateway that was there before brought B9 while B7 waited for the change of another."""
-    core = chain()
-    core.message("B9")
-    waited = Forwarded(7, ring("B"), None, Data(1, Level.AGREED, 1, (b"B7",)))
-    for _ in range(2):
-        core.order.accept_released(core.env, 1, waited)
-    for name in "ABC":
-        core.bound(name, 12)
-    assert core.delivered == ["B7", "B9"]
-
-
-def test_a11_a_change_of_before_that_of_its_gateway_may_move_an_interface() -> None:
-    """202 never came to C2, where others say it is (G-25): its own word is late, and counts. Of
-    what never was here nothing is told any more."""
-    core = chain()
-    core.order.network.gateways[102] = {102: ring("B"), 202: ring("C2")}
-    core.order.last = Key(9, ring("A"))
-    own = Change(5, RingId(60, 3), ring("C"), (member(202),), True)
-    other = Change(6, RingId(62, 3), ring("X"), (member(203),), True)
-    for said in (own, other):
-        core.order.accept_released(core.env, 1, said)
-    assert list(core.order.late.values()) == [own]
-    assert core.said == [("forward", own)] and not core.order.unplaced
-    assert core.env.dropped["a change of before that of its gateway"] == 1
-
-
 def test_g_23_what_belongs_to_no_known_ring_is_not_for_us() -> None:
     """And a safe message is refused aloud, and those beyond hear of it, once (A4 ext)."""
     core = chain()
@@ -536,46 +508,3 @@ def test_g_20_a_gateway_whose_far_ring_was_deleted_is_a_stranger_again() -> None
     assert network.strangers(mine, live) == list(mine)
     network.merge(graph_of({"B2": (3, 201)}, {101: "A", 201: "B2"}))
     assert network.strangers(mine, live) == []
-
-
-def newcomer(told: NetworkGraph) -> Core:
-    """5 comes to ring A2, where 101 tells what it can reach, B and 102 there."""
-    core = Core(5, {5: "A"}, {"A": (5,)})
-    core.change("At", "A", 4, 5, mine=True)
-    change = core.change("A2", "At", 9, 1, 5, 101, mine=True)
-    core.order.hear_topology(core.env, 5, 101, NetworkTopology(9, change.ring, 101, told))
-    core.order.advance(core.env)
-    core.bound("B", 40)
-    return core
-
-
-def test_g_20_ext_that_a_gateway_lost_an_interface_is_told_with_it() -> None:
-    """101 has deleted C, and waits for 102 at the next change that lists it. Who knows 102 from
-    101 alone has to wait as well, or lacks the interface that comes to its ring."""
-    teller = gateway()
-    teller.order.network.cut_off(ring("C"))
-    graph = teller.order._graph(ring("A2"))
-    told = msgspec.structs.replace(
-        graph, gateways=((101, ((101, ring("A2")), (201, ring("B")))), graph.gateways[1])
-    )
-    assert told.cut == (102,)
-    core = newcomer(told)
-    assert core.topology == "A2 B"
-    core.change("Nt", "A2", 20, 1, 5, 101, mine=True)
-    change = core.change("N2", "Nt", 25, 1, 5, 101, 202, mine=True)
-    assert core.topology == "B Nt", "102 can be reached over B, and 202 is not known"
-    core.network_topology(change, 202, {"B": (3, 201, 102)}, {102: "B", 202: "N2"})
-    assert core.topology == "B N2"
-    assert core.order.network.gateways[102] == {102: ring("B"), 202: ring("N2")}
-
-
-def test_g_20_ext_who_knows_all_of_a_gateway_keeps_it_whole() -> None:
-    """Whoever is heard first: the words of all gateways are joined in any order."""
-    rings: dict[str, tuple[NodeId, ...]] = {"B": (3, 201, 102), "C2": (4, 202)}
-    lost = msgspec.structs.replace(graph_of(rings, {102: "B"}), cut=(102,))
-    whole = graph_of(rings, {102: "B", 202: "C2"})
-    for words, waits in (((lost,), True), ((lost, whole), False), ((whole, lost), False)):
-        network = RingNetwork(1, {1: ring("A")})
-        for word in words:
-            network.merge(word)
-        assert bool(network.strangers((member(202),), {102})) == waits

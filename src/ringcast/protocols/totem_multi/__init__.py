@@ -31,9 +31,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           A4  a member says also what it has refused, or others would wait for ever
           A5  rings without survivors, and those that drain, are part of a topology's name
           A8  what lost gateways brought to a cycle goes ahead of the change that lost them
-          G-20  a gateway that is known is waited for if its way, or an interface of it, is lost
           MR-10  what a gateway passes on goes ahead of its own messages
-          MR-13  it is said again where not all take it from the gateway that said it first
           MR-32  what a gateway passed on may wait for the ring's next change
 """
 

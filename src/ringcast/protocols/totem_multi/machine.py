@@ -258,8 +258,7 @@ class TotemMulti(Speaker):
 
     def _hand_up_forwarded(self, env: Env, pid: NodeId, sender: NodeId, said: Streamed) -> None:
         """Step 1, MR-31, MR-32: what a gateway new on the ring passes on waits for the change that
-        introduced it; G-6: what is older than that change never crosses, but for a transitional
-        change (A11): it may tell of an interface that never came where others say it is."""
+        introduced it; G-6: what is older than that change never crosses."""
         if sender == pid:
             return  # MR-13: my own copy
         if isinstance(said, Forwarded):
@@ -268,12 +267,12 @@ class TotemMulti(Speaker):
         if begun is None:
             env.drop("multi MR-31", "forwarded by one that is no gateway here")
         elif (waits := (begun.ring, begun.conf)) in self.order.pending:
-            if key_of(said) < begun and not (type(said) is Change and said.transitional):
+            if key_of(said) < begun:
                 env.drop("multi MR-31", "older than the change that joins its gateway")
             else:
                 self._buffers.setdefault(waits, []).append((pid, sender, said))
         else:
-            self._take(env, pid, said)
+            self.order.accept(env, pid, said)
 
     def _ring_changed(self, env: Env, at: RingPort, change: InstallView) -> None:
         """MR-18, G-9: the ring at an interface changed; a transitional ring is a ring."""
@@ -312,7 +311,7 @@ class TotemMulti(Speaker):
         for pid, sender, said in self._buffers.pop((change.ring, change.conf), ()):
             node = next((m.node for m in change.members if m.pid == sender), None)
             if node in self.order.network.gateways:
-                self._take(env, pid, said, waited=True)
+                self.order.accept_released(env, pid, said)
             elif (later := self.order.may_admit(pid, sender, key_of(said))) is not None:
                 self._buffers.setdefault(later, []).append((pid, sender, said))
             else:

@@ -136,14 +136,7 @@ class NetworkOrder(RingChanges):
                 self._pass_on(ring, said, came)
                 self._take_in(ring, key, said)
                 return
-        elif isinstance(said, Change) and said.key <= self.last and not self._concerns(said):
-            env.drop("multi G-6", "a change of before that of its gateway")  # A11
-            return
         self.accept(env, came, said)
-
-    def _concerns(self, said: Change) -> bool:
-        """A11, G-25: whether an older change is of a ring, or of an interface, that is known."""
-        return self.knows(said.conf) or self.network.moves(said)
 
     def _accept_change(self, env: Env, came: NodeId | None, said: Change, again: bool) -> None:
         """MR-18: a ring has changed, mine (``came`` is None) or another."""

@@ -15,7 +15,6 @@ from ringcast.protocols.totem_multi.messages import (
     MOST_RINGS,
     Ack,
     Admitted,
-    Change,
     Data,
     Denied,
     Forwarded,
@@ -60,7 +59,6 @@ class Speaker(Machine):
         """MR-31: what waits for a change, at which interface and from whom it came."""
         self._to_ack: list[SafeKey] = []
         self._to_refuse: list[SafeKey] = []
-        self._relayed: NodeId | None = None  # where a gateway passed on what is being accepted
 
     def _say(self, env: Env, pid: NodeId, said: Said) -> None:
         """MR-10 ext: into the one queue of an interface; what a gateway passes on goes first. Its
@@ -89,9 +87,9 @@ class Speaker(Machine):
             ring.new_message_queue.yields = share if self.config.adaptive else 0
 
     def forward(self, said: Streamed, came: NodeId | None) -> None:
-        """MR-13: on every interface but that one, as a rule. F2: as far as somebody is there that
-        it is for; F3: what was withheld before a change goes ahead of it; T3: so does what was
-        kept. T2: another gateway may pass it on."""
+        """MR-13: on every interface but that one. F2: as far as somebody is there that it is for;
+        F3: what was withheld before a change goes ahead of it; T3: so does what was kept. T2:
+        another gateway may pass it on."""
         for pid in self.ports:
             if type(said) is Denied:
                 if pid != came:
@@ -99,7 +97,7 @@ class Speaker(Machine):
                 continue
             if type(said) is not Forwarded:
                 self._to_say.extend((pid, kept) for kept in self.routing.release(pid))
-            if pid == came and not self._repeats(pid, said):
+            if pid == came:
                 continue
             if type(said) is not Forwarded:
                 self._promise(pid)
@@ -111,21 +109,6 @@ class Speaker(Machine):
                     self._promise(pid)  # F8
                 self._to_say.append((pid, part))
                 self._note_passed(pid, part)
-
-    def _take(self, env: Env, pid: NodeId, said: Streamed, waited: bool = False) -> None:
-        """Steps 2 and 8: another gateway on the ring at ``pid`` has passed it on."""
-        self._relayed = pid
-        (self.order.accept_released if waited else self.order.accept)(env, pid, said)
-        self._relayed = None
-
-    def _repeats(self, pid: NodeId, said: Streamed) -> bool:
-        """MR-13 ext: whether it goes back to the ring where a gateway passed it on. Members that
-        have not come to the change that joined that gateway keep it in a buffer (MR-31). They may
-        have to hear it to come there, and rely on me for it if they knew me before; when it comes
-        from my other ring as well, it is a copy here."""
-        if pid != self._relayed or len(self.ports) < 2 or self.config.acyclic:
-            return False
-        return isinstance(said, Forwarded | Change) and not self.ports[pid].settled
 
     def _pass_on_buffered(self, at: RingPort) -> None:
         """A8 ext: gateways are lost, and what they brought waits for the change that joined them.
