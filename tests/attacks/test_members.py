@@ -22,7 +22,7 @@ from ringcast.core.registry import protocol as find
 from ringcast.journal.check import examine
 from ringcast.journal.merged_reader import whole
 from ringcast.journal.service import GUEST, call
-from ringcast.runtime.port import values
+from ringcast.runtime.port import compared_values
 from ringcast.wire import keys
 from ringcast.wire.address import parse
 from ringcast.wire.envelope import Enter, Exit, encode
@@ -292,7 +292,7 @@ OTHER: dict[str, dict[str, object]] = {
 def test_settings_that_matter_are_agreed(protocol: str) -> None:
     """counter and token-fd never formed a group, and nobody said why."""
     sheet = find(protocol)
-    mine = values(sheet.default, sheet.agreed)
+    mine = compared_values(sheet.default, sheet.agreed)
     for name, value in OTHER[protocol].items():
         said = disagreement(mine, mine | {name: str(value)}, Whereabouts(3, 1, "there", 5))
         assert said.startswith(f"{name} is {value} at node 3 (there:5) and {mine[name]} at this")

@@ -9,7 +9,7 @@ import pytest
 
 from ringcast.checks import Verdict, Violation, suite
 from ringcast.core.ids import Level
-from ringcast.core.trace import Faulted, TraceEvent
+from ringcast.core.trace import Faulted, Installed, Noted, TraceEvent
 from ringcast.pipeline.report import write as report
 from ringcast.pipeline.report.report_data import (
     BIN_US,
@@ -102,6 +102,17 @@ def test_a_violation_and_an_unknown_are_not_fine() -> None:
     page = report.page("t", "s", story, {**verdicts, "D1": Verdict.INVALID}, [broken])
     assert "it &amp; that" in page
     assert "2 of 3 properties hold: look below" in page
+
+
+@pytest.mark.parametrize(("what", "shown"), [("topology", True), ("decide", False)])
+def test_only_a_topology_says_what_a_view_consists_of(what: str, shown: bool) -> None:
+    """A member of iRBP notes a decision before it installs some views: that is no topology."""
+    events = list(parse(TRACE))
+    at, view = next((i, e) for i, e in enumerate(events) if isinstance(e, Installed) and e.seq == 0)
+    events.insert(at, Noted(view.node, view.n, view.t_us, "", what, "ring (8,1)", view.view))
+    story, verdicts, _ = told(events)
+    assert any(stay.parts for stay in story.stays) == shown
+    assert ("Configurations over time" in report.page("t", "s", story, verdicts, [])) == shown
 
 
 def test_a_trace_without_anything_still_makes_a_page() -> None:

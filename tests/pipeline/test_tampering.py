@@ -172,7 +172,7 @@ def delivered_at_no_place(trace: Trace) -> None:
     trace.put(trace.all(Delivered, node=2)[-1], seq=0)
 
 
-NEVER_STARTS = "processor 8 has events, and never starts"
+NEVER_STARTS = "processor 8 has events but never starts"
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,11 @@ def test_a_bad_specification_says_what_is_wrong(fields: dict[str, Any], message:
         prepare(toy(**fields))
 
 
+def test_a_choice_that_there_is_not_comes_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"config: .*'most'.*; known: total, majority, number, un"):
+        prepare(RunSpec(protocol="rbp", config={"resiliency": "most"}))
+
+
 JOINED = RunSpec(
     protocol="totem-multi", nodes=3, rings=((1, 2), (2, 3)), gateways={"each_time": 40}
 )

@@ -2,7 +2,8 @@
 
 Bounded: a ring in which all members are is trimmed behind the slowest of them; a ring that is
 ending is kept whole until it is over (every member has left it, crashed, or gone past it), then
-forgotten. What stays for ever is a few numbers per processor.
+forgotten. What stays for ever is a few numbers per processor, and the places in rings that are no
+configurations.
 """
 
 from __future__ import annotations
@@ -46,10 +47,12 @@ class History:
         self.again = False  # the latest origination or delivery repeats one
         self.differs = False  # it tells something else of its frame than the first that named it
         self.fresh = False  # it is a delivery, and no event named its frame before
-        self.other: PlacedFrame | None = None  # and its place, in no configuration, held this one
+        self.other: PlacedFrame | None = None
+        """What the latest event's place held first, if that differs and its ring is no
+        configuration."""
         self._elsewhere: dict[tuple[ViewId, int], PlacedFrame] = {}
-        """What was first told of places in rings that are no configurations: of several rings under
-        one order they never are."""
+        """What was first told of each place in such a ring. Totem multiple-ring has no others: its
+        configurations are topologies."""
         self.life = 1  # of a delivery: the incarnation of its sender
         self.over: list[CheckedRing] = []  # rings that ended with the latest event
         self.trimmed: CheckedRing | None = None

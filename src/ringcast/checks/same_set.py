@@ -28,7 +28,7 @@ class SameSet(Property):
         if before is None or span is None:
             return
         mine = span.regular
-        if before.transitional:  # and the span is in the next one already, if that is one too
+        if before.transitional:  # if this one is transitional too, the span has moved on to it
             mine = span.former if event.transitional else span.transitional
         steps: dict[tuple[ViewId, ViewId], tuple[Installed, SeqSet]]
         steps = span.ring.marks.setdefault(self.tag, {})

@@ -104,8 +104,8 @@ class Sheet(msgspec.Struct, frozen=True):
     """Whether messages may stay away from where nobody is in their group (``Submitted.group``)."""
     agreed: tuple[str, ...] = ("max_message",)
     """Settings that must be the same at all members: live nodes compare them when they meet, and do
-    not hear each other if they differ. If the settings list the members, that list is one. What
-    follows from a setting is called by it (``f:faults``)."""
+    not hear each other if they differ. If the settings list the members, that list is one. A
+    property that follows from a setting stands behind its name (``f:faults``)."""
     alike: tuple[str, ...] = ("max_packet",)
     """Settings that should be: live nodes say so if they differ."""
     turn: tuple[type[msgspec.Struct], ...] = ()

@@ -200,12 +200,12 @@ def compared(node: NodeConfig) -> tuple[dict[str, str], dict[str, str]]:
     terms: dict[str, str] = {}
     if isinstance(settings, ListedSettings):
         terms["members"] = ids_in_short(settings.members)
-    terms |= values(settings, sheet.agreed)
-    return terms, values(settings, sheet.alike)
+    terms |= compared_values(settings, sheet.agreed)
+    return terms, compared_values(settings, sheet.alike)
 
 
-def values(settings: GroupSettings, names: Iterable[str]) -> dict[str, str]:
-    """By the name that a user would set, the value that is compared."""
+def compared_values(settings: GroupSettings, names: Iterable[str]) -> dict[str, str]:
+    """The values to compare, each under the name of the setting that a user can change."""
     parts = (name.partition(":") for name in names)
     return {name: str(getattr(settings, of or name)) for name, _, of in parts}
 

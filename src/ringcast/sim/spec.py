@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ringcast.core.errors import RingcastError
-from ringcast.core.explain import known
+from ringcast.core.explain import explained, known
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet, protocol
 from ringcast.core.rings import Rings
@@ -140,7 +140,9 @@ def configured(spec: RunSpec, sheet: Sheet, settings: dict[str, Any], field: str
         raise SpecError(f"{field}: {spec.protocol} has no setting {', '.join(strange)}; {there}")
     try:
         config = sheet.for_group(msgspec.convert(settings, sheet.config), spec.ids)
-    except (msgspec.ValidationError, ValueError) as error:
+    except msgspec.ValidationError as error:
+        raise SpecError(f"{field}: {explained(error, sheet.config, FILLED_IN)}") from None
+    except ValueError as error:
         raise SpecError(f"{field}: {error}") from None
     if why := config.unfit(spec.nodes):
         raise SpecError(f"{field}: {why}")

@@ -109,5 +109,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """All public names, those that were not used yet too: a prompt completes them."""
+    """All public names, including those not loaded yet, so that a prompt can complete them."""
     return sorted({*globals(), *__all__})

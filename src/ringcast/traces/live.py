@@ -73,8 +73,10 @@ def _records(path: Path) -> Iterator[tuple[int, memoryview]]:
 
 
 def read_log(path: Path) -> Iterator[TraceEvent]:
-    """The events of one file, up to a torn tail. A processor numbers all it tells in a life, so a
-    number that is not the next one shows that records were taken out."""
+    """The events of one file, up to a torn tail.
+
+    A processor numbers its events without a gap in each life, so any other number than the next
+    one shows that a record was removed or repeated."""
     decode = msgspec.msgpack.Decoder(TraceEvent).decode
     last: int | None = None
     for at, payload in islice(_records(path), 1, None):
@@ -82,11 +84,11 @@ def read_log(path: Path) -> Iterator[TraceEvent]:
             event = decode(payload)
         except msgspec.DecodeError as error:
             raise TraceError(f"{path} is damaged at byte {at}: {error}") from None
-        if not isinstance(event, Faulted | Ended):  # the world's, which numbers by itself
+        if not isinstance(event, Faulted | Ended):  # the simulated world numbers its own events
             if last is not None and event.n != last + 1:
                 raise TraceError(
-                    f"{path} is damaged at byte {at}: event {event.n} comes after {last}; "
-                    f"records are missing, or told twice"
+                    f"{path} is damaged at byte {at}: event {event.n} follows event {last}; "
+                    f"records were removed or repeated"
                 )
             last = event.n
         yield event

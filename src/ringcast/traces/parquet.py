@@ -246,14 +246,14 @@ def _merge(files: list[TraceFile]) -> Iterator[TraceEvent]:
             told.append(event)
         yield event
     (path,) = (file.path for file in files if Ended.__name__ in file.kinds)
-    del nodes[path]  # where faults are told, which may meet one that never started
+    del nodes[path]  # the table of faults: a fault may hit a processor that never started
     check_lives([*told, *last], set().union(*nodes.values()), path)
     yield from last
 
 
 def check_lives(events: Iterable[TraceEvent], nodes: Iterable[int], path: Path) -> None:
-    """TraceError if a processor is called settled that is down at the end, or if one of ``nodes``,
-    which have events, never starts; events in order."""
+    """Raise TraceError if a processor that is down at the end is called settled, or if one of
+    ``nodes``, the processors with events, never starts. The events come in order."""
     up: dict[int, bool] = {}
     there = set(nodes)
     for event in events:
@@ -266,7 +266,7 @@ def check_lives(events: Iterable[TraceEvent], nodes: Iterable[int], path: Path) 
             if down:
                 raise TraceError(f"{path}: calls processor {min(down)} settled, which is down")
     if strangers := there - up.keys():
-        raise TraceError(f"{path}: processor {min(strangers)} has events, and never starts")
+        raise TraceError(f"{path}: processor {min(strangers)} has events but never starts")
 
 
 def _own(files: list[TraceFile], node: int) -> Iterator[TraceEvent]:

@@ -47,7 +47,7 @@ class ViewStay(msgspec.Struct):
     from_us: int
     to_us: int
     parts: str = ""
-    """What it consists of, where a protocol says so: a note that names the view, right before."""
+    """What it consists of, if the processor said so in a note about the view right before it."""
 
 
 class ReportMark(msgspec.Struct):
@@ -141,7 +141,7 @@ class ReportData:
                 self._submit(event, now_us)
             case Installed():
                 self._install(event, now_us)
-            case Noted(node=node):
+            case Noted(node=node, what="topology"):
                 self._told[node] = event
             case Crashed(node=node):
                 self._leave(node, now_us)

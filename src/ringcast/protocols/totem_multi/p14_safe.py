@@ -23,10 +23,10 @@ from ringcast.protocols.totem_multi.trail import (
 )
 
 LOOKED_AT = 4096
-"""Safe messages after which it is looked which of them all have passed."""
+"""From so many safe messages on, those that all processors have passed are removed."""
 
 REMEMBERED = 2**16
-"""Safe messages that are remembered at most, however far behind somebody is."""
+"""The most safe messages that are remembered, however far behind a processor is."""
 
 
 class SafeForAll(TopologyProperty):

@@ -28,12 +28,12 @@ class TopologyUnique(TopologyProperty):
         if (first.rings, first.members) != (new.rings, new.members):
             wrong = f"the rings {new.rings} and members {new.members}, not {first.rings} and "
             wrong += f"{first.members}"
-        elif _seat(event) != _seat(told):
-            wrong = f"kind, ring, number and origin {_seat(event)}, not {_seat(told)}"
+        elif _told_as(event) != _told_as(told):
+            wrong = f"kind, ring, number and origin {_told_as(event)}, not {_told_as(told)}"
         if wrong:
             self.violate(
-                f"Topology {new.view} has {wrong} as at processor {told.node}, at processor "
-                f"{event.node} ({event.t_us} us).",
+                f"At processor {event.node} ({event.t_us} us) topology {new.view} has {wrong} as "
+                f"at processor {told.node}.",
                 (told.node, event.node),
                 (new.view,),
                 event.t_us,
@@ -49,6 +49,6 @@ class TopologyUnique(TopologyProperty):
         been.add(new.view)
 
 
-def _seat(event: Installed) -> tuple[bool, ViewId, int, ViewId | None]:
-    """What else an application is told of a view, which depends on nobody's past."""
+def _told_as(event: Installed) -> tuple[bool, ViewId, int, ViewId | None]:
+    """What the application learns of a view besides its members; the same at every processor."""
     return (event.transitional, event.ring, event.seq, event.conf_id)
