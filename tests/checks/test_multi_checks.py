@@ -540,6 +540,17 @@ def test_p_14_remembers_so_much_and_does_not_judge_what_it_forgot(
     assert bool(checks.violations) == (not right)
 
 
+@pytest.mark.parametrize(("loser", "kept"), [(1, False), (1, True), (3, False)])
+def test_content_excuses_a_place_only_for_who_gave_it(loser: NodeId, kept: bool) -> None:
+    """Processor 1 is the sender and the representative of ring A, so only its loss counts."""
+    trace = together()
+    trace.crash(loser)
+    trace.start(loser, 2, kept)
+    trace.deliver(2, 1, A, 6, digest=99)
+    excused = loser == 1 and not kept
+    assert (trace.verdicts()["content"] is not Verdict.INVALID) == excused
+
+
 @pytest.mark.parametrize("right", [True, False])
 def test_p_18_does_not_judge_what_it_forgot(right: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Processor 3 comes to the safe 40 when it is forgotten that 2 had it; 49 is remembered."""
