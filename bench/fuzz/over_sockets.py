@@ -20,6 +20,7 @@ from steps import together
 from world import weighed
 
 from ringcast.api.node import Node
+from ringcast.runtime.loopback import free_ports
 from ringcast.wire import keys
 
 NODES, VICTIM = 3, 2
@@ -27,18 +28,6 @@ BURST = 50
 """Frames between two turns of the event loop."""
 MOST_GROUPS = 5
 """Of one round."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses, for UDP and TCP."""
-    found: list[int] = []
-    while len(found) < count:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            with suppress(OSError):
-                udp.bind(tcp.getsockname())
-                found.append(tcp.getsockname()[1])
-    return found
 
 
 def settings(root: Path, protocol: str) -> list[dict[str, Any]]:

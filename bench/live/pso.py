@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ringcast.members.process import LOOPBACK, free_ports
+from ringcast.runtime.loopback import LOOPBACK, free_ports
 
 PATIENCE_S = 30.0
 FLIGHT_BYTES = 10_000 * 64

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ringcast.bench.bridge import Bridge
-from ringcast.members.process import LOOPBACK, free_ports
+from ringcast.runtime.loopback import LOOPBACK, free_ports
 
 SO_RCVBUFFORCE = 33
 BUFFER = 8 * 2**20

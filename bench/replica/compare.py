@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from record import table, write
 
-from ringcast.members.process import LOOPBACK, free_ports
+from ringcast.runtime.loopback import LOOPBACK, free_ports
 
 MEMBERS, CLIENTS = 3, (1, 64)
 MEMBER = str(Path(__file__).parent / "put_member.py")

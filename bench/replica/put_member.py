@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 import ringcast
-from ringcast.members.process import LOOPBACK
+from ringcast.runtime.loopback import LOOPBACK
 
 SIZE, KEYS = 64, 1000
 WARM_S = 0.5

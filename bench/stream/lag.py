@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringcast.api.node import Node
-from ringcast.members.process import LOOPBACK, free_ports
+from ringcast.runtime.loopback import LOOPBACK, free_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

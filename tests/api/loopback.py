@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +13,10 @@ import msgspec
 from ringcast.api.events import Event, EventsLost, Message, View
 from ringcast.api.group import Group
 from ringcast.api.node import Node
+from ringcast.runtime.loopback import free_ports
 
 DEADLINE_S = 240
 """Far beyond what anything here takes, so that only a hang is caught."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses, for UDP or TCP, held together so that they differ."""
-    with ExitStack() as held:
-        ports: list[int] = []
-        while len(ports) < count:
-            udp = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            tcp = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            udp.bind(("127.0.0.1", 0))
-            port = udp.getsockname()[1]
-            with suppress(OSError):
-                tcp.bind(("127.0.0.1", port))
-                ports.append(port)
-    return ports
 
 
 def configs(root: Path, count: int, **settings: Any) -> list[dict[str, Any]]:

@@ -16,7 +16,6 @@ from loopback import (
     collect,
     configs,
     eventually,
-    free_ports,
     gist,
     joined,
     messages,
@@ -39,6 +38,7 @@ from ringcast.core.errors import (
     TransportError,
 )
 from ringcast.core.ids import Level, Position
+from ringcast.runtime.loopback import free_ports
 
 
 def test_positions_are_the_same_everywhere_and_increase(tmp_path: Path) -> None:

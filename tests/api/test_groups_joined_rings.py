@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from journals import bodies, folder, opened
-from loopback import alike, collect, eventually, free_ports, run
+from loopback import alike, collect, eventually, run
 
 from ringcast.api.events import Event, Message, View
 from ringcast.api.group import Group
@@ -20,6 +20,7 @@ from ringcast.api.node import Node
 from ringcast.core.ids import NodeId
 from ringcast.protocols.totem_multi.machine import TotemMulti
 from ringcast.protocols.totem_multi.messages import Data, Forwarded
+from ringcast.runtime.loopback import free_ports
 from ringcast.wire.envelope import interest
 
 RINGS = ((1, 2, 7), (3, 17, 8), (4, 5, 18))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from journals import bodies, caught_up, folder, opened, rows, with_journals
-from loopback import configs, eventually, free_ports, joined, run
+from loopback import configs, eventually, joined, run
 from typer.testing import CliRunner
 
 from ringcast.api.node import Node
@@ -39,6 +39,7 @@ from ringcast.journal.service import (
 )
 from ringcast.journal.writer import Journal, segment_names
 from ringcast.runtime.config import NodeConfig
+from ringcast.runtime.loopback import free_ports
 from ringcast.wire import keys
 from ringcast.wire.address import Address
 from ringcast.wire.keys import KeyFile

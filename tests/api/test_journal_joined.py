@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from journals import bodies, caught_up, folder, opened, rows
-from loopback import eventually, free_ports, joined, run
+from loopback import eventually, joined, run
 from typer.testing import CliRunner
 
 from ringcast.api.node import Node
 from ringcast.cli.app import app
 from ringcast.core.ids import Position
 from ringcast.journal.merged_reader import whole
+from ringcast.runtime.loopback import free_ports
 
 NORTH, SOUTH = (1, 2, 5), (3, 4, 15)
 """Two rings; 5 and 15 are the gateway's ids there."""

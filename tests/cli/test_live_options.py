@@ -13,7 +13,7 @@ import pytest
 
 from ringcast.cli.app import app
 from ringcast.cli.demo import prepare
-from ringcast.members.process import LOOPBACK, free_ports
+from ringcast.runtime.loopback import LOOPBACK, free_ports
 from ringcast.wire.keys import KeyFile
 
 NODE = """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
+from ringcast.runtime.loopback import free_ports
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 
@@ -27,15 +28,8 @@ def block(language: str, holding: str) -> str:
     return str(found)
 
 
-def free_port() -> int:
-    """A UDP port that nobody uses."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
-
-
 def test_the_program_under_using_it(tmp_path: Path) -> None:
-    ports = {1: free_port(), 2: free_port()}
+    ports = dict(zip((1, 2), free_ports(2), strict=True))
     settings, program = block("toml", "state_dir"), block("python", "Node.open")
     members = {}
     for me, other in ((1, 2), (2, 1)):

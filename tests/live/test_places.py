@@ -13,7 +13,7 @@ import pytest
 from trial import Trial
 
 from ringcast.core.trace import Crashed
-from ringcast.members.process import LOOPBACK, free_ports
+from ringcast.runtime.loopback import LOOPBACK, free_ports
 
 Make = Callable[..., Trial]
 

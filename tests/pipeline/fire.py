@@ -35,7 +35,7 @@ from fire_programs import NODES
 from ringcast.core.ids import Position
 from ringcast.journal.check import compare, examine
 from ringcast.journal.merged_reader import whole
-from ringcast.members.process import free_ports
+from ringcast.runtime.loopback import free_ports
 from ringcast.sim.batch import end_with
 
 SEGMENT_BYTES = 60_000

@@ -18,8 +18,8 @@ from ringcast.journal.format import layout
 from ringcast.journal.format.layout import Entry, view_entry
 from ringcast.journal.merged_reader import whole
 from ringcast.journal.writer import Journal, Limits
-from ringcast.members.process import free_ports
 from ringcast.pipeline.stream.source import RingcastSource, RingcastStreamReader
+from ringcast.runtime.loopback import free_ports
 
 RING = ViewId(8, 1)
 SMALL = Limits(segment_bytes=20_000)

@@ -13,7 +13,7 @@ from typing import Any
 from ringcast.api.group import Group
 from ringcast.api.node import Node
 from ringcast.core.ids import NodeId
-from ringcast.members.process import free_ports
+from ringcast.runtime.loopback import free_ports
 
 ALL = (1, 2, 3)
 ONE, TWO = (1,), (2, 3)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from live_process import DEADLINE_S, Process
 
-from ringcast.members.process import LOOPBACK, free_ports
+from ringcast.runtime.loopback import LOOPBACK, free_ports
 from ringcast.wire import keys
 
 NORTH, SOUTH = (1, 2), (3, 4)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from live_process import DEADLINE_S, Process
 
-from ringcast.members.process import LOOPBACK, free_ports
+from ringcast.runtime.loopback import LOOPBACK, free_ports
 from ringcast.wire import keys
 
 RINGS = {"north": (1, 2, 5, 6), "middle": (3, 1005, 1006, 7), "south": (4, 1007)}

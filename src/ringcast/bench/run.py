@@ -20,9 +20,9 @@ from ringcast.bench.member import MemberReady, MemberShare, Task, Word
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.registry import protocol
-from ringcast.members.process import LOOPBACK, free_ports
 from ringcast.protocols import DEFAULT
 from ringcast.runtime.config import RECEIVE_BUFFER
+from ringcast.runtime.loopback import LOOPBACK, free_ports
 from ringcast.runtime.udp import enlarge
 from ringcast.runtime.udp_offload import MOST_IN_RUN
 from ringcast.wire import keys as key_file

@@ -51,8 +51,8 @@ class History:
         """What the latest event's place held first, if that differs and its ring is no
         configuration."""
         self._elsewhere: dict[tuple[ViewId, int], PlacedFrame] = {}
-        """What was first told of each place in such a ring. Totem multiple-ring has no others: its
-        configurations are topologies."""
+        """What was first told of each place in such a ring: where configurations are topologies,
+        there are no others."""
         self.life = 1  # of a delivery: the incarnation of its sender
         self.over: list[CheckedRing] = []  # rings that ended with the latest event
         self.trimmed: CheckedRing | None = None

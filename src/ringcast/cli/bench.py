@@ -14,9 +14,9 @@ from ringcast.console.output import as_json, say
 from ringcast.core.errors import ConfigError, RingcastError
 from ringcast.core.ids import level as level_of
 from ringcast.core.registry import protocol
-from ringcast.members.process import LOOPBACK
 from ringcast.protocols import DEFAULT
 from ringcast.runtime.config import NodeConfig
+from ringcast.runtime.loopback import LOOPBACK
 from ringcast.wire.envelope import ROOM
 
 MOST_NODES = 60

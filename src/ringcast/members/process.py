@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,31 +19,12 @@ from ringcast.core.rings import Rings
 from ringcast.files.disk import DISK
 from ringcast.members.words import MemberStatus, Stopped, Viewed, Word
 from ringcast.runtime.fault_injection import Faults
+from ringcast.runtime.loopback import LOOPBACK, free_ports
 from ringcast.sim.batch import end_with
 from ringcast.sim.rings import attached
 from ringcast.wire import keys
 
-LOOPBACK = "127.0.0.1"
-FIRST_PORT, PORTS = 10_000, 20_000
-"""Below the range from which the system gives ports to sockets that send."""
-
 WORD = msgspec.json.Decoder(Word)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; where to look first depends on the process."""
-    found: list[int] = []
-    for step in range(PORTS):
-        port = FIRST_PORT + (os.getpid() * 64 + step) % PORTS
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise OSError("no free ports on this machine")
 
 
 class MemberProcess:

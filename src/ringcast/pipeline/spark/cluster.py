@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.spark.archive import class_archive, using
 from ringcast.pipeline.spark.java import java_home
 from ringcast.pipeline.spark.session import JVM, LOOPBACK, require_spark, spark_home
+from ringcast.runtime.loopback import free_ports
 
 START_S = 120.0
 """How long a part may take to answer; on a busy machine a JVM takes its time."""
@@ -357,12 +358,3 @@ def listens(port: int) -> bool:
 def port_of(url: str) -> int:
     """The number after the last colon."""
     return int(url.rpartition(":")[2])
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that nobody uses now; held together, so that they differ."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind((LOOPBACK, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
