@@ -111,7 +111,7 @@ def frames(group: int) -> st.SearchStrategy[object]:
 
 @pytest.mark.parametrize("counting", Counting)
 @pytest.mark.parametrize("restarted", [False, True], ids=["first", "restarted"])
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_member_never_raises_and_stays_small(
     counting: Counting, restarted: bool, data: st.DataObject

@@ -230,7 +230,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> list[list[TraceEvent]]:
     return found
 
 
-EDITS = int(os.environ.get("RINGCAST_EDITS", "50"))
+EDITS = int(os.environ.get("RINGCAST_EDITS", "30"))
 """Random edits of random traces; ten thousand for a long look."""
 
 sizes = st.tuples(st.sampled_from((16, 64, 300)), st.sampled_from((40, 200, 1000)))

@@ -1,9 +1,9 @@
 """Links that work in one direction only: whatever is cut, the group comes to rest in bounded time
 (totem R43 ext, G29, G30), works in that rest, and merges when the links are whole again.
 
-Every direction of every link is cut once, in running groups and in starting ones of 3 to 10
-members. Both directions at once, links with load on them and links whose delays vary are tried
-with a sample where there are many; ``ALL_LINKS=1`` tries every link.
+Every direction of every link is cut once, in running groups and in starting ones of 3 to 6
+members. Groups of up to 10, both directions at once, links with load on them and links whose
+delays vary are tried with a sample; ``ALL_LINKS=1`` tries every link.
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ def some(links: list[Link], most: int, seed: str) -> list[Link]:
 @pytest.mark.parametrize("before_start", [False, True], ids=["running", "starting"])
 @pytest.mark.parametrize(("n", "src"), [(n, src) for n in range(3, 11) for src in range(1, n + 1)])
 def test_one_direction_of_one_link(n: int, src: NodeId, before_start: bool) -> None:
-    for dst in range(1, n + 1):
-        if dst != src:
-            check_one_way(settle(n, [(src, dst)], before_start), before_start)
+    links = [(src, dst) for dst in range(1, n + 1) if dst != src]
+    for link in some(links, 5 if n <= 6 else 2, f"one-way {n} {src}"):
+        check_one_way(settle(n, [link], before_start), before_start)
 
 
 def check_one_way(rings: list[tuple[NodeId, ...]], before_start: bool) -> None:

@@ -14,8 +14,9 @@ from ringcast.sim.swarm import draw
 SEEDS = range(40)
 CHUNKS = tuple(SEEDS[i : i + 10] for i in range(0, len(SEEDS), 10))
 
-OTHERS = range(40, 330)
-"""Where to look on when a change of the protocol has made those take another course."""
+OTHERS = (55, 79, 68, 91, 86, 318, *range(40, 330))
+"""Seeds that reach what those do not; then where to look on, when a change of the protocol has made
+them take another course."""
 
 CELLS = {f"{phase}/{name(key)}": cell for (phase, key), cell in CounterBased.table.cells.items()}
 IMPOSSIBLE = {at for at, cell in CELLS.items() if isinstance(cell, Impossible)}

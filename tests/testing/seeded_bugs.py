@@ -422,7 +422,7 @@ async def lease_from_the_answer(world: World, broken: bool) -> None:
     await world.until(lambda: all(each.done for each in workers), within=200)
 
 
-@seeded(46, Swarm(kinds=("crash", "pause")), span=3.0)
+@seeded(245, Swarm(kinds=("crash", "pause")), span=3.0)
 async def outbox_sent_twice(world: World, broken: bool) -> None:
     """What waits in a file to be sent is sent again after a crash, and had been sent before."""
     applied: dict[str, Counter[bytes]] = {}
