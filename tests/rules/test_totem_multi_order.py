@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise, permutations
 
-from multi_driver import Core, chain, graph_of, member, ring
+import msgspec
+from multi_driver import Core, chain, gateway, graph_of, member, ring
 
 from ringcast.core.ids import Level, NodeId
 from ringcast.protocols.totem_multi.messages import (
@@ -508,3 +509,46 @@ def test_g_20_a_gateway_whose_far_ring_was_deleted_is_a_stranger_again() -> None
     assert network.strangers(mine, live) == list(mine)
     network.merge(graph_of({"B2": (3, 201)}, {101: "A", 201: "B2"}))
     assert network.strangers(mine, live) == []
+
+
+def newcomer(told: NetworkGraph) -> Core:
+    """5 comes to ring A2, where 101 tells what it can reach, B and 102 there."""
+    core = Core(5, {5: "A"}, {"A": (5,)})
+    core.change("At", "A", 4, 5, mine=True)
+    change = core.change("A2", "At", 9, 1, 5, 101, mine=True)
+    core.order.hear_topology(core.env, 5, 101, NetworkTopology(9, change.ring, 101, told))
+    core.order.advance(core.env)
+    core.bound("B", 40)
+    return core
+
+
+def test_g_20_ext_that_a_gateway_lost_an_interface_is_told_with_it() -> None:
+    """101 has deleted C, and waits for 102 at the next change that lists it. Who knows 102 from
+    101 alone has to wait as well, or lacks the interface that comes to its ring."""
+    teller = gateway()
+    teller.order.network.cut_off(ring("C"))
+    graph = teller.order._graph(ring("A2"))
+    told = msgspec.structs.replace(
+        graph, gateways=((101, ((101, ring("A2")), (201, ring("B")))), graph.gateways[1])
+    )
+    assert told.cut == (102,)
+    core = newcomer(told)
+    assert core.topology == "A2 B"
+    core.change("Nt", "A2", 20, 1, 5, 101, mine=True)
+    change = core.change("N2", "Nt", 25, 1, 5, 101, 202, mine=True)
+    assert core.topology == "B Nt", "102 can be reached over B, and 202 is not known"
+    core.network_topology(change, 202, {"B": (3, 201, 102)}, {102: "B", 202: "N2"})
+    assert core.topology == "B N2"
+    assert core.order.network.gateways[102] == {102: ring("B"), 202: ring("N2")}
+
+
+def test_g_20_ext_who_knows_all_of_a_gateway_keeps_it_whole() -> None:
+    """Whoever is heard first: the words of all gateways are joined in any order."""
+    rings: dict[str, tuple[NodeId, ...]] = {"B": (3, 201, 102), "C2": (4, 202)}
+    lost = msgspec.structs.replace(graph_of(rings, {102: "B"}), cut=(102,))
+    whole = graph_of(rings, {102: "B", 202: "C2"})
+    for words, waits in (((lost,), True), ((lost, whole), False), ((whole, lost), False)):
+        network = RingNetwork(1, {1: ring("A")})
+        for word in words:
+            network.merge(word)
+        assert bool(network.strangers((member(202),), {102})) == waits

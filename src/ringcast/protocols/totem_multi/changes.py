@@ -128,7 +128,7 @@ class RingChanges(OrderState):
         )
         rings = tuple(RingEntry(ring, self.network.members[ring]) for ring in sorted(self.topology))
         late = tuple(self.late[id] for id in sorted(self.late))
-        return NetworkGraph(rings, gateways, late)
+        return NetworkGraph(rings, gateways, late, tuple(sorted(self.network.cut)))
 
     def _apply(self, env: Env, change: Change) -> None:
         """Step 8: the graph, and with it the topology, is what the change makes of it."""

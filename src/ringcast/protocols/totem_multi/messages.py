@@ -295,6 +295,8 @@ class NetworkGraph(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rings: Annotated[tuple[RingEntry, ...], msgspec.Meta(max_length=MOST_RINGS)]
     gateways: Annotated[tuple[tuple[NodeId, Ends], ...], msgspec.Meta(max_length=MOST_RINGS)]
     late: Annotated[tuple[Change, ...], msgspec.Meta(max_length=MOST_RINGS)] = ()
+    cut: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MOST_RINGS)] = ()
+    """G-20 ext: those of the gateways of which an interface was lost."""
 
 
 class NetworkTopology(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
