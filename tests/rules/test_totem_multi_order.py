@@ -18,6 +18,7 @@ from ringcast.protocols.totem_multi.messages import (
     NetworkGraph,
     NetworkTopology,
     Rank,
+    RingEntry,
     TopologyChange,
 )
 from ringcast.protocols.totem_multi.network import RingNetwork
@@ -540,6 +541,32 @@ def test_g_20_ext_that_a_gateway_lost_an_interface_is_told_with_it() -> None:
     core.network_topology(change, 202, {"B": (3, 201, 102)}, {102: "B", 202: "N2"})
     assert core.topology == "B N2"
     assert core.order.network.gateways[102] == {102: ring("B"), 202: ring("N2")}
+
+
+def test_g_25_ext_one_lost_with_a_ring_where_it_never_came_tells_of_its_own() -> None:
+    """By 101's word 202 went with 201 to B2, and by its own it never did. B2 is deleted, and 202
+    with it; but 102 can be reached over A, so its word on the ring that it is on will come."""
+    core = Core(1, {1: "A"}, {"A": (1, 101, 102), "B": (3, 201, 202)})
+    core.change("Bt", "B", 20, 201, 202)
+    core.change("B2", "Bt", 25, 201, 202)
+    core.bound("A", 30)
+    assert core.topology == "A B2"
+    apart, after = RingId(ring("B2").seq + 2, 202), RingId(ring("B2").seq + 4, 202)
+    core.names[after] = "after"
+    core.accept(Change(20, apart, ring("B"), (member(202),), True))
+    change = Change(60, after, apart, (member(202),), False)
+    core.accept(change)
+    core.change("Xt", "B2", 40, 201)
+    core.change("X2", "Xt", 50, 201)
+    core.bound("A", 70)
+    core.bound("X2", 70)
+    assert core.topology == "A X2", "and the change to the ring of 202 alone is next"
+    assert 202 not in core.order.network.gateways[102] and 102 in core.order.live()[1]
+    graph = graph_of({"A": (1, 101, 102)}, {102: "A"})
+    ends = ((102, ((102, ring("A")), (202, after))),)
+    rings = (*graph.rings, RingEntry(after, (member(202),)))
+    core.accept(TopologyChange(60, after, apart, NetworkGraph(rings, ends)))
+    assert core.topology == "A X2 after"
 
 
 def test_g_20_ext_who_knows_all_of_a_gateway_keeps_it_whole() -> None:

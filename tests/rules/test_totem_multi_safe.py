@@ -30,12 +30,12 @@ def test_a1_what_is_stored_is_acknowledged_and_a_copy_is_not() -> None:
 
 
 def test_a4_a_safe_message_waits_for_the_word_of_every_member() -> None:
-    """S-4, S-26, MR-17, MR-23, A2, A3: of every ring of the topology."""
+    """S-4, S-26, MR-17, MR-23, A2, A3: of every ring of the topology, and of a gateway at one of
+    its interfaces (A3 ext)."""
     core = waiting()
-    for name, pids in ALL.items():
-        for pid in pids:
-            assert core.delivered == []
-            core.ack(pid, name, "A18")
+    for pid, name in ((2, "A"), (101, "A"), (102, "B"), (4, "C"), (3, "B")):
+        assert core.delivered == []
+        core.ack(pid, name, "A18")
     assert core.delivered == ["A18"]
     assert core.order.acknowledged.said((18, ring("A")), 2, (ring("A"),)) is None, "it is over"
 
@@ -52,6 +52,35 @@ def test_a3_a_word_in_a_stream_that_does_not_follow_the_ring_is_ignored() -> Non
     core = waiting()
     acknowledged_but(core, 4)
     core.ack(4, "A", "A18")
+    assert core.delivered == []
+
+
+def test_a3_ext_what_a_gateway_has_it_has_at_all_its_interfaces() -> None:
+    """102 says so on B; 202 on C is the same processor, and its ring may go on to one of which
+    nobody here has heard: then its word there is put aside (seed 3001058)."""
+    core = waiting()
+    acknowledged_but(core, 102, 202)
+    assert core.delivered == []
+    core.ack(202, "C2", "A18")
+    assert core.delivered == [], "nobody knows that C went on to C2"
+    core.ack(102, "B", "A18")
+    assert core.delivered == ["A18"]
+
+
+def test_a3_ext_a_refusal_at_one_interface_is_none_at_another() -> None:
+    """What did not come on one ring may have come on another one."""
+    core = waiting()
+    acknowledged_but(core, 102, 202)
+    core.ack(102, "B", "A18", refused=True)
+    assert core.delivered == [], "202 has not spoken"
+    core.ack(202, "C", "A18")
+    assert core.delivered == ["{A B C}", "A18"]
+
+
+def test_a3_ext_a_word_on_a_ring_that_is_not_in_the_topology_does_not_count() -> None:
+    core = waiting()
+    acknowledged_but(core, 102, 202)
+    core.ack(302, "D", "A18")
     assert core.delivered == []
 
 
@@ -198,7 +227,7 @@ def test_g_25_nobody_waits_for_one_that_never_came_to_tell_how_a_ring_went_on(
     def survivors(at: RingId, *changes: Change) -> frozenset[int] | None:
         followed = frozenset(c.conf for c in changes if not c.transitional)
         nobody, live = frozenset[int](), frozenset({201})
-        survey = Survey(key, words, nobody, changes, followed, live, {201: at})
+        survey = Survey(key, words, nobody, changes, followed, live, {201: at}, {})
         return survey.survivors(ring("B"), others.ring if applied else ring("B"), both)
 
     where = others.ring if applied else ring("B")

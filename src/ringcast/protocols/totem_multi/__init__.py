@@ -28,6 +28,7 @@ Promise   P-1 to P-16 of the dossier but P-5, and P-18 of ours, on trees, on par
           as far as swarms and runs aimed at them have shown (docs/simulator.md), on cycles. P-17
           concerns frames, which a trace does not have.
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
+          A3  what a gateway has, it has at all its interfaces
           A4  a member says also what it has refused, or others would wait for ever
           A5  rings without survivors, and those that drain, are part of a topology's name
           A8  what lost gateways brought to a cycle goes ahead of the change that lost them

@@ -57,8 +57,12 @@ class RingChanges(OrderState):
             for node, each in self.network.gateways.items()
             for pid, ring in each.items()
         }
-        before = {change.conf, *(h.conf for h in self.late.values() if h.ring == change.conf)}
+        late = [h for h in self.late.values() if h.ring == change.conf]
+        before = {change.conf, *(h.conf for h in late)}
         tellers = [ends.get((m.pid, ring)) for m in listed for ring in before]
+        known = {pid for pid, _ in ends}
+        # G-25 ext: it was lost with a ring where it never came, and is at ``conf`` by its own word.
+        tellers += [m.node for h in late for m in listed if h.lists(m.pid) and m.pid not in known]
         return not any(node in gateways for node in tellers if node is not None)
 
     def _own_change(self, change: Change) -> Change | None:

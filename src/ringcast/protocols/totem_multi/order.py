@@ -381,6 +381,19 @@ class NetworkOrder(RingChanges):
             self._shrink(env, key)
         return True
 
+    def _besides(self) -> dict[NodeId, tuple[tuple[NodeId, RingId], ...]]:
+        """A3 ext: of each gateway's interface in the topology the others there."""
+        ends: dict[NodeId, list[tuple[NodeId, RingId]]] = {}
+        for ring in sorted(self.topology):
+            for member in self.network.members[ring]:
+                if member.gateway:
+                    ends.setdefault(member.node, []).append((member.pid, ring))
+        return {
+            pid: tuple(each for each in some if each[0] != pid)
+            for some in ends.values()
+            for pid, _ in some
+        }
+
     def _survey(self, key: Key) -> Survey:
         """What is known of a safe message; the changes and who is live are looked up once."""
         if self._known is None:
@@ -392,5 +405,5 @@ class NetworkOrder(RingChanges):
             live = frozenset(m.pid for m in members if m.gateway and m.node in gateways)
             ends = (*self.network.gateways.values(), self.network.own)
             at = {pid: ring for each in ends for pid, ring in each.items()}
-            self._known = (changes, regular, live, at)
+            self._known = (changes, regular, live, at, self._besides())
         return Survey((key.timestamp, key.ring), self.acknowledged, self.pids, *self._known)

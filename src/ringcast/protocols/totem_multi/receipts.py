@@ -121,17 +121,25 @@ class Survey:
         followed: frozenset[RingId],
         live: frozenset[NodeId],
         at: Mapping[NodeId, RingId],
+        besides: Mapping[NodeId, tuple[tuple[NodeId, RingId], ...]],
     ) -> None:
         self._key, self._said, self._own = key, said, own
         self._changes = changes  # P, H and done, in key order
         self._followed = followed  # rings whose regular successor is known
         self._live = live  # interfaces of live gateways
         self._at = at  # where these and mine are in the delivered graph
+        self._besides = besides  # of a gateway's interface, the others in the topology
 
     def word(self, pid: NodeId, ring: RingId) -> bool | None:
         """A3: whether ``pid`` of ``ring`` has it, by its own word; None: it has not said."""
         if pid in self._own:
             return True  # it is here, or nobody would ask
+        word = self._on_line(pid, ring)
+        if word is None and any(self._on_line(*each) for each in self._besides.get(pid, ())):
+            return True  # A3 ext: what it has, it has at all its interfaces
+        return word
+
+    def _on_line(self, pid: NodeId, ring: RingId) -> bool | None:
         word = self._said.said(self._key, pid, (ring,))
         if word is None:
             word = self._said.said(self._key, pid, line(pid, ring, self._changes))

@@ -41,7 +41,11 @@ Reported: TypeAlias = tuple[tuple[RingId, tuple[NodeId, ...]], ...]
 
 
 Known: TypeAlias = tuple[
-    tuple[Change, ...], frozenset[RingId], frozenset[NodeId], dict[NodeId, RingId]
+    tuple[Change, ...],
+    frozenset[RingId],
+    frozenset[NodeId],
+    dict[NodeId, RingId],
+    dict[NodeId, tuple[tuple[NodeId, RingId], ...]],
 ]
 """What ``receipts.Survey`` looks at beside the words themselves."""
 
