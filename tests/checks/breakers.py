@@ -71,7 +71,6 @@ COMPANIONS = {
         "a sender that numbers its own messages gives the effect a higher place than its causes",
     ),
     "validity": _with("accounted", "what is owed is neither delivered nor reported"),
-    "P-12": _with("P-13", "whoever lacks the cause leaves it out of the sequence"),
     "P-15": _with("P-7 P-13", "keys are one order, so whoever departs from another's breaks it"),
 }
 

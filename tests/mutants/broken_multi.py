@@ -436,7 +436,7 @@ def forgets_what_it_kept_at_a_change(patch: MonkeyPatch) -> None:
     after(patch, TreeRouting, "release", lambda *_: [])
 
 
-@mutant("MR-13 T1 T4", "progress")
+@mutant("MR-13 T1 T4", "progress", "P-12")
 def a_tree_that_nobody_is_on(patch: MonkeyPatch) -> None:
     """Every gateway leaves it to the others."""
     patch.setattr(routing, "tree", lambda gateways: {})

@@ -543,6 +543,23 @@ def test_g_20_ext_that_a_gateway_lost_an_interface_is_told_with_it() -> None:
     assert core.order.network.gateways[102] == {102: ring("B"), 202: ring("N2")}
 
 
+def test_mr_29_between_the_changes_of_a_merge_no_stream_is_forgotten() -> None:
+    """A and B merge to N2, and A's change comes first: 201 is there already, and 3 is not, so C is
+    away between the two. Nobody says again how far C's stream has come (seed 3001533)."""
+    core = Core(3, {3: "B"}, {"A": (1, 102), "B": (3, 201), "C": (4, 301, 302)})
+    core.bound("C", 40)
+    core.change("Bt", "B", 20, 3, 201, mine=True)
+    mine = core.change("N2", "Bt", 30, 1, 3, 102, 201, mine=True)
+    ends = {102: "N2", 302: "C", 201: "N2", 301: "C"}
+    rings: dict[str, tuple[NodeId, ...]] = {"A": (1, 102), "C": (4, 301, 302)}
+    core.network_topology(mine, 102, rings, ends)
+    core.network_topology(mine, 201, rings, ends)
+    core.change("At", "A", 20, 1, 102)
+    core.change("N2", "At", 30, 1, 3, 102, 201)
+    assert core.topologies[-2:] == [("Bt",), ("C", "N2")]
+    assert core.order.entries[ring("C")].placeholder.timestamp == 40
+
+
 def test_g_25_ext_one_lost_with_a_ring_where_it_never_came_tells_of_its_own() -> None:
     """By 101's word 202 went with 201 to B2, and by its own it never did. B2 is deleted, and 202
     with it; but 102 can be reached over A, so its word on the ring that it is on will come."""

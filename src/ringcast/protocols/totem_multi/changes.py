@@ -169,7 +169,7 @@ class RingChanges(OrderState):
             elif ring == change.conf:
                 entry = self.entries[ring]
                 entry.placeholder = max(entry.placeholder, unheard)
-        self._prune()
+        self._prune(old if near and not mine else set())
         if mine:
             self.out.release(env, change)  # A8: before the TC
             graph = self._graph()
@@ -206,12 +206,18 @@ class RingChanges(OrderState):
                 self._enter(change)
                 self.entries[change.ring].late = True
 
-    def _prune(self) -> None:
-        """Forget what does not matter any more, so that nothing grows."""
+    def _prune(self, away: set[RingId]) -> None:
+        """Forget what does not matter any more, so that nothing grows.
+
+        Of two rings that merge, the other one's change may come before mine. Whom it lists is on
+        the new ring then, and I am not, so what lies beyond them is ``away`` until mine comes:
+        how far those streams have come must not be forgotten, for nobody says it again."""
         topology = self.topology
         self.network.prune(topology)
-        for ring in [r for r, e in self.entries.items() if not e.items and not self.knows(r)]:
-            del self.entries[ring]
+        useless = [r for r, e in self.entries.items() if not e.items and not self.knows(r)]
+        for ring in useless:
+            if ring not in away:
+                del self.entries[ring]
         kept: set[RingId] = set(topology)
         while True:  # A3: changes by which members of the topology's rings went on
             more = {c.ring for c in self.done.values() if c.conf in kept} - kept
