@@ -52,10 +52,10 @@ def figure_5_10_drops_what_waits(patch: MonkeyPatch) -> None:
     """What was received of a ring that is deleted is thrown away with it."""
     whole = NetworkOrder._prune
 
-    def prune(self: NetworkOrder) -> None:
+    def prune(self: NetworkOrder, away: set[RingId]) -> None:
         for ring in [ring for ring in self.entries if not self.knows(ring)]:
             del self.entries[ring]
-        whole(self)
+        whole(self, away)
 
     patch.setattr(NetworkOrder, "_prune", prune)
 

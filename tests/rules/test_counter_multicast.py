@@ -88,6 +88,24 @@ def test_cb_43_what_was_listed_for_some_is_not_sent_again_by_one_that_was_exclud
     ]
 
 
+def test_cb_43_what_was_not_told_of_a_view_is_not_delivered_in_the_next_one() -> None:
+    """Swarm seed 3029450: 3 and 1 are to get it, and 2, who tells 3 of the view, is not. Others
+    may have delivered it in that view, so 3 must not do it in another."""
+    group = Group(3).up()
+    submit(group, 3, (1, 3), b"some")
+    group.pass_on(3)
+    lists = (group.list(), group.list(1, 2, no=65537, first=9))
+    group.receive(3, group.token(1, 2, 7, 30, epoch=1, lists=lists), 1)
+    assert group[3].parted is not None
+    following = group.list(1, 2, 3, no=65537, first=9)
+    group.receive(3, Told(group.config.group, 1, 0, True, following, ()), 2)
+    assert only(group.log[3], InstallView)[-2].members == (1, 2, 3)
+    for node in (1, 2):
+        group.receive(3, Told(group.config.group, 65537, 0, False, None, ()), node)
+    assert group[3].parted is None and group.told(3) == []
+    assert only(group.log[3], Uncertain) == [Uncertain(1, 1)]
+
+
 def test_cb_43_a_later_message_may_have_been_delivered() -> None:
     """Swarm seed 1143: the number that is uncertain is not the last one."""
     group = Group(3).up()

@@ -55,6 +55,7 @@ FORMER = (
     6003753,
     3012214,
     3021930,
+    3029450,
 )
 """Seeds that once found a bug, most of them with another draw of faults."""
 
