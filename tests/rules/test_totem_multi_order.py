@@ -9,6 +9,7 @@ from multi_driver import Core, chain, gateway, graph_of, member, ring
 
 from ringcast.core.ids import Level, NodeId
 from ringcast.protocols.totem_multi.messages import (
+    Bound,
     Change,
     Data,
     Denied,
@@ -334,6 +335,34 @@ def test_a4_ext_what_gateways_say_they_refused_is_bounded() -> None:
     for timestamp in range(100, 102 + MOST_REMEMBERED):
         core.accept(Denied(timestamp, ring("C"), None))
     assert len(core.order.denied) == MOST_REMEMBERED
+
+
+def test_mr_12_ext_what_comes_late_is_no_copy() -> None:
+    """B8 waited at a gateway for a change, while another one passed on what follows it."""
+    core = gateway()
+    core.message("B9", "B12")
+    said = len(core.said)
+    core.message("B8")
+    assert len(core.said) == said + 1, "those beyond lack it, too"
+    core.message("B8")
+    core.message("B9")
+    assert len(core.said) == said + 1, "these are copies"
+    core.bound("A", 20)
+    core.bound("C", 20)
+    assert core.delivered == ["B8", "B9", "B12"]
+    core.message("B10")
+    assert core.delivered == ["B8", "B9", "B12"] and len(core.said) == said + 3, "it is too late"
+
+
+def test_mr_12_ext_so_are_the_words_of_a_bound_that_comes_late() -> None:
+    core = gateway()
+    core.message("A18", level=Level.SAFE)
+    core.bound("B", 20)
+    said, words = len(core.said), ((3, ((18, ring("A")),), ()),)
+    for passed_on in (1, 1):
+        core.accept(Forwarded(19, ring("B"), None, Bound(ring("B"), words)))
+        assert len(core.said) == said + passed_on
+    assert core.order.acknowledged.said((18, ring("A")), 3, (ring("B"),))
 
 
 def test_a7_what_waits_is_no_copy_of_what_came_before_it() -> None:

@@ -67,6 +67,14 @@ def test_a3_ext_what_a_gateway_has_it_has_at_all_its_interfaces() -> None:
     assert core.delivered == ["A18"]
 
 
+def test_a3_ext_a_word_that_comes_after_the_delivery_is_not_kept() -> None:
+    core = waiting()
+    acknowledged_but(core, 202)
+    assert core.delivered == ["A18"]
+    core.ack(202, "C", "A18")
+    assert not core.order.acknowledged._said
+
+
 def test_a3_ext_a_refusal_at_one_interface_is_none_at_another() -> None:
     """What did not come on one ring may have come on another one."""
     core = waiting()

@@ -2,7 +2,7 @@
 
 The dissertation counts what a *ring* received, though a member's multiple-ring layer may discard
 it. Here each says itself what it has stored. Bounded: what is known of a message goes when it is
-delivered, and what concerns older places goes at the next topology change.
+delivered, and what concerns older places is not kept.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Acknowledged:
 
     def __init__(self) -> None:
         self.version = 0  # rises with each word
+        self._passed: SafeKey = (-1, RingId(0, 0))  # of what lies before, no word is needed here
         self._said: dict[SafeKey, dict[tuple[NodeId, RingId], bool]] = {}
         self.unreported: dict[RingId, dict[NodeId, dict[SafeKey, bool]]] = {}
         """Said in the stream of a ring of mine, and in no Bound that it carried: what others must
@@ -34,9 +35,11 @@ class Acknowledged:
         """A3: what ``pid`` said in the stream of a ring; having it outweighs a refusal."""
         self.version += 1
         for key in refused:
-            self._said.setdefault(key, {}).setdefault((pid, stream), False)
+            if key > self._passed:
+                self._said.setdefault(key, {}).setdefault((pid, stream), False)
         for key in keys:
-            self._said.setdefault(key, {})[pid, stream] = True
+            if key > self._passed:
+                self._said.setdefault(key, {})[pid, stream] = True
 
     def hear_own(self, pid: NodeId, stream: RingId, keys: Keys, refused: Keys) -> None:
         """The same, heard on a ring of mine, of which I tell others."""
@@ -59,6 +62,14 @@ class Acknowledged:
                     del mine[key]
             if not mine:
                 waiting.pop(pid, None)
+
+    def is_news(self, stream: RingId, receipts: Receipts) -> bool:
+        """Whether a Bound tells of words that nobody has told here."""
+        return any(
+            key > self._passed and self._said.get(key, {}).get((pid, stream)) is None
+            for pid, keys, refused in receipts
+            for key in (*keys, *refused)
+        )
 
     def report(self, stream: RingId, most: int) -> Receipts:
         """Up to ``most`` of what others have to be told of a stream."""
@@ -89,12 +100,13 @@ class Acknowledged:
         return found
 
     def delivered(self, key: SafeKey) -> None:
-        """Nobody has to be asked any more."""
+        """Nobody has to be asked any more. A3 ext: a word may still come."""
         self._said.pop(key, None)
+        self._passed = key
 
     def forget(self, last: Key, streams: Iterable[RingId]) -> None:
         """Drop what concerns places that were passed, and streams that are over."""
-        upto = (last.timestamp, last.ring)
+        self._passed = upto = (last.timestamp, last.ring)
         self._said = {key: said for key, said in self._said.items() if key > upto}
         kept = set(streams)
         self.unreported = {ring: each for ring, each in self.unreported.items() if ring in kept}
