@@ -50,7 +50,7 @@ def multi_clock_hears_nothing(patch: MonkeyPatch) -> None:
     patch.setattr(LamportClock, "see", lambda self, timestamp: None)
 
 
-@mutant("MR-5 G-1", "P-16", "P-9", "P-7", "P-13", "P-6", "progress")
+@mutant("MR-5 G-1", "P-16", "P-9", "P-7", "P-13", "P-11", "P-6", "progress")
 def multi_stamps_before_it_counts(patch: MonkeyPatch) -> None:
     """The source's other sentence: stamp, then increment."""
     whole = ClockRider.message_transmitted
@@ -411,9 +411,13 @@ def delivers_what_is_for_other_groups(patch: MonkeyPatch) -> None:
     patch.setattr(TotemMulti, "deliver", deliver)
 
 
-@mutant("MR-13 F8", "P-18", "progress")
+@mutant(
+    "MR-13 F8",
+    survives="It counted as a copy before MR-12 ext; in 120 aimed runs it comes before anybody has "
+    "gone past its place.",
+)
 def tells_the_place_of_a_groups_message_too_late(patch: MonkeyPatch) -> None:
-    """A later message of the stream overtakes it, and it counts as a copy."""
+    """A later message of the stream overtakes it."""
     patch.setattr(Withholding, "hollow", lambda self, pid: False)
 
 
