@@ -10,16 +10,15 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from ringcast.api.events import Batch
-from ringcast.api.group import Group
 from ringcast.bench import bridge
-from ringcast.bench.member import BenchMeter, BenchSender, MemberShare, MessagePool, Task
-from ringcast.bench.run import Crew, Failed, Trial, settings
+from ringcast.bench.member import BenchMeter, MemberShare, MessagePool, Task
+from ringcast.bench.run import Crew, Failed, Figures, Trial, figures, run, settings
 from ringcast.cli import bench
 from ringcast.cli.app import app
 from ringcast.core.ids import Level, Position, ViewId
@@ -81,6 +80,61 @@ def test_a_member_of_a_fixed_group_is_killed() -> None:
 @rooted
 def test_over_a_bridge_with_multicast() -> None:
     assert measured("--nodes", "2", "--namespaces", "--multicast")["messages_per_s"] > 0
+
+
+CHAIN = ((1, 2, 7), (3, 4, 7, 8), (5, 6, 8))
+"""Three rings of two members and a gateway between neighbours."""
+
+
+def joined(**more: Any) -> Figures:
+    """Three rings for a moment: what the members found."""
+    found = run(
+        Trial(
+            nodes=6, rings=CHAIN, protocol="totem-multi", settings={"acyclic": True}, seconds=0.3,
+            warm_s=0.1, rate=300, **more,
+        )
+    )  # fmt: skip
+    assert found.lost == found.reordered == 0
+    assert found.messages_per_s > 0
+    assert sorted(each["id"] for each in found.members) == [1, 2, 3, 4, 5, 6, 7, 8]
+    return found
+
+
+def test_three_rings_and_gateways() -> None:
+    """Each member gets the messages of all, in one order; every ring has a key of its own."""
+    joined(keys=True)
+
+
+@rooted
+def test_three_rings_on_bridges_of_their_own_with_a_group_each() -> None:
+    joined(namespaces=True, multicast=True, local=True)
+
+
+def test_members_are_on_one_ring_and_gateways_come_after_them() -> None:
+    assert Trial(nodes=6, rings=CHAIN, local=True).groups == ((1, 2), (3, 4), (5, 6))
+    assert Trial(nodes=2, local=True).groups == ((1, 2),)
+    for nodes, rings in ((5, CHAIN), (8, CHAIN), (2, ((1, 4), (2, 4)))):
+        with pytest.raises(ValueError, match="gateways"):
+            Trial(nodes=nodes, rings=rings)
+
+
+def test_groups_are_judged_one_by_one() -> None:
+    """Rates of several groups add up, and each has an order of its own."""
+    trial = Trial(nodes=3, rings=((1, 2, 4), (3, 4)), local=True)
+    counts = {1: 10, 2: 8, 3: 5, 4: 0}
+    shares = [
+        MemberShare(
+            id=id, window_s=2.0, messages=count, frames=count, cpu_s=1.0, latencies_ms=[], gap_ms=0,
+            sent=0, delivered={}, dropped=0, wrong=0, order=count // 8, metrics={},
+        )
+        for id, count in counts.items()
+    ]  # fmt: skip
+    found = figures(trial, shares)
+    assert found.messages_per_s == found.frames_per_s == 4 + 2.5
+    assert found.cpu_s == 4
+    assert found.reordered == 0
+    shares[1].order += 1
+    assert figures(trial, shares).reordered == 1
 
 
 def test_bad_options_are_said_before_anything_starts() -> None:
@@ -146,8 +200,8 @@ def test_a_setting_is_read_as_toml() -> None:
 
 def task(senders: int = 2, size: int = 9) -> Task:
     return Task(
-        node={"settings": {"max_packet": 30}}, members=2, senders=senders, size=size, rate=0,
-        flight=1, level=Level.AGREED, warm_s=0, seconds=1,
+        node={"settings": {"max_packet": 30}}, processors=2, members=(1, 2), senders=senders,
+        size=size, rate=0, flight=1, level=Level.AGREED, warm_s=0, seconds=1,
     )  # fmt: skip
 
 
@@ -192,7 +246,7 @@ def test_the_window_is_over_before_a_share_is_made() -> None:
         await meter.count(now_s + 0.01, now_s + 0.02)
 
     asyncio.run(measure())
-    share = meter.share(1, BenchSender(task(), cast(Group, None), (0, 0)), {})
+    share = meter.share(1, 0, (), {})
     assert share.window_s > 0  # as long as the machine let it be
 
 
@@ -208,7 +262,7 @@ def test_frames_are_counted_by_what_they_hold_not_by_places_in_the_order() -> No
         meter.take(batch(1, pool(0, 3), seq=5_000))
         meter.take(batch(1, pool(3, 4), seq=9_000_000))
         await counting
-        return meter.share(1, BenchSender(task(), cast(Group, None), (0, 0)), {})
+        return meter.share(1, 0, (), {})
 
     assert asyncio.run(measure()).frames == 3
 

@@ -1,8 +1,9 @@
 """One member of ``ringcast bench live``: a program that uses the API, and checks what it gets.
 
-The parent gives it a ``Task`` on the command line and the time to begin on its input; it prints
-``MemberReady`` when the group is complete and a ``MemberShare`` of the result at the end. Times
-are those of the monotonic clock, which all processes of a machine have in common.
+A gateway runs it, too: it is in no group, and only passes on what others send. The parent gives it
+a ``Task`` on the command line and the time to begin on its input; it prints ``MemberReady`` when
+the group is complete and a ``MemberShare`` of the result at the end. Times are those of the
+monotonic clock, which all processes of a machine have in common.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import resource
 import signal
 import sys
 from array import array
+from collections.abc import Iterable
 from time import monotonic
 from typing import Any
 
@@ -42,9 +44,12 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     node: dict[str, Any]
     """Its configuration."""
-    members: int
+    processors: int
+    """All there are, on whatever ring and in whatever group."""
+    members: tuple[NodeId, ...]
+    """Who is in its group; empty: it is in none."""
     senders: int
-    """The members 1 .. senders send."""
+    """The members 1 .. senders send, each to its group."""
     size: int
     rate: float
     """Messages a second of all senders; 0 is as many as possible."""
@@ -134,7 +139,7 @@ class BenchMeter:
         self._marks: list[BenchMark] = []
         self.complete = asyncio.Event()
         self.finished = asyncio.Event()
-        self._members = task.members
+        self._members = len(task.members)
 
     async def count(self, start_s: float, end_s: float) -> None:
         """Count from ``start_s`` to ``end_s``; back when the window is over."""
@@ -188,10 +193,12 @@ class BenchMeter:
         self._frames += -(-count * self._size // self._packet)
         self.order = hash((self.order, sender, first, count))
 
-    def share(self, id: NodeId, sender: BenchSender, metrics: dict[str, Any]) -> MemberShare:
+    def share(
+        self, id: NodeId, sent: int, latencies_ms: Iterable[float], metrics: dict[str, Any]
+    ) -> MemberShare:
         """The member's part of the result."""
         begin, end = self._marks
-        latencies = sorted(sender.latencies_ms)
+        latencies = sorted(latencies_ms)
         return MemberShare(
             id=id,
             window_s=end.at_s - begin.at_s,
@@ -200,7 +207,7 @@ class BenchMeter:
             cpu_s=end.cpu_s - begin.cpu_s,
             latencies_ms=latencies[:: -(-len(latencies) // SAMPLES) or 1],
             gap_ms=1000 * self._gap_s,
-            sent=sender.sent,
+            sent=sent,
             delivered=self._next,
             dropped=self._dropped,
             wrong=self.wrong,
@@ -289,16 +296,23 @@ async def work(task: Task) -> None:
     orders = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
-    pools = {id: MessagePool(id, task.size) for id in range(1, task.senders + 1)}
+    async with Node.open(task.node) as node:
+        if not task.members:
+            await pass_on(task, node, orders)
+            return
+        async with node.join(f"bench {task.members[0]}") as group:
+            await take_part(task, node, group, orders)
+
+
+async def take_part(task: Task, node: Node, group: Group, orders: asyncio.StreamReader) -> None:
+    """Send, read and check."""
+    pools = {id: MessagePool(id, task.size) for id in task.members if id <= task.senders}
     meter = BenchMeter(task, pools)
-    async with (
-        Node.open(task.node) as node,
-        node.join("bench") as group,
-        asyncio.TaskGroup() as tasks,
-    ):
+    async with asyncio.TaskGroup() as tasks:
         reading = tasks.create_task(meter.read(group))
         order = tasks.create_task(begin(orders))
         await meter.complete.wait()
+        await node.wait_for_ring(task.processors)  # rings may be joined after a group is complete
         await node.caught_up()
         say(MemberReady())
         begin_s = await order
@@ -311,11 +325,24 @@ async def work(task: Task) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S if pools else 0):
                 await meter.finished.wait()
-        say(meter.share(group.me, sender, node.metrics()))
+        say(meter.share(group.me, sender.sent, sender.latencies_ms, node.metrics()))
         await orders.read()  # the parent lets everybody leave together
         reading.cancel()
         if pool:
             sending.cancel()
+
+
+async def pass_on(task: Task, node: Node, orders: asyncio.StreamReader) -> None:
+    """Be there for the others; what is counted is what that costs."""
+    meter = BenchMeter(task, {})
+    async with asyncio.TaskGroup() as tasks:
+        order = tasks.create_task(begin(orders))
+        await node.wait_for_ring(task.processors)
+        say(MemberReady())
+        start_s = await order + task.warm_s
+        await meter.count(start_s, start_s + task.seconds)
+        say(meter.share(node.config.id, 0, (), node.metrics()))
+        await orders.read()
 
 
 def main() -> None:

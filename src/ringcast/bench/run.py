@@ -20,11 +20,14 @@ from ringcast.bench.member import MemberReady, MemberShare, Task, Word
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import Level, NodeId
 from ringcast.core.registry import protocol
+from ringcast.core.rings import Rings
+from ringcast.members.wiring import WiredPort, wired
 from ringcast.protocols import DEFAULT
 from ringcast.runtime.config import RECEIVE_BUFFER
 from ringcast.runtime.loopback import LOOPBACK, free_ports
 from ringcast.runtime.udp import enlarge
 from ringcast.runtime.udp_offload import MOST_IN_RUN
+from ringcast.sim.rings import attached
 from ringcast.wire import keys as key_file
 from ringcast.wire.seal import TAG_BYTES
 
@@ -44,7 +47,9 @@ FLIGHT_BYTES = 2 * 2**20
 FLIGHT = (4, 8192)
 """What one sender has under way: so many bytes, within these numbers of messages."""
 
-GROUP = "239.77.0.1:5405"
+GROUP = "239.77.{ring}.1:5405"
+"""For multicast on each ring."""
+
 WORD = msgspec.json.Decoder(Word)
 
 
@@ -52,6 +57,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement."""
 
     nodes: int = 3
+    """Members; gateways come on top."""
+    rings: Rings = ()
+    """Who is on each ring; empty: all are on one. Members are on one ring each. Who is on several
+    is a gateway, whose id is above theirs: it is in no group, and sends nothing of its own. In
+    namespaces every ring has a bridge of its own."""
+    local: bool = False
+    """The members of each ring are a group of their own, else all members are one."""
     size: int = 64
     seconds: float = 5.0
     warm_s: float = 1.0
@@ -79,6 +91,28 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     journal: bool = False
     """Every member keeps a journal."""
 
+    def __post_init__(self) -> None:
+        ports = attached(self.layout)
+        members = [id for id in ports if len(ports[id]) == 1]
+        if [*ports] != [*range(1, len(ports) + 1)] or members != [*range(1, self.nodes + 1)]:
+            raise ValueError(
+                f"rings: members 1 to {self.nodes} are on one ring each, and gateways, from "
+                f"{self.nodes + 1} on, on several"
+            )
+
+    @property
+    def layout(self) -> Rings:
+        """Who is on each ring, gateways included."""
+        return self.rings or (tuple(range(1, self.nodes + 1)),)
+
+    @property
+    def groups(self) -> Rings:
+        """Who sends to each other."""
+        if not self.local:
+            return (tuple(range(1, self.nodes + 1)),)
+        own = (tuple(id for id in ring if id <= self.nodes) for ring in self.layout)
+        return tuple(members for members in own if members)
+
 
 class LiveLatency(msgspec.Struct):
     """From ``send`` to the sender's own delivery."""
@@ -88,14 +122,14 @@ class LiveLatency(msgspec.Struct):
 
 
 class Figures(msgspec.Struct):
-    """What came out. Rates are those of the slowest member."""
+    """What came out. Rates are those of the slowest member, of several groups the sum of theirs."""
 
     messages_per_s: float
     mb_per_s: float
     frames_per_s: float
     latency_ms: LiveLatency | None
     cpu_s: float
-    """Processor time of all members in the window."""
+    """Processor time of all members and gateways in the window."""
     lost: int
     reordered: int
     gap_ms: float
@@ -105,7 +139,7 @@ class Figures(msgspec.Struct):
     seconds: float
     trial: dict[str, Any]
     members: list[dict[str, Any]]
-    """Processor time, frames sent, received and refused, and pauses, of each member."""
+    """Processor time, frames sent, received and refused, and pauses, of each member and gateway."""
 
 
 class Failed(RingcastError):
@@ -195,7 +229,8 @@ def run(trial: Trial, network: Bridge | None = None) -> Figures:
     """Measure once; ``network`` is used if the trial wants namespaces and one is there."""
     with contextlib.ExitStack() as stack:
         if trial.namespaces and network is None:
-            network = stack.enter_context(Bridge(trial.nodes, trial.mtu))
+            hosts = len(attached(trial.layout))
+            network = stack.enter_context(Bridge(hosts, trial.mtu, trial.rings))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ringcast-bench-")))
         program = [sys.executable, "-m", "ringcast.bench.member"]
         commands = {
@@ -225,21 +260,16 @@ def measure(trial: Trial, crew: Crew, kill: Callable[[NodeId], None]) -> Figures
 
 
 def prepare(trial: Trial, network: Bridge | None, folder: Path) -> Iterator[Task]:
-    """The members' tasks, with what their configurations refer to."""
-    if trial.namespaces:
-        assert network is not None
-        places = [f"{network.address(host)}:5400" for host in range(trial.nodes)]
-    else:
-        places = [f"{LOOPBACK}:{port}" for port in free_ports(trial.nodes)]
+    """The members' tasks, then the gateways', with what their configurations refer to."""
     if trial.keys:
-        key_file.write(folder / "group.key", key_file.add({}))
-    peers = [f"{id}@{place}" for id, place in enumerate(places, 1)]
+        for ring in range(len(trial.layout)):  # each has its own
+            key_file.write(folder / f"group-{ring}.key", key_file.add({}))
+    wires = wired(trial.layout, places(trial, network))
     flight = trial.flight or min(max(FLIGHT[0], FLIGHT_BYTES // trial.size), FLIGHT[1])
-    for id, place in enumerate(places, 1):
+    for id, ports in wires.items():
+        tables = [table(trial, port, folder) for port in ports]
         node: dict[str, Any] = {
-            "id": id,
-            "bind": place,
-            "peers": peers,
+            **(tables[0] if len(tables) == 1 else {"id": id, "ports": tables}),
             "state_dir": str(folder / f"state-{id}"),
             "insecure": not trial.keys,
             "protocol": trial.protocol,
@@ -247,15 +277,12 @@ def prepare(trial: Trial, network: Bridge | None, folder: Path) -> Iterator[Task
             "settings": settings(trial),
             "realtime": trial.realtime,
         }
-        if trial.keys:
-            node["key_file"] = str(folder / "group.key")
         if trial.journal:
             node["journal"] = str(folder / f"journal-{id}")
-        if trial.multicast:
-            node |= {"multicast": GROUP, "interface": place.rpartition(":")[0]}
         yield Task(
             node=node,
-            members=trial.nodes,
+            processors=len(wires),
+            members=next((group for group in trial.groups if id in group), ()),
             senders=trial.nodes if trial.senders is None else trial.senders,
             size=trial.size,
             rate=trial.rate,
@@ -264,6 +291,29 @@ def prepare(trial: Trial, network: Bridge | None, folder: Path) -> Iterator[Task
             warm_s=trial.warm_s,
             seconds=trial.seconds,
         )
+
+
+def places(trial: Trial, network: Bridge | None) -> dict[NodeId, str]:
+    """An address for each port."""
+    seats = [
+        (id, domain, pid) for id, ports in attached(trial.layout).items() for domain, pid in ports
+    ]
+    if trial.namespaces:
+        assert network is not None
+        return {pid: f"{network.address(id - 1, domain)}:5400" for id, domain, pid in seats}
+    free = free_ports(len(seats))
+    return {pid: f"{LOOPBACK}:{port}" for (_, _, pid), port in zip(seats, free, strict=True)}
+
+
+def table(trial: Trial, port: WiredPort, folder: Path) -> dict[str, Any]:
+    """What a configuration says of one port."""
+    found: dict[str, Any] = {"id": port.id, "bind": port.bind, "peers": port.peers}
+    if trial.keys:
+        found["key_file"] = str(folder / f"group-{port.domain}.key")
+    if trial.multicast:
+        found["multicast"] = GROUP.format(ring=port.domain)
+        found["interface"] = port.bind.rpartition(":")[0]
+    return found
 
 
 def settings(trial: Trial) -> dict[str, Any]:
@@ -287,7 +337,10 @@ def buffer_granted() -> int:
 
 def figures(trial: Trial, shares: list[MemberShare]) -> Figures:
     """One result out of the members' shares."""
-    rate = min(share.messages / share.window_s for share in shares)
+    by_id = {share.id: share for share in shares}
+    groups = [[by_id[id] for id in group if id in by_id] for group in trial.groups]
+    rate = sum(min(share.messages / share.window_s for share in group) for group in groups)
+    frames = sum(min(share.frames / share.window_s for share in group) for group in groups)
     latencies = sorted(value for share in shares for value in share.latencies_ms)
     sent = {share.id: share.sent for share in shares}
     lost = sum(
@@ -299,7 +352,7 @@ def figures(trial: Trial, shares: list[MemberShare]) -> Figures:
     return Figures(
         messages_per_s=round(rate, 1),
         mb_per_s=round(rate * trial.size / 1e6, 3),
-        frames_per_s=round(min(share.frames / share.window_s for share in shares), 1),
+        frames_per_s=round(frames, 1),
         latency_ms=LiveLatency(
             p50=round(latencies[len(latencies) // 2], 3),
             p99=round(latencies[len(latencies) * 99 // 100], 3),
@@ -308,7 +361,8 @@ def figures(trial: Trial, shares: list[MemberShare]) -> Figures:
         else None,
         cpu_s=round(sum(share.cpu_s for share in shares), 3),
         lost=lost + sum(share.dropped for share in shares),
-        reordered=sum(share.wrong for share in shares) + len({s.order for s in shares}) - 1,
+        reordered=sum(share.wrong for share in shares)
+        + sum(len({share.order for share in group}) - 1 for group in groups),
         gap_ms=round(max(share.gap_ms for share in shares), 3),
         nodes=trial.nodes,
         size=trial.size,

@@ -17,6 +17,7 @@ import msgspec
 from ringcast.core.ids import NodeId
 from ringcast.core.rings import Rings
 from ringcast.files.disk import DISK
+from ringcast.members.wiring import wired
 from ringcast.members.words import MemberStatus, Stopped, Viewed, Word
 from ringcast.runtime.fault_injection import Faults
 from ringcast.runtime.loopback import LOOPBACK, free_ports
@@ -133,16 +134,13 @@ class Band:
         """The ids that each has, one in each of its domains."""
         pids = [pid for some in self.pids.values() for pid in some]
         self.ports = dict(zip(pids, free_ports(len(pids)), strict=True))
-        peers: dict[int, list[str]] = {}
-        for ports in places.values():
-            for domain, pid in ports:
-                peers.setdefault(domain, []).append(f"{pid}@{LOOPBACK}:{self.ports[pid]}")
+        wires = wired(rings, {pid: f"{LOOPBACK}:{port}" for pid, port in self.ports.items()})
         for id, member in self.members.items():
             domains = [
-                f'bind = "{LOOPBACK}:{self.ports[pid]}"\n'
-                f"peers = {peers[domain]}\n"
-                f'key_file = "{own_keys[domain].name}"\n'
-                for domain, pid in places[id]
+                f'bind = "{port.bind}"\n'
+                f"peers = {port.peers}\n"
+                f'key_file = "{own_keys[port.domain].name}"\n'
+                for port in wires[id]
             ]
             node = (
                 f"id = {id}\n"
