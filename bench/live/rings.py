@@ -1,6 +1,6 @@
 """Three rings of two members and two gateways beside one ring of six, in one interleaved run.
 
-``rings.py`` takes three minutes and root, and writes ``bench/results/rings-live.json`` and the
+``rings.py`` takes four minutes and root, and writes ``bench/results/rings-live.json`` and the
 table of ``docs/performance.md``. Every member has a network namespace, every ring a bridge of its
 own with multicast, and a gateway an interface at two of them. The ways take turns, each round in
 the other order, so that what else the machine does falls on all of them. Gateways need processor
@@ -40,13 +40,20 @@ JOINED: dict[str, Any] = {
     "settings": {"acyclic": True},
 }
 WAYS: dict[str, dict[str, Any]] = {
-    "`totem`, one ring": {},
-    "`totem-multi`, one ring": {"protocol": "totem-multi"},
+    "totem, one ring": {},
+    "totem-multi, one ring": {"protocol": "totem-multi"},
     "three rings, to all": JOINED,
     "three rings, each to its own": {**JOINED, "local": True},
 }
-RATES = {"messages_per_s": "messages/s", "messages_per_cpu_s": "for a second of processor time"}
-LATENCIES = {"p50_ms": "p50, ms", "p99_ms": "p99, ms"}
+SHOWN = {
+    "messages_per_s": "messages/s",
+    "messages_per_cpu_s": "for a second of processor time",
+    "p50_ms": "p50, ms",
+    "p99_ms": "p99, ms",
+    "cores": "cores",
+}
+"""The last three are those of the fixed rate."""
+
 SCRIPT = "bench/live/rings.py"
 
 
@@ -58,10 +65,11 @@ def measure(book: Windows, way: str, size: int, network: Bridge) -> None:
     book.note(f"{name}: messages_per_cpu_s", full.messages_per_s * full.seconds / full.cpu_s)
     book.note(f"{name}: gateways_share", of_gateways(full))
     light = book.trial(MEMBERS, size, rate=RATE, **WAYS[way])
-    slow = sound(run(light, network)).latency_ms
-    assert slow is not None
-    book.note(f"{name}: p50_ms", slow.p50)
-    book.note(f"{name}: p99_ms", slow.p99)
+    slow = sound(run(light, network))
+    assert slow.latency_ms is not None
+    book.note(f"{name}: p50_ms", slow.latency_ms.p50)
+    book.note(f"{name}: p99_ms", slow.latency_ms.p99)
+    book.note(f"{name}: cores", slow.cpu_s / slow.seconds)
 
 
 def of_gateways(found: Figures) -> float:
@@ -72,13 +80,12 @@ def of_gateways(found: Figures) -> float:
 
 def rows(figures: dict[str, dict[str, float]]) -> str:
     """The table of the page."""
-    shown = {**RATES, **LATENCIES}
     lines = [
-        (f"{size} B", way, *(cell(figures[f"{way}, {size} B: {key}"]) for key in shown))
+        (f"{size} B", way, *(cell(figures[f"{way}, {size} B: {key}"]) for key in SHOWN))
         for size in SIZES
         for way in WAYS
     ]
-    return table(("", "way", *shown.values()), lines)
+    return table(("", "way", *SHOWN.values()), lines)
 
 
 def cell(found: dict[str, float]) -> str:
