@@ -82,7 +82,7 @@ CHECKS = {
             """SELECT t.run, t.moment, array(t.node) AS nodes, array(t.name) AS messages
             FROM {told} t LEFT ANTI JOIN {rooms} p ON p.run = t.run AND p.node = t.node
                 AND p.ring = t.ring AND p.view = t.view AND p.n < t.n
-                AND NOT (p.crashed AND p.end_n < t.n) AND t.rid IS NOT NULL""",
+                AND (p.fell_n IS NULL OR p.fell_n > t.n) AND t.rid IS NOT NULL""",
         ),
     ),
     "D6": Check(
@@ -181,12 +181,19 @@ DEFINITIONS = {
             AND t.seq = s.seq AND t.sender = t.node AND t.n > s.n
             AND (v.end_n IS NULL OR t.n < v.end_n)
         WHERE s.home AND NOT s.again AND s.sender = s.node""",
-    # Where a message of a ring may be delivered, and from when on.
+    # Where a message of a ring may be delivered, from when on, and until which crash: that of the
+    # stay, or of a later one in a ring of that name.
     "rooms": """
-        SELECT run, node, ring, ring AS view, n, end_n, crashed FROM {stays}
+        WITH until_crash AS (
+            SELECT *, min(IF(crashed, end_n, NULL)) OVER (
+                       PARTITION BY run, ring, node ORDER BY n
+                       ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS fell_n
+            FROM {stays})
+        SELECT run, node, ring, ring AS view, n, fell_n FROM until_crash
         UNION ALL
-        SELECT v.run, v.node, v.ring, c.view, c.n, v.end_n, v.crashed
-        FROM {stays} v JOIN {confs} c ON c.run = v.run AND c.node = v.node AND c.visit.n = v.n
+        SELECT v.run, v.node, v.ring, c.view, c.n, v.fell_n
+        FROM until_crash v
+        JOIN {confs} c ON c.run = v.run AND c.node = v.node AND c.visit.n = v.n
         WHERE c.transitional""",
     # Steps from one configuration to the next, each with the first who made the same.
     "steps": """
