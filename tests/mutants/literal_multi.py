@@ -76,11 +76,7 @@ def a_change_names_its_topology(patch: MonkeyPatch) -> None:
     patch.setattr(state, "digest", lambda reported: 1)
 
 
-@mutant(
-    "MR-18 G-9",
-    survives="As long as what comes late counted as a copy (MR-12) it broke P-13 and P-11; since "
-    "MR-12 ext 300 aimed runs do not show it.",
-)
+@mutant("MR-18 G-9", "P-13", "P-11", "progress")
 def transitional_rings_are_skipped(patch: MonkeyPatch) -> None:
     """What a transitional ring hands up belongs to the ring before it."""
     whole = NetworkOrder.accept

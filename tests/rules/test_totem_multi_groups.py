@@ -285,7 +285,7 @@ def test_f7_who_does_not_want_it_lacks_nothing() -> None:
 def test_f7_of_what_waits_for_a_merge_the_place_is_filled_too() -> None:
     core = gets(3, G)
     core.accept(place(9))
-    core.order.accept(core.env, 3, to_group(9))
+    core.order.accept_released(core.env, 3, to_group(9))
     core.bound("B", 20)
     core.bound("C", 20)
     assert core.delivered == ["A9"]

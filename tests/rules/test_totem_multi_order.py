@@ -337,21 +337,41 @@ def test_a4_ext_what_gateways_say_they_refused_is_bounded() -> None:
     assert len(core.order.denied) == MOST_REMEMBERED
 
 
+def late(core: Core, name: str) -> None:
+    """A message that waited at a gateway for a change, while another passed on what follows."""
+    data = Data(1, Level.AGREED, 1, (name.encode(),))
+    core.accept(Forwarded(int(name[1:]), ring(name[0]), None, data, late=True))
+
+
 def test_mr_12_ext_what_comes_late_is_no_copy() -> None:
-    """B8 waited at a gateway for a change, while another one passed on what follows it."""
     core = gateway()
     core.message("B9", "B12")
     said = len(core.said)
-    core.message("B8")
+    core.message("B7")
+    assert len(core.said) == said, "it is not called late, so it is a copy"
+    late(core, "B8")
     assert len(core.said) == said + 1, "those beyond lack it, too"
-    core.message("B8")
-    core.message("B9")
+    late(core, "B8")
+    late(core, "B9")
     assert len(core.said) == said + 1, "these are copies"
     core.bound("A", 20)
     core.bound("C", 20)
     assert core.delivered == ["B8", "B9", "B12"]
-    core.message("B10")
+    late(core, "B10")
     assert core.delivered == ["B8", "B9", "B12"] and len(core.said) == said + 3, "it is too late"
+
+
+def test_mr_12_ext_what_waited_is_called_late_if_its_stream_has_gone_on() -> None:
+    core = gateway()
+    core.message("B9")
+    core.order.accept_released(
+        core.env, 201, Forwarded(8, ring("B"), None, Data(1, Level.AGREED, 1, ()))
+    )
+    core.order.accept_released(
+        core.env, 201, Forwarded(12, ring("B"), None, Data(1, Level.AGREED, 2, ()))
+    )
+    passed = [said for _, said in core.said if isinstance(said, Forwarded)]
+    assert [(each.timestamp, each.late) for each in passed] == [(9, False), (8, True), (12, False)]
 
 
 def test_mr_12_ext_so_are_the_words_of_a_bound_that_comes_late() -> None:
@@ -359,8 +379,9 @@ def test_mr_12_ext_so_are_the_words_of_a_bound_that_comes_late() -> None:
     core.message("A18", level=Level.SAFE)
     core.bound("B", 20)
     said, words = len(core.said), ((3, ((18, ring("A")),), ()),)
-    for passed_on in (1, 1):
-        core.accept(Forwarded(19, ring("B"), None, Bound(ring("B"), words)))
+    for is_late, passed_on in ((False, 0), (True, 1), (True, 1)):
+        bound = Bound(ring("B"), words)
+        core.accept(Forwarded(19, ring("B"), None, bound, late=is_late))
         assert len(core.said) == said + passed_on
     assert core.order.acknowledged.said((18, ring("A")), 3, (ring("B"),))
 

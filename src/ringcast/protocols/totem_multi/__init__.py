@@ -35,7 +35,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           G-20  a known gateway that cannot be reached, or has lost an interface, is waited for
           G-25  so is one that was lost with a ring where it never came
           MR-10  what a gateway passes on goes ahead of its own messages
-          MR-12  what another way's later message overtook is no copy
+          MR-12  what waited for a change is called late, and is no copy
           MR-32  what a gateway passed on may wait for the ring's next change
 """
 

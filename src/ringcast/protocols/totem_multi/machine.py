@@ -311,7 +311,7 @@ class TotemMulti(Speaker):
         for pid, sender, said in self._buffers.pop((change.ring, change.conf), ()):
             node = next((m.node for m in change.members if m.pid == sender), None)
             if node in self.order.network.gateways:
-                self.order.accept(env, pid, said)
+                self.order.accept_released(env, pid, said)
             elif (later := self.order.may_admit(pid, sender, key_of(said))) is not None:
                 self._buffers.setdefault(later, []).append((pid, sender, said))
             else:

@@ -176,7 +176,8 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
 
     ``via`` is the transitional ring in which it was handed up there, if it was in one (G-9).
     ``since`` is the change by which that stream came to who passes it on; None: it is known there
-    from its beginning.
+    from its beginning. ``late``: it waited for a change there, while what follows it was passed on
+    (MR-12 ext).
     """
 
     timestamp: Seq
@@ -184,6 +185,7 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     via: RingId | None
     message: Data | Bound | Wants
     since: SafeKey | None = None
+    late: bool = False
 
 
 WITHHELD = Bound(NO_RING, ())

@@ -68,7 +68,7 @@ class NetworkOrder(RingChanges):
         if not self.knows(ring) or (self.ahead(said.since) and key > self.entries[ring].last):
             self._put_aside(env, came, said, again)
             return
-        if not self.raise_bound(ring, key) and not self._is_late(ring, key, said):
+        if not self.raise_bound(ring, key) and not self._is_late(ring, key, said, again):
             if again and key <= self.last and key not in self.seen:
                 self._deny(came, said)  # A7: of before its ring came
             return  # MR-12, G-18: a copy
@@ -76,12 +76,11 @@ class NetworkOrder(RingChanges):
             self._pass_on(ring, said, came)
         self._take_in(ring, key, said)
 
-    def _is_late(self, ring: RingId, key: Key, said: Forwarded) -> bool:
-        """MR-12 ext: whether it is no copy, though a later one of its stream came before it. On a
-        cycle gateways begin at different places of a stream (A7), and what one of them brings may
-        wait for a change (MR-31) while another brings what follows: then it comes late to all that
-        lie beyond. What is not delivered tells itself apart; of a Bound its words do."""
-        if key <= self.last or self.ahead(said.since):
+    def _is_late(self, ring: RingId, key: Key, said: Forwarded, again: bool) -> bool:
+        """Whether it is no copy, though a later one of its stream came before it. A7: gateways of
+        one ring begin at different places of a stream. MR-12 ext: and on a cycle, what a new one
+        brings may wait for its change (MR-31) while another one brings what follows."""
+        if key <= self.last or not (again or (said.late and not self.ahead(said.since))):
             return False
         if type(said.message) is Bound:
             return self.acknowledged.is_news(ring, said.message.receipts)
@@ -132,6 +131,20 @@ class NetworkOrder(RingChanges):
         if key in self.unheld:
             self.unheld.discard(key)
             self.out.stored_safe(key)
+
+    def accept_released(self, env: Env, came: NodeId, said: Streamed) -> None:
+        """Step 8, MR-31: what waited for the change that is applied now. A gateway that was here
+        before may have brought later messages of its stream: it is no copy for that, nor beyond
+        (MR-12 ext)."""
+        if isinstance(said, Forwarded):
+            ring, key = said.via or said.ring, Key(said.timestamp, said.ring)
+            entry = self.entries.get(ring)
+            known = entry is not None and self.knows(ring) and self.last < key <= entry.last
+            if known and key not in self.seen and not self.ahead(said.since):
+                self._pass_on(ring, replace(said, late=True), came)
+                self._take_in(ring, key, said)
+                return
+        self.accept(env, came, said)
 
     def _accept_change(self, env: Env, came: NodeId | None, said: Change, again: bool) -> None:
         """MR-18: a ring has changed, mine (``came`` is None) or another."""
