@@ -82,14 +82,16 @@ def _killed(rng: Random, at_us: int, node: NodeId) -> Fault:
 
 
 class Unbroken:
-    """What those see who are never killed, from the topology of all on."""
+    """What those see who are never killed, from the topology of all on that is there before the
+    first fault: while rings form, one may change again."""
 
     def __init__(self, spec: RunSpec) -> None:
         killed = {fault.node for fault in spec.faults if isinstance(fault, NodeCrash | Torn)}
         self.all = spec.ids
         self.stay = [node for node in spec.ids if node not in killed]
+        self.first_us = min(fault.at_us for fault in spec.faults)
         self.whole: set[NodeId] = set()
-        self.sent: list[tuple[object, ...]] = []
+        self.sent: dict[NodeId, list[tuple[object, ...]]] = {node: [] for node in spec.ids}
         self.delivered: dict[NodeId, list[tuple[object, ...]]] = {node: [] for node in self.stay}
         self.broken: list[str] = []
 
@@ -99,9 +101,14 @@ class Unbroken:
                 if members == self.all:
                     self.whole.add(node)
                 elif node in self.whole and (lost := set(self.stay) - set(members)):
-                    self.broken.append(f"{node} at {event.t_us} us: topology without {lost}")
+                    if event.t_us < self.first_us:
+                        self.whole.discard(node)
+                        self.sent[node].clear()
+                        self.delivered[node].clear()
+                    else:
+                        self.broken.append(f"{node} at {event.t_us} us: topology without {lost}")
             case Originated(node=node) if node in self.whole:
-                self.sent.append((event.ring, event.seq, event.owner, event.first))
+                self.sent[node].append((event.ring, event.seq, event.owner, event.first))
             case Delivered(node=node) if node in self.whole and node in self.delivered:
                 said = (event.ring, event.seq, event.sender, event.first)
                 self.delivered[node].append(said)
@@ -114,7 +121,7 @@ class Unbroken:
         first = self.delivered[self.stay[0]]
         if len(set(first)) < len(first):
             found.append("a message was delivered twice")
-        if lost := set(self.sent) - set(first):
+        if lost := {each for sent in self.sent.values() for each in sent} - set(first):
             found.append(f"lost: {sorted(map(str, lost))[:3]}")
         found += [
             f"{node} delivered otherwise than {self.stay[0]}"
