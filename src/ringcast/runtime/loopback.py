@@ -10,26 +10,25 @@ LOOPBACK = "127.0.0.1"
 FIRST_PORT, PORTS = 10_000, 20_000
 """Below the range from which the system gives ports to sockets that send."""
 OWN_PORTS = 128
-"""Where a process looks first."""
-_LOOKS = itertools.count()
+"""Ports that a process searches before those of others."""
+_SEARCHED = itertools.count()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now, by UDP or TCP. A process looks among its own first, each time
-    after the last it found, so that what it found and has not opened yet is found by nobody else.
+    """Ports that nobody listens on now, neither by UDP nor by TCP.
+
+    Each process searches a block of its own first, and goes on where its last search ended: a port
+    that was found and is not open yet is not found again, by this process or by another.
     """
     found: list[int] = []
-    for step in range(PORTS):
-        port = FIRST_PORT + (os.getpid() * OWN_PORTS + _look(step)) % PORTS
+    own = (next(_SEARCHED) % OWN_PORTS for _ in range(OWN_PORTS))
+    for step in itertools.chain(own, range(OWN_PORTS, PORTS)):
+        port = FIRST_PORT + (os.getpid() * OWN_PORTS + step) % PORTS
         if _free(port):
             found.append(port)
         if len(found) == count:
             return found
     raise OSError("no free ports on this machine")
-
-
-def _look(step: int) -> int:
-    return next(_LOOKS) % OWN_PORTS if step < OWN_PORTS else step
 
 
 def _free(port: int) -> bool:

@@ -280,7 +280,7 @@ def on_told(p: Processor, env: Env, event: Received) -> None:
         if following is not None and following.no > p.ring_no:
             commit.install(p, env, following)  # we were to be in it
             alone(p, env)
-            p.parted = Parted(me, DataList(), None)  # CB-43: what was not told is not of this view
+            p.parted = Parted(me, DataList(), None)  # CB-43: nothing held belongs to this view
         if following is not None or told.items:
             fetch(p, env, event.src)
 

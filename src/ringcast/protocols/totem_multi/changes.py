@@ -61,7 +61,7 @@ class RingChanges(OrderState):
         before = {change.conf, *(h.conf for h in late)}
         tellers = [ends.get((m.pid, ring)) for m in listed for ring in before]
         known = {pid for pid, _ in ends}
-        # G-25 ext: it was lost with a ring where it never came, and is at ``conf`` by its own word.
+        # G-25 ext: an interface that never came to the ring with which it was lost is at ``conf``.
         tellers += [m.node for h in late for m in listed if h.lists(m.pid) and m.pid not in known]
         return not any(node in gateways for node in tellers if node is not None)
 
@@ -209,9 +209,9 @@ class RingChanges(OrderState):
     def _prune(self, away: set[RingId]) -> None:
         """Forget what does not matter any more, so that nothing grows.
 
-        Of two rings that merge, the other one's change may come before mine. Whom it lists is on
-        the new ring then, and I am not, so what lies beyond them is ``away`` until mine comes:
-        how far those streams have come must not be forgotten, for nobody says it again."""
+        When two rings merge, the change of the other ring may come before mine. The gateways that
+        it lists are on the new ring then, and I am not, so the rings beyond them are ``away`` until
+        my own change comes. How far their streams had come is kept: nobody tells it again."""
         topology = self.topology
         self.network.prune(topology)
         useless = [r for r, e in self.entries.items() if not e.items and not self.knows(r)]

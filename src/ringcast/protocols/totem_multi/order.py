@@ -77,9 +77,10 @@ class NetworkOrder(RingChanges):
         self._take_in(ring, key, said)
 
     def _is_late(self, ring: RingId, key: Key, said: Forwarded, again: bool) -> bool:
-        """Whether it is no copy, though a later one of its stream came before it. A7: gateways of
-        one ring begin at different places of a stream. MR-12 ext: and on a cycle, what a new one
-        brings may wait for its change (MR-31) while another one brings what follows."""
+        """Whether it is no copy, though a later message of its stream came before it. A7: gateways
+        of one ring begin at different places of a stream. MR-12 ext: on a cycle, a message from a
+        new gateway may wait for that gateway's change (MR-31) while another gateway passes on the
+        messages that follow it."""
         if key <= self.last or not (again or (said.late and not self.ahead(said.since))):
             return False
         if type(said.message) is Bound:
@@ -133,9 +134,9 @@ class NetworkOrder(RingChanges):
             self.out.stored_safe(key)
 
     def accept_released(self, env: Env, came: NodeId, said: Streamed) -> None:
-        """Step 8, MR-31: what waited for the change that is applied now. A gateway that was here
-        before may have brought later messages of its stream: it is no copy for that, nor beyond
-        (MR-12 ext)."""
+        """Step 8, MR-31: what waited for the change that is applied now. If another gateway has
+        brought later messages of its stream meanwhile, it is no copy, here or beyond (MR-12 ext).
+        """
         if isinstance(said, Forwarded):
             ring, key = said.via or said.ring, Key(said.timestamp, said.ring)
             entry = self.entries.get(ring)
@@ -389,8 +390,8 @@ class NetworkOrder(RingChanges):
             self._shrink(env, key)
         return True
 
-    def _besides(self) -> dict[NodeId, tuple[tuple[NodeId, RingId], ...]]:
-        """A3 ext: of each gateway's interface in the topology the others there."""
+    def _siblings(self) -> dict[NodeId, tuple[tuple[NodeId, RingId], ...]]:
+        """A3 ext: for each interface of a gateway, its other interfaces in the topology."""
         ends: dict[NodeId, list[tuple[NodeId, RingId]]] = {}
         for ring in sorted(self.topology):
             for member in self.network.members[ring]:
@@ -413,5 +414,5 @@ class NetworkOrder(RingChanges):
             live = frozenset(m.pid for m in members if m.gateway and m.node in gateways)
             ends = (*self.network.gateways.values(), self.network.own)
             at = {pid: ring for each in ends for pid, ring in each.items()}
-            self._known = (changes, regular, live, at, self._besides())
+            self._known = (changes, regular, live, at, self._siblings())
         return Survey((key.timestamp, key.ring), self.acknowledged, self.pids, *self._known)

@@ -25,7 +25,7 @@ class Acknowledged:
 
     def __init__(self) -> None:
         self.version = 0  # rises with each word
-        self._passed: SafeKey = (-1, RingId(0, 0))  # of what lies before, no word is needed here
+        self._passed: SafeKey = (-1, RingId(0, 0))  # words on messages up to here are not needed
         self._said: dict[SafeKey, dict[tuple[NodeId, RingId], bool]] = {}
         self.unreported: dict[RingId, dict[NodeId, dict[SafeKey, bool]]] = {}
         """Said in the stream of a ring of mine, and in no Bound that it carried: what others must
@@ -64,7 +64,7 @@ class Acknowledged:
                 waiting.pop(pid, None)
 
     def is_news(self, stream: RingId, receipts: Receipts) -> bool:
-        """Whether a Bound tells of words that nobody has told here."""
+        """Whether a Bound has a word that was not heard here, on a message not yet delivered."""
         return any(
             key > self._passed and self._said.get(key, {}).get((pid, stream)) is None
             for pid, keys, refused in receipts
@@ -133,21 +133,21 @@ class Survey:
         followed: frozenset[RingId],
         live: frozenset[NodeId],
         at: Mapping[NodeId, RingId],
-        besides: Mapping[NodeId, tuple[tuple[NodeId, RingId], ...]],
+        siblings: Mapping[NodeId, tuple[tuple[NodeId, RingId], ...]],
     ) -> None:
         self._key, self._said, self._own = key, said, own
         self._changes = changes  # P, H and done, in key order
         self._followed = followed  # rings whose regular successor is known
         self._live = live  # interfaces of live gateways
         self._at = at  # where these and mine are in the delivered graph
-        self._besides = besides  # of a gateway's interface, the others in the topology
+        self._siblings = siblings  # other interfaces of the same gateway, in the topology
 
     def word(self, pid: NodeId, ring: RingId) -> bool | None:
         """A3: whether ``pid`` of ``ring`` has it, by its own word; None: it has not said."""
         if pid in self._own:
             return True  # it is here, or nobody would ask
         word = self._on_line(pid, ring)
-        if word is None and any(self._on_line(*each) for each in self._besides.get(pid, ())):
+        if word is None and any(self._on_line(*each) for each in self._siblings.get(pid, ())):
             return True  # A3 ext: what it has, it has at all its interfaces
         return word
 
