@@ -440,6 +440,16 @@ def forgets_what_it_kept_at_a_change(patch: MonkeyPatch) -> None:
     after(patch, TreeRouting, "release", lambda *_: [])
 
 
+@mutant(
+    "MR-13 T5",
+    survives="aimed runs do not break a ring in that moment, nor did 3,200 of the swarm but one; "
+    "`rules/test_totem_multi_routing.py -k t5` and `sim/test_multi_swarm.py -k triangle` do.",
+)
+def delivers_what_it_keeps(patch: MonkeyPatch) -> None:
+    """A gateway's own message overtakes what it has delivered and left to another gateway."""
+    patch.setattr(TreeRouting, "waits", lambda self, key: False)
+
+
 @mutant("MR-13 T1 T4", "progress", "P-12")
 def a_tree_that_nobody_is_on(patch: MonkeyPatch) -> None:
     """Every gateway leaves it to the others."""

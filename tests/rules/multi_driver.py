@@ -64,6 +64,7 @@ class Core:
         self.said: list[tuple[str, object]] = []
         self.acked: list[Key] = []
         self.refused: list[Key] = []
+        self.kept: set[Key] = set()
         self.released: list[Change] = []
         self.delivered: list[str] = []
         self.topologies: list[tuple[str, ...]] = []
@@ -102,6 +103,9 @@ class Core:
 
     def refused_safe(self, key: Key) -> None:
         self.refused.append(key)
+
+    def waits(self, key: Key) -> bool:
+        return key in self.kept
 
     def deliver(self, env: Env, key: Key, data: Data) -> None:
         self.delivered.append(f"{self.names[key.ring]}{key.timestamp}")

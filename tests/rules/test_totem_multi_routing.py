@@ -1,4 +1,4 @@
-"""T1 to T4: where there are several ways, messages go along one tree, and the other gateways keep
+"""T1 to T5: where there are several ways, messages go along one tree, and the other gateways keep
 what they would pass on until they hear it.
 
 Two gateways between the same rings: A with 1, gateways 101 and 102 (201 and 202 on B), B with 3.
@@ -95,6 +95,17 @@ def test_t2_until_it_hears_it() -> None:
     assert not routing.keeping and routing.release(202) == []
 
 
+def test_t2_what_came_first_beside_the_tree_goes_on_along_it() -> None:
+    """102 leads to A, B and C; the tree uses it for A and B, and to C it leads by 101."""
+    rings = {"A": (1, 101, 102), "B": (3, 202), "C": (4, 201, 302)}
+    core = Core(102, {102: "A", 202: "B", 302: "C"}, rings)
+    routing, said = TreeRouting(102, False), message(9)
+    assert tree(core.order.network.gateways)[102] == {102, 202}
+    assert routing.keeps(102, 302, said, core.order) and routing.keeps(202, 302, said, core.order)
+    assert routing.heard(102, Key(9, ring("A"))) == [(202, said)], "it waited for a whole turn"
+    assert not routing.keeping and routing.heard(102, Key(9, ring("A"))) == []
+
+
 def test_t2_where_there_is_one_way_nothing_is_kept() -> None:
     core, routing = second(acyclic=True)
     assert not routing.keeps(202, 102, message(9), core.order)
@@ -122,6 +133,27 @@ def test_t4_what_nobody_passes_on_goes_out_after_a_turn() -> None:
     assert routing.overdue() == [(202, message(9))]
     assert routing.overdue() == [(202, message(10))]
     assert not routing.keeping
+
+
+def test_t5_what_is_kept_for_the_own_ring_is_not_delivered_before_it_is_heard() -> None:
+    """P-12: an own message would leave ahead of what it follows from."""
+    core, routing = second()
+    routing.keeps(102, 202, message(9), core.order)
+    routing.keeps(202, 102, message(10), core.order)
+    assert routing.waits(Key(9, ring("A"))) and not routing.waits(Key(10, ring("A")))
+    routing.heard(102, Key(9, ring("A")))
+    assert not routing.waits(Key(9, ring("A")))
+
+
+def test_t5_the_order_waits_for_it() -> None:
+    core, _ = second()
+    core.kept.add(Key(9, ring("A")))
+    core.message("A9")
+    core.bound("B", 20)
+    assert core.delivered == []
+    core.kept.clear()
+    core.order.advance(core.env)
+    assert core.delivered == ["A9"]
 
 
 def test_t1_another_topology_has_another_tree() -> None:

@@ -69,6 +69,17 @@ def test_a_tree_on_which_a_cause_was_overtaken() -> None:
     assert not run(draw(3500133, "totem-multi", 7)).violations
 
 
+def test_a_triangle_on_which_a_cause_was_overtaken() -> None:
+    """T5: a gateway had delivered what it left to another one to pass on."""
+    assert not run(draw(3006476, "totem-multi", 6)).violations
+
+
+@pytest.mark.parametrize(("seed", "nodes"), [(3006559, 7), (3002101, 11)])
+def test_queues_that_are_full_take_time(seed: int, nodes: int) -> None:
+    """What waits when the last fault is over belongs to the time that a network may take."""
+    assert not run(draw(seed, "totem-multi", nodes)).violations
+
+
 def test_a_tree_on_which_a_gateway_was_lost_that_had_withheld_a_message() -> None:
     """F7: a member of its group went on without it, in a topology where others delivered it."""
     assert not run(draw(3600124, "totem-multi", 7)).violations

@@ -19,7 +19,7 @@ Levels    Agreed: a prefix of one sequence in each topology. Safe: every member 
           delivers it, by its own word, or crashes.
 To some   F1 to F5: messages to some processors, which gateways keep from rings without any (ours).
           F6 to F9: messages to groups, which they keep from rings without members.
-Ways      T1 to T4: where there are several, messages go along one tree, and the other gateways
+Ways      T1 to T5: where there are several, messages go along one tree, and the other gateways
           pass on what they do not hear (ours).
 Flow      W1 to W5: windows follow the queues of gateways, before a full one stops all (ours).
 Views     A topology: the rings that are connected, with their members, which are also the view's

@@ -56,8 +56,12 @@ class Config(RingConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def progress_bound_us(config: Config, n: int) -> int:
     """Time from the last fault until n live processors share a topology: each ring forms, then the
-    gateways tell each other of what is beyond; a change may have to travel over all rings."""
-    return 2 * ring_bound_us(config, n) + 4 * n * config.gv_min_us
+    gateways tell each other of what is beyond; a change may have to travel over all rings. What
+    waits in everybody's queue goes ahead of it, a window in each rotation, and the words on safe
+    messages among it come back."""
+    rotations = -(-n * config.max_queue // config.window_size)
+    queued_us = 2 * rotations * config.token_loss_us
+    return 2 * ring_bound_us(config, n) + 4 * n * config.gv_min_us + queued_us
 
 
 LAN = Config()

@@ -262,7 +262,7 @@ class TotemMulti(Speaker):
         if sender == pid:
             return  # MR-13: my own copy
         if isinstance(said, Forwarded):
-            self.routing.heard(pid, key_of(said))
+            self._to_say.extend(self.routing.heard(pid, key_of(said)))
         begun = self.order.neighbours[pid].get(sender)
         if begun is None:
             env.drop("multi MR-31", "forwarded by one that is no gateway here")

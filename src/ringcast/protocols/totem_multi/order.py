@@ -286,6 +286,8 @@ class NetworkOrder(RingChanges):
             if what is DELETE:
                 self._delete(env, key, ring)
             elif type(what) is Data:
+                if self.out.waits(key):
+                    return
                 if what.group and not self._whole(env, key, what, ring):
                     return
                 if what.level is Level.SAFE and not self._is_safe(env, key):

@@ -1,4 +1,4 @@
-"""Who passes a message on where there are several ways: one tree over all rings (T1 to T4).
+"""Who passes a message on where there are several ways: one tree over all rings (T1 to T5).
 
 The source floods: each gateway passes everything on, and copies are dropped where they arrive. It
 names a spanning tree as future work. Here the tree says who passes a message on, and the others
@@ -44,10 +44,18 @@ class TreeRouting:
         self._kept.setdefault(pid, {})[key_of(said)] = (self._turn, said)
         return True
 
-    def heard(self, pid: NodeId, key: Key) -> None:
-        """T2, G-35: another gateway has passed it on."""
-        if pid in self._kept:
-            self._kept[pid].pop(key, None)
+    def heard(self, pid: NodeId, key: Key) -> list[tuple[NodeId, Forwarded]]:
+        """T2, G-35: another gateway has passed it on. At an interface of the tree, it is for me to
+        pass it on at those others of the tree for which I keep it: it came another way first."""
+        self._kept.get(pid, {}).pop(key, None)
+        ends = self._mine or ()
+        due = [q for q in ends if key in self._kept.get(q, ())] if pid in ends else []
+        return [(q, self._kept[q].pop(key)[1]) for q in sorted(due)]
+
+    def waits(self, key: Key) -> bool:
+        """T5: whether a message is kept for the ring where my own messages originate. They must not
+        overtake it, since it is their cause once it is delivered (P-12)."""
+        return key in self._kept.get(self._me, ())
 
     @property
     def keeping(self) -> bool:

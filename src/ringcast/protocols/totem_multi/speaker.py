@@ -205,6 +205,10 @@ class Speaker(Machine):
         else:
             self._note_groups(env, self.me, self.interests.decide())
 
+    def waits(self, key: Key) -> bool:
+        """T5."""
+        return self.routing.waits(key)
+
     def exchange(self, pid: NodeId, said: NetworkTopology) -> None:
         """MR-24."""
         self._to_say.append((pid, said))

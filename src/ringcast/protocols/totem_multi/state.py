@@ -76,6 +76,9 @@ class Outlet(Protocol):
     def refused_safe(self, key: Key) -> None:
         """A4 ext: a safe message was discarded."""
 
+    def waits(self, key: Key) -> bool:
+        """T5: whether a message has to be heard on another ring before it is delivered here."""
+
     def deliver(self, env: Env, key: Key, data: Data) -> None:
         """The next message in the order."""
 
