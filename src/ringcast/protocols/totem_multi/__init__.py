@@ -85,7 +85,7 @@ CLAIMS = (*(check.tag for check in CHECKS), "content", "validity")
 """D1, D1-own and integrity look for a message's ring among the views, where a topology has its own
 name: P-6 and P-8 say what they say."""
 
-RULES = (("MR-", 45), ("A", 12), ("F", 9), ("T", 4), ("W", 5))
+RULES = (("MR-", 45), ("A", 12), ("F", 9), ("T", 5), ("W", 5))
 
 SHEET = register(
     Sheet(
