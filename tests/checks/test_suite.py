@@ -71,8 +71,10 @@ def test_a_violation_is_seen_at_its_event_and_reported_once() -> None:
     assert checks.verdicts() == {"D2": Verdict.INVALID}
 
 
-def test_causal_order_where_a_place_is_known_before_the_sender_knows_it() -> None:
-    """b answers a; processor 3 delivers b first, and neither sender has heard of its place yet."""
+@pytest.mark.parametrize("crashes", [False, True])
+def test_causal_order_where_a_place_is_known_before_the_sender_knows_it(crashes: bool) -> None:
+    """b answers a; processor 3 delivers b first, and neither sender has heard of its place yet, or
+    ever does."""
     ring, members = ViewId(8, 1), (1, 2, 3)
 
     def told(node: int, seq: int, sender: int) -> Delivered:
@@ -84,6 +86,8 @@ def test_causal_order_where_a_place_is_known_before_the_sender_knows_it() -> Non
     checks.feed(Submit(1, 0, 1, 1, 1, Level.AGREED, (1,), (1,)))
     checks.feed(told(2, 2, sender=1))
     checks.feed(Submit(2, 0, 2, 1, 1, Level.AGREED, (1,), (2,)))
+    if crashes:
+        checks.feed(Crashed(2, 0, 3))
     checks.feed(told(3, 3, sender=2))
     assert not checks.violations
     checks.feed(told(3, 2, sender=1))

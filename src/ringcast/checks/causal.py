@@ -14,7 +14,7 @@ from ringcast.checks.lamport import Clock, Lamport
 from ringcast.checks.property import Reads
 from ringcast.checks.stretch import Share
 from ringcast.core.ids import NodeId
-from ringcast.core.trace import Crashed, Delivered, Originated, Submit
+from ringcast.core.trace import Delivered, Originated, Restarted, Submit
 
 INCARNATION = 1 << 48
 """Messages are numbered per incarnation; this keeps later incarnations above earlier ones."""
@@ -71,6 +71,6 @@ class Causal(Lamport):
         """The sender's own number of its last message."""
         return self.history.nodes[share.sender].incarnation * INCARNATION + share.last
 
-    def on_crashed(self, event: Crashed) -> None:
-        """What was not numbered is lost."""
+    def on_restarted(self, event: Restarted) -> None:
+        """What was not numbered is lost. Until then others may number what it had sent."""
         self._waiting.pop(event.node, None)

@@ -26,11 +26,13 @@ class CausalInRing(Property):
         if history.again or history.span is not history.node.span:
             return
         span, frame = history.span, history.frame
-        beyond: tuple[tuple[int, int], ...] = ()
-        if span.highest > span.prefix:  # only after a hole, which D9 reports
-            beyond = tuple(each for each in span.regular.intervals() if each[0] > span.prefix)
+        prefix, beyond = span.prefix, []
+        if span.stray:  # delivered before it was in the ring, which D5 reports
+            prefix, beyond = 0, [*span.earlier.intervals(), *span.regular.intervals()]
+        elif span.highest > prefix:  # only after a hole, which D9 reports
+            beyond = [each for each in span.regular.intervals() if each[0] > prefix]
         own: dict[int, int] = frame.ring.marks.setdefault(self.tag, {})
-        frame.marks[self.tag] = (span.prefix, beyond, own.get(event.node, 0))
+        frame.marks[self.tag] = (prefix, tuple(beyond), own.get(event.node, 0))
         own[event.node] = frame.index
 
     def on_delivered(self, event: Delivered) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ringcast.checks.history import History
 from ringcast.checks.property import Property, Reads
+from ringcast.checks.ring import State
 from ringcast.core.ids import NodeId
 from ringcast.core.trace import Delivered, Noted
 
@@ -34,7 +35,7 @@ class GapRule(Property):
         """Is there a gap before this one, and may it be crossed?"""
         history = self.history
         span, frame = history.span, history.frame
-        if span.then is None or frame.index <= span.prefix:
+        if span.state is not State.OPEN or span.then is None or frame.index <= span.prefix:
             return
         missing = span.lacks(1, frame.index)
         if missing is None:

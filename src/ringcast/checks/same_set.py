@@ -21,7 +21,8 @@ class SameSet(Property):
     reads = Reads.ORIGINS
 
     def on_installed(self, event: Installed) -> None:
-        """Compare with the first processor that made the same step."""
+        """Compare with the first processor that made the same step. One that makes it twice breaks
+        M2, and is not compared with itself."""
         node = self.history.node
         before = node.previous
         span: RingStay | None = node.left or node.span
@@ -33,7 +34,7 @@ class SameSet(Property):
         steps: dict[tuple[ViewId, ViewId], tuple[Installed, SeqSet]]
         steps = span.ring.marks.setdefault(self.tag, {})
         first, its = steps.setdefault((before.view, event.view), (event, mine))
-        index = its.first_difference(mine)
+        index = its.first_difference(mine) if first.node != event.node else None
         if index is not None:
             self._explain(event, span.ring, before.view, first, index, index in its)
 

@@ -182,7 +182,8 @@ DEFINITIONS = {
             AND (v.end_n IS NULL OR t.n < v.end_n)
         WHERE s.home AND NOT s.again AND s.sender = s.node""",
     # Where a message of a ring may be delivered, from when on, and until which crash: that of the
-    # stay, or of a later one in a ring of that name.
+    # stay, or of a later one in a ring of that name; a wrong trace may have another transitional
+    # configuration after the first.
     "rooms": """
         WITH until_crash AS (
             SELECT *, min(IF(crashed, end_n, NULL)) OVER (
@@ -191,7 +192,8 @@ DEFINITIONS = {
             FROM {stays})
         SELECT run, node, ring, ring AS view, n, fell_n FROM until_crash
         UNION ALL
-        SELECT v.run, v.node, v.ring, c.view, c.n, v.fell_n
+        SELECT v.run, v.node, v.ring, c.view, c.n,
+               least(v.fell_n, lead(c.n) OVER (PARTITION BY v.run, v.node, v.n ORDER BY c.n))
         FROM until_crash v
         JOIN {confs} c ON c.run = v.run AND c.node = v.node AND c.visit.n = v.n
         WHERE c.transitional""",
