@@ -6,6 +6,7 @@ from random import Random
 
 import msgspec
 import pytest
+from multi_driver import pair
 
 from ringcast.blocks.packing import MOST_AT_ONCE, Contents
 from ringcast.core.effects import InstallView, Originate, Persist, Stop
@@ -13,13 +14,22 @@ from ringcast.core.env import Env
 from ringcast.core.ids import Level
 from ringcast.core.inputs import Started, Submitted, TimerFired
 from ringcast.core.rings import SHAPES, shaped
-from ringcast.core.trace import Delivered, Installed, TraceEvent
+from ringcast.core.trace import Crashed, Delivered, Installed, TraceEvent
 from ringcast.protocols.totem_multi import SHEET, Config, TotemMulti
-from ringcast.protocols.totem_multi.clock import BAD_RIDE, ClockRider, CommitRide, LamportClock
+from ringcast.protocols.totem_multi.clock import (
+    BAD_RIDE,
+    CLOCK_REACH,
+    OUT_OF_REACH,
+    ClockRider,
+    CommitRide,
+    LamportClock,
+    TokenRide,
+)
 from ringcast.protocols.totem_multi.flow import FULL, STEPS, Brakes
 from ringcast.protocols.totem_multi.messages import (
     LAST_TIMESTAMP,
     Ack,
+    Bound,
     Change,
     Data,
     Forwarded,
@@ -36,6 +46,7 @@ from ringcast.protocols.totem_multi.messages import (
 )
 from ringcast.protocols.totem_single.messages import (
     LAST,
+    REACH,
     CommitToken,
     Entry,
     Join,
@@ -72,6 +83,60 @@ def test_mr_1_a_restart_begins_an_interval_higher() -> None:
     clock.start(env, 1000)
     assert clock.my_timestamp == 1100 and env.take() == [Persist("clock", 1100)]
     assert clock.tick(env) == 1101
+
+
+def test_mr_4_ext_one_frame_raises_the_clock_by_a_bounded_step() -> None:
+    """Whoever is further behind catches up with the frames that follow."""
+    mine, _ = rider(50)
+    start = mine.clock.my_timestamp
+
+    def token(timestamp: int) -> Token:
+        ride = msgspec.msgpack.encode(TokenRide(timestamp))
+        return msgspec.structs.replace(Token(RING, 1, 0, 0, None, (), 0, False), ride=ride)
+
+    for times in range(1, 4):
+        assert mine.malformed(token(LAST_TIMESTAMP)) == OUT_OF_REACH
+        assert mine.clock.my_timestamp == start + times * CLOCK_REACH
+    near = mine.clock.my_timestamp + CLOCK_REACH
+    assert mine.malformed(token(near)) is None
+    assert mine.clock.my_timestamp < near, "nothing changes before the token is taken"
+    mine.clock.see_ring(RingId(LAST, 9))
+    assert mine.ring_seq() == REACH
+
+
+def test_mr_6_timestamps_that_are_used_up_stop_the_processor() -> None:
+    machine, env = TotemMulti(9, Config()), Env(9, Random(0))
+    last = LAST_TIMESTAMP - Config().timestamp_interval
+    machine.handle(env, Started(1, {"clock": last}, (9,)))
+    assert any(isinstance(e, Stop) and "used up" in e.reason for e in env.take())
+
+
+@pytest.mark.parametrize("timestamp", [LAST_TIMESTAMP, LAST_TIMESTAMP + 5, LAST])
+def test_mr_4_ext_no_member_ends_the_others_with_one_frame(timestamp: int) -> None:
+    """A processor says what only gateways say, with the last timestamp there is, and goes."""
+    cluster, events = pair()
+    liar = cluster.machine(2)
+    assert isinstance(liar, TotemMulti)
+    ring = liar.ports[2].ring
+    liar._to_say.append((2, Forwarded(timestamp, ring, None, Bound(ring, ()))))
+    liar._stirred = True
+    cluster.run_for(200_000)
+    cluster.crash(2)
+    cluster.run_for(2 * SECOND)
+    events.clear()
+    cluster.submit(1, (b"after",))
+    cluster.run_for(SECOND)
+    assert {e.node for e in events if isinstance(e, Delivered)} == {1, 3, 4, 5}
+
+
+def test_two_ports_on_one_network_stop_the_gateway_with_a_sentence() -> None:
+    places = {1: ((0, 1),), 5: ((0, 5), (0, 1005))}
+    events: list[TraceEvent] = []
+    cluster = Cluster(SHEET, Config(), places, preset("ideal"), 1, [events.append], places)
+    cluster.start()
+    cluster.run_for(SECOND)
+    (crash,) = [e for e in events if isinstance(e, Crashed)]
+    assert crash.node == 5 and "[5, 1005] are on one ring" in crash.reason
 
 
 def test_mr_2_a_gateway_starts_with_a_ring_of_one_at_each_port() -> None:

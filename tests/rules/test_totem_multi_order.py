@@ -386,6 +386,25 @@ def test_mr_12_ext_so_are_the_words_of_a_bound_that_comes_late() -> None:
     assert core.order.acknowledged.said((18, ring("A")), 3, (ring("B"),))
 
 
+def test_mr_12_ext_a_late_bound_of_another_ring_goes_round_no_cycle() -> None:
+    """It waited while its ring changed. Nobody notes its words, which so remain news."""
+    core = gateway()
+    core.bound("B", 20)
+    said = len(core.said)
+    bound = Bound(ring("A3"), ((3, ((31, ring("B")),), ()),))
+    for _ in range(3):
+        core.accept(Forwarded(15, ring("B"), None, bound, late=True))
+    assert len(core.said) == said
+
+
+def test_g_19_a_ring_of_which_nobody_told_who_is_there_is_no_ring() -> None:
+    network = RingNetwork(1, {1: ring("A")})
+    ends = ((101, ring("A")), (201, ring("X")))
+    graph = NetworkGraph((RingEntry(ring("A"), (member(1), member(101))),), ((101, ends),))
+    network.merge(graph)
+    assert network.gateways == {101: {101: ring("A")}} and ring("X") not in network.members
+
+
 def test_a7_what_waits_is_no_copy_of_what_came_before_it() -> None:
     """One gateway on the ring passes X on from 14, another one from 12."""
     core = chain()

@@ -19,6 +19,7 @@ from ringcast.protocols.totem_multi.messages import Data, Forwarded, Key
 from ringcast.protocols.totem_multi.routing import TreeRouting, tree
 from ringcast.protocols.totem_single.messages import RingId
 from ringcast.sim.cluster import Cluster
+from ringcast.sim.network import Tamper
 from ringcast.sim.presets import preset
 from ringcast.sim.rings import attached
 
@@ -33,6 +34,13 @@ def second(acyclic: bool = False) -> tuple[Core, TreeRouting]:
 def message(timestamp: int) -> Forwarded:
     """Of ring A."""
     return Forwarded(timestamp, ring("A"), None, Data(1, Level.AGREED, 1, (b"x",)))
+
+
+def heard(
+    core: Core, routing: TreeRouting, pid: NodeId, timestamp: int
+) -> list[tuple[NodeId, Forwarded]]:
+    """A message of ring A is heard at an interface."""
+    return routing.heard(pid, ring("A"), Key(timestamp, ring("A")), core.order)
 
 
 def graph(rings: Rings) -> dict[NodeId, dict[NodeId, RingId]]:
@@ -89,9 +97,9 @@ def test_t2_a_gateway_that_the_tree_does_not_use_keeps_what_it_would_pass_on() -
 def test_t2_until_it_hears_it() -> None:
     core, routing = second()
     routing.keeps(202, 102, message(9), core.order)
-    routing.heard(102, Key(9, ring("A")))
+    heard(core, routing, 102, 9)
     assert routing.keeping, "it was heard elsewhere"
-    routing.heard(202, Key(9, ring("A")))
+    heard(core, routing, 202, 9)
     assert not routing.keeping and routing.release(202) == []
 
 
@@ -102,8 +110,9 @@ def test_t2_what_came_first_beside_the_tree_goes_on_along_it() -> None:
     routing, said = TreeRouting(102, False), message(9)
     assert tree(core.order.network.gateways)[102] == {102, 202}
     assert routing.keeps(102, 302, said, core.order) and routing.keeps(202, 302, said, core.order)
-    assert routing.heard(102, Key(9, ring("A"))) == [(202, said)], "it waited for a whole turn"
-    assert not routing.keeping and routing.heard(102, Key(9, ring("A"))) == []
+    routing.topology_changed()
+    assert heard(core, routing, 102, 9) == [(202, said)], "it waited for a whole turn"
+    assert not routing.keeping and heard(core, routing, 102, 9) == []
 
 
 def test_t2_where_there_is_one_way_nothing_is_kept() -> None:
@@ -141,7 +150,7 @@ def test_t5_what_is_kept_for_the_own_ring_is_not_delivered_before_it_is_heard() 
     routing.keeps(102, 202, message(9), core.order)
     routing.keeps(202, 102, message(10), core.order)
     assert routing.waits(Key(9, ring("A"))) and not routing.waits(Key(10, ring("A")))
-    routing.heard(102, Key(9, ring("A")))
+    heard(core, routing, 102, 9)
     assert not routing.waits(Key(9, ring("A")))
 
 
@@ -154,6 +163,53 @@ def test_t5_the_order_waits_for_it() -> None:
     core.kept.clear()
     core.order.advance(core.env)
     assert core.delivered == ["A9"]
+
+
+def test_t2_what_is_kept_goes_ahead_of_what_follows_it_in_its_stream() -> None:
+    """Whoever got the later one first would take the earlier one for a copy."""
+    core, routing = second()
+    for at in (9, 10, 12):
+        routing.keeps(202, 102, message(at), core.order)
+    other = Forwarded(11, ring("B"), None, Data(3, Level.AGREED, 1, (b"x",)))
+    assert routing.before(202, other) == [] == routing.before(102, message(11))
+    assert routing.before(202, message(11)) == [message(9), message(10)]
+    assert routing.release(202) == [message(12)]
+
+
+def test_t4_waits_for_a_slow_gateway_that_is_still_passing_on_what_comes_before() -> None:
+    """A ring that is overloaded is not sent everything twice."""
+    core, routing = second()
+    for at in (9, 10, 11):
+        routing.keeps(202, 102, message(at), core.order)
+    assert routing.overdue() == []
+    heard(core, routing, 202, 9)
+    assert routing.overdue() == [], "10 and 11 are on their way"
+    assert routing.overdue() == [(202, message(10)), (202, message(11))]
+
+
+def test_t4_does_not_wait_for_what_was_passed_over() -> None:
+    core, routing = second()
+    for at in (9, 10):
+        routing.keeps(202, 102, message(at), core.order)
+    assert routing.overdue() == []
+    heard(core, routing, 202, 10)
+    assert routing.overdue() == [(202, message(9))]
+
+
+@pytest.mark.parametrize("level", [Level.AGREED, Level.SAFE])
+def test_t2_a_gateway_of_three_rings_loses_nothing(level: Level) -> None:
+    """A message of ring A comes to 7 by C first, since A's token is late there."""
+    network = Network(((1, 2, 6, 7), (3, 4, 7, 8), (5, 6, 7, 8)))
+    cluster = network.cluster
+    for at in range(60):
+        cluster.submit(1, (b"a%d" % at,), level)
+        cluster.submit(5, (b"c%d" % at,), level)
+        if at % 20 == 5:
+            late = Tamper(src=6, dst=7, message="Token", count=1, delay_us=20_000)
+            cluster.tamper(late, 0)
+        cluster.run_for(1000)
+    cluster.run_for(2_000_000)
+    assert set(network.delivered().values()) == {120}
 
 
 def test_t1_another_topology_has_another_tree() -> None:

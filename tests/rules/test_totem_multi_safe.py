@@ -6,6 +6,7 @@ import pytest
 from multi_driver import Core, chain, member, ring
 
 from ringcast.core.ids import Level
+from ringcast.protocols.totem_multi import receipts
 from ringcast.protocols.totem_multi.messages import Change, Key, Rank
 from ringcast.protocols.totem_multi.receipts import Acknowledged, Survey
 from ringcast.protocols.totem_single.messages import RingId
@@ -244,3 +245,13 @@ def test_g_25_nobody_waits_for_one_that_never_came_to_tell_how_a_ring_went_on(
         assert survivors(mine.ring, ended, after) == frozenset()
     else:
         assert survivors(where, others, mine, ended, after) == frozenset({201})
+
+
+def test_a3_words_that_somebody_makes_up_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those furthest ahead go, and true ones stay."""
+    monkeypatch.setattr(receipts, "MOST_AWAITED", 8)
+    words = Acknowledged()
+    words.heard(3, ring("A"), ((18, ring("A")),), ())
+    for far in range(1000, 1100):
+        words.heard(2, ring("A"), ((far, ring("A")),), ())
+    assert len(words._said) <= 8 and words.said((18, ring("A")), 3, (ring("A"),))

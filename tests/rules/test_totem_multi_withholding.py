@@ -15,7 +15,7 @@ from ringcast.core.ids import Level, NodeId
 from ringcast.core.rings import shaped
 from ringcast.core.to_some import DeliveredTo
 from ringcast.core.trace import Delivered, Noted
-from ringcast.protocols.totem_multi import TotemMulti
+from ringcast.protocols.totem_multi import TotemMulti, interests
 from ringcast.protocols.totem_multi.interests import Interests
 from ringcast.protocols.totem_multi.messages import (
     NO_RING,
@@ -214,3 +214,11 @@ def test_a_saturating_load_for_some_goes_on() -> None:
     )
     result = run(spec)
     assert result.measures.messages > 1000 and result.measures.agreed.messages > 500
+
+
+def test_f7_what_was_found_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interests, "MOST_FOUND", 8)
+    known = Interests(101)
+    known.hear(3, (7,))
+    found = [known.wanted_beyond(201, (3,), group) for group in range(100)]
+    assert found == [3 if group == 7 else None for group in range(100)] and len(known._found) <= 8

@@ -29,6 +29,7 @@ from ringcast.protocols.totem_multi.messages import (
 from ringcast.protocols.totem_single.messages import (
     LAST,
     MAX_MEMBERS,
+    REACH,
     CommitToken,
     Join,
     Regular,
@@ -42,6 +43,11 @@ CLOCK = "clock"
 """Stable storage: no stamp reaches this value plus the interval (MR-6)."""
 
 BAD_RIDE = "a ride that is none of multiple-ring's"
+OUT_OF_REACH = "a timestamp that is out of reach"
+
+CLOCK_REACH = 2**36
+"""MR-4 ext: how much one frame may raise the clock. A hundred thousand messages a second take eight
+days for that; a processor further behind catches up with the frames that follow."""
 
 
 class LamportClock:
@@ -60,15 +66,24 @@ class LamportClock:
         self._write(env)
 
     def see(self, timestamp: int) -> None:
-        """MR-4: something that was stamped elsewhere is received."""
+        """MR-4: something that was stamped elsewhere is received, and in reach."""
         if timestamp > self.my_timestamp:
             self.my_timestamp = timestamp
+
+    def reaches(self, timestamp: int) -> bool:
+        """MR-4 ext: whether a frame with this timestamp may be taken. One with the last that there
+        is would be the end of the network."""
+        reach = self.my_timestamp + CLOCK_REACH
+        if timestamp > min(reach, LAST_TIMESTAMP):
+            self.my_timestamp = min(reach, LAST_TIMESTAMP)
+            return False
+        return True
 
     def see_ring(self, ring: RingId) -> None:
         """MR-7: new rings get numbers above it. Only what a node has told counts after a restart,
         and T of the ring is above all that its members have seen: it need not be stable."""
         if ring.seq > self.my_future_ring_seq:
-            self.my_future_ring_seq = ring.seq
+            self.my_future_ring_seq = min(ring.seq, self.my_future_ring_seq + REACH)
 
     def tick(self, env: Env, times: int = 1) -> int:
         """MR-5, G-1: increment, then stamp; the first of so many timestamps."""
@@ -83,6 +98,12 @@ class LamportClock:
             self._write(env)
 
     def _write(self, env: Env) -> None:
+        if self.my_timestamp + self.interval > LAST_TIMESTAMP:
+            env.stop(
+                "the timestamps of this network are used up; start it anew, all members with "
+                "an empty state_dir"
+            )
+            return
         self.my_stable_timestamp = self.my_timestamp
         self.limit = self.my_timestamp + self.interval
         env.persist(CLOCK, self.my_stable_timestamp)
@@ -176,17 +197,20 @@ class ClockRider:
         """Rides are decoded with all their bounds, before anything else is done with a frame."""
         if type(frame) is Token:
             try:
-                self._read = (frame, _token(frame.ride or b""))
+                ride = _token(frame.ride or b"")
             except msgspec.MsgspecError:
                 return BAD_RIDE
-            return None
+            self._read = (frame, ride)
+            return None if self.clock.reaches(ride.timestamp) else OUT_OF_REACH
         try:
             ride = RIDES[type(frame)](frame.ride or b"")
         except msgspec.MsgspecError:
             return BAD_RIDE
         if isinstance(ride, CommitRide) and isinstance(frame, CommitToken):
             signed = tuple(member.pid for member in ride.members)
-            return BAD_RIDE if signed != frame.memb[: frame.memb_index] else None
+            if signed != frame.memb[: frame.memb_index]:
+                return BAD_RIDE
+            return None if self.clock.reaches(ride.timestamp) else OUT_OF_REACH
         return None
 
     def message_transmitted(
@@ -225,9 +249,10 @@ class ClockRider:
         if view is self.at_once and stamp:
             sort, at, first = stamp
             level = message.service
-            if sort == level and self.heard < at <= LAST_TIMESTAMP:
+            clock = self.clock
+            reach = clock.my_timestamp + CLOCK_REACH
+            if sort == level and self.heard < at <= LAST_TIMESTAMP and at <= reach:
                 self.heard = at
-                clock = self.clock
                 if at > clock.my_timestamp:
                     clock.my_timestamp = at
                     if at >= clock.limit:
@@ -266,7 +291,8 @@ class ClockRider:
         for message in messages:
             if message.stamp is not None and legible(message.stamp):
                 last = message.stamp[1] + len(message.contents.bodies)
-                self.clock.see(min(last, LAST_TIMESTAMP))
+                if self.clock.reaches(last):
+                    self.clock.see(last)
 
     def commit_token_passed(self, env: Env, token: CommitToken, rotation: int) -> bytes | None:
         """MR-3: collect, then show. G-7: the representative adds 1, so that the ring begins above
@@ -291,7 +317,7 @@ class ClockRider:
     def join_received(self, env: Env, join: Join) -> None:
         """G-7: MR-8 wants the largest of all members."""
         ride = _join(join.ride or b"")
-        self.clock.my_future_ring_seq = max(self.clock.my_future_ring_seq, ride.future_ring_seq)
+        self.clock.see_ring(RingId(ride.future_ring_seq, 0))
 
     def ring_seq(self) -> int:
         """MR-8."""

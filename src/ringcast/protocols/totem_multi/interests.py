@@ -20,6 +20,10 @@ EVERYTHING = 0
 """In place of a group: the processor wants the messages of all groups."""
 
 
+MOST_FOUND = 4096
+"""Answers that are remembered; they can be found again."""
+
+
 class Interests:
     """What one processor knows of the groups of all."""
 
@@ -81,6 +85,8 @@ class Interests:
         yet; None if there is none."""
         asked = (pid, group)
         if asked not in self._found:
+            if len(self._found) >= MOST_FOUND:
+                self._found.clear()
             may = (n for n in sorted(nodes) if n not in self._said or is_in(group, self._said[n]))
             self._found[asked] = next(may, None)
         return self._found[asked]

@@ -14,10 +14,16 @@ from typing import ClassVar
 from ringcast.core.effects import InstallView, Stop, Up
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId, ViewId
-from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted, TimerFired
+from ringcast.core.inputs import Input, Leaving, Received, Started, Submitted
 from ringcast.core.machine import Table
 from ringcast.core.owned import Heard, Owned, Parts
-from ringcast.protocols.totem_multi.clock import CLOCK, ClockRider, LamportClock, RingFrame
+from ringcast.protocols.totem_multi.clock import (
+    CLOCK,
+    OUT_OF_REACH,
+    ClockRider,
+    LamportClock,
+    RingFrame,
+)
 from ringcast.protocols.totem_multi.config import Config
 from ringcast.protocols.totem_multi.departures import Departures
 from ringcast.protocols.totem_multi.messages import (
@@ -43,7 +49,6 @@ from ringcast.protocols.totem_multi.messages import (
 )
 from ringcast.protocols.totem_multi.order import NetworkOrder
 from ringcast.protocols.totem_multi.places import batch_of, key_of, position
-from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
 from ringcast.protocols.totem_multi.speaker import Speaker
 from ringcast.protocols.totem_multi.state import Reported, Streamed
@@ -78,9 +83,6 @@ class TotemMulti(Speaker):
         self.view = ViewId(0, me)
         self.nodes: tuple[NodeId, ...] = ()
         self.departures = Departures()
-        self._stirred = False  # something came up that the core has to look at
-        self._timed = False
-        self._watched = False  # what is kept
         self._leaving: list[str] | None = None
 
     # --- inputs ------------------------------------------------------------------------------
@@ -186,6 +188,8 @@ class TotemMulti(Speaker):
             env.drop("multi MR-12", "a frame that cannot be read")
             return
         sort, stamp, first = message.stamp
+        if not self._reaches(env, stamp):
+            return
         sender, pid = message.sender_id, at.mine.pid
         if sort <= Sort.SAFE:
             data = Data(sender, LEVELS[sort], first, frame.bodies)
@@ -207,7 +211,6 @@ class TotemMulti(Speaker):
                 case Promises() as said:
                     at.promised = at.promised and sender != pid
                     for each in said.each():
-                        self._see(each.timestamp, each.ring)
                         self._hand_up_forwarded(env, pid, sender, each)
                 case (Ack() | Bound() | Wants()) as said:
                     self._hand_up_own(env, at, frame, stamp, said)
@@ -216,11 +219,11 @@ class TotemMulti(Speaker):
                     if ring == at.ring:
                         at.admitted.add(sender)
                 case NetworkTopology() as said:
-                    self._see(said.timestamp, said.ring)
-                    if sender != pid:
-                        self.order.hear_topology(env, pid, sender, said)
+                    if self._reaches(env, said.timestamp):
+                        self._see(said.timestamp, said.ring)
+                        if sender != pid:
+                            self.order.hear_topology(env, pid, sender, said)
                 case said:
-                    self._see(said.timestamp, said.ring)
                     self._hand_up_forwarded(env, pid, sender, said)
 
     def _hand_up_own(
@@ -241,6 +244,7 @@ class TotemMulti(Speaker):
             return
         if sender == at.mine.pid and isinstance(said, Bound):
             at.asked = False
+        self._heard(at.mine.pid, view, Key(stamp, ring))
         via = None if view == ring else view  # G-9
         self.order.accept(env, at.mine.pid, Forwarded(stamp, ring, via, said))
 
@@ -248,6 +252,13 @@ class TotemMulti(Speaker):
         """MR-4, MR-7."""
         self.clock.see(timestamp)
         self.clock.see_ring(ring)
+
+    def _reaches(self, env: Env, timestamp: int) -> bool:
+        """MR-4 ext."""
+        reached = self.clock.reaches(timestamp)
+        if not reached:
+            env.drop("multi MR-4", OUT_OF_REACH)
+        return reached
 
     def _hear_ack(self, sender: NodeId, stream: RingId, key: Key, said: Ack) -> None:
         """A3; to a gateway falls the duty of telling others (4.7)."""
@@ -259,10 +270,13 @@ class TotemMulti(Speaker):
     def _hand_up_forwarded(self, env: Env, pid: NodeId, sender: NodeId, said: Streamed) -> None:
         """Step 1, MR-31, MR-32: what a gateway new on the ring passes on waits for the change that
         introduced it; G-6: what is older than that change never crosses."""
+        if not self._reaches(env, said.timestamp):
+            return
+        self._see(said.timestamp, said.ring)
         if sender == pid:
             return  # MR-13: my own copy
         if isinstance(said, Forwarded):
-            self._to_say.extend(self.routing.heard(pid, key_of(said)))
+            self._heard(pid, said.via or said.ring, key_of(said))
         begun = self.order.neighbours[pid].get(sender)
         if begun is None:
             env.drop("multi MR-31", "forwarded by one that is no gateway here")
@@ -289,6 +303,10 @@ class TotemMulti(Speaker):
         else:
             self._pass_on_buffered(at)
             begins = at.rider.begins[ring]
+            mine = [m.pid for m in begins.members if m.pid in self.ports]
+            if len(mine) > 1:
+                env.stop(f"interfaces {mine} are on one ring; give each port its own network")
+                return
             at.ring, at.members, at.highest = ring, begins.members, begins.timestamp
             at.admitted.clear()
             conf = change.conf_id
@@ -305,17 +323,6 @@ class TotemMulti(Speaker):
         self.order.accept(env, pid, said)
 
     # --- what the core asks for --------------------------------------------------------------
-
-    def release(self, env: Env, change: Change) -> None:
-        """Step 8, G-20: gateways whose word never came are not admitted."""
-        for pid, sender, said in self._buffers.pop((change.ring, change.conf), ()):
-            node = next((m.node for m in change.members if m.pid == sender), None)
-            if node in self.order.network.gateways:
-                self.order.accept_released(env, pid, said)
-            elif (later := self.order.may_admit(pid, sender, key_of(said))) is not None:
-                self._buffers.setdefault(later, []).append((pid, sender, said))
-            else:
-                self.order.refuse(env, pid, said, "from a gateway that was not admitted")
 
     def deliver(self, env: Env, key: Key, data: Data) -> None:
         """MR-14; F1, F6: if it is for this processor."""
@@ -398,20 +405,6 @@ class TotemMulti(Speaker):
         for at in self.ports.values():
             if at.rider.at_once is not None:
                 at.take_up(self.order)
-
-    def on_bound(self, env: Env, event: TimerFired) -> None:
-        """MR-16, G-33: speak for the silent rings."""
-        self._timed, self._stirred = False, True
-        for pid, at in self.ports.items():
-            if self._needed(at):
-                at.asked = True
-                receipts = self.order.acknowledged.report(at.ring, MOST_KEYS)
-                self._to_say.append((pid, Bound(at.ring, receipts)))
-
-    def on_kept(self, env: Env, event: TimerFired) -> None:
-        """T4: nobody has passed it on."""
-        self._watched, self._stirred = False, True
-        self._to_say.extend(self.routing.overdue())
 
     def snapshot(self) -> dict[str, object]:
         """What a person would ask for."""

@@ -76,20 +76,22 @@ class RingNetwork:
         """G-19: gateways that somebody else knows; of two words on an interface the later ring.
         G-20 ext: of a new one that has lost an interface there, the rest is not known here either.
         """
+        for entry in graph.rings:
+            self.members.setdefault(entry.ring, entry.members)
         for node, ends in graph.gateways:
             if node == self.me:
                 continue
             new = node not in self.gateways
             known = self.gateways.setdefault(node, {})
             for pid, ring in ends:
+                if ring not in self.members:
+                    continue  # nobody has told who is there
                 if pid not in known:
                     self.cut.discard(node)
                 if pid not in known or known[pid] < ring:
                     known[pid] = ring
             if new and node in graph.cut:
                 self.cut.add(node)
-        for entry in graph.rings:
-            self.members.setdefault(entry.ring, entry.members)
 
     def cut_off(self, ring: RingId) -> None:
         """Step 6: ``ring`` is deleted, so its edges go."""

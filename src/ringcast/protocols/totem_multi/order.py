@@ -84,8 +84,15 @@ class NetworkOrder(RingChanges):
         if key <= self.last or not (again or (said.late and not self.ahead(said.since))):
             return False
         if type(said.message) is Bound:
-            return self.acknowledged.is_news(ring, said.message.receipts)
+            return self._counts(ring, said) and self.acknowledged.is_news(
+                ring, said.message.receipts
+            )
         return key not in self.seen
+
+    def _counts(self, ring: RingId, said: Forwarded) -> bool:
+        """MR-15: whether a Bound speaks for the stream it is in. One that waited while its ring
+        changed speaks for the ring before: its words are not noted, and must not stay news."""
+        return isinstance(said.message, Bound) and said.message.speaks_for in (ring, said.ring)
 
     def _pass_on(self, ring: RingId, said: Forwarded, came: NodeId | None) -> None:
         """MR-12; those who are behind must know since when this stream comes this way."""
@@ -95,7 +102,7 @@ class NetworkOrder(RingChanges):
     def _take_in(self, ring: RingId, key: Key, said: Forwarded) -> None:
         message = said.message
         if type(message) is Bound:
-            if message.speaks_for == ring or message.speaks_for == said.ring:
+            if self._counts(ring, said):
                 self.acknowledged.hear_bound(ring, message.receipts)
         elif key not in self.seen:
             assert isinstance(message, Data | Wants)

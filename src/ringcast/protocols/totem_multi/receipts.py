@@ -19,6 +19,10 @@ MOST_KEYS = 1024
 """Safe messages that one acknowledgement or one bound speaks of."""
 
 
+MOST_AWAITED = 65_536
+"""Messages of which words are kept, more than all queues of a network hold."""
+
+
 class Acknowledged:
     """A3: for each safe message, which interface said in which ring's stream that it has it, or
     that it never will (A4 ext)."""
@@ -34,12 +38,20 @@ class Acknowledged:
     def heard(self, pid: NodeId, stream: RingId, keys: Keys, refused: Keys) -> None:
         """A3: what ``pid`` said in the stream of a ring; having it outweighs a refusal."""
         self.version += 1
+        if len(self._said) >= MOST_AWAITED:
+            self._let_go()
         for key in refused:
             if key > self._passed:
                 self._said.setdefault(key, {}).setdefault((pid, stream), False)
         for key in keys:
             if key > self._passed:
                 self._said.setdefault(key, {})[pid, stream] = True
+
+    def _let_go(self) -> None:
+        """Messages come in about the order of their places: the words furthest ahead are those of
+        somebody who makes them up."""
+        kept = sorted(self._said)[: MOST_AWAITED // 2]
+        self._said = {key: self._said[key] for key in kept}
 
     def hear_own(self, pid: NodeId, stream: RingId, keys: Keys, refused: Keys) -> None:
         """The same, heard on a ring of mine, of which I tell others."""

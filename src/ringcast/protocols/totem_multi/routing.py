@@ -28,6 +28,8 @@ class TreeRouting:
         self._kept: dict[NodeId, dict[Key, tuple[int, Forwarded]]] = {}
         """By interface: since which turn it is kept, in the order in which it came."""
         self._turn = 0
+        self._passing: dict[tuple[NodeId, RingId], Key] = {}
+        """By interface and stream, the last that was heard there in this turn."""
 
     def topology_changed(self) -> None:
         """T1: there is another tree."""
@@ -37,20 +39,41 @@ class TreeRouting:
         """T2: whether what came at one interface need not go out at another, for now."""
         if self._acyclic or order.pending or order.late or order.unplaced:
             return False  # T3
-        if self._mine is None:
-            self._mine = tree(order.network.gateways).get(self._me, frozenset())
-        if came in self._mine and pid in self._mine:
+        mine = self._ends(order)
+        if came in mine and pid in mine:
             return False
         self._kept.setdefault(pid, {})[key_of(said)] = (self._turn, said)
         return True
 
-    def heard(self, pid: NodeId, key: Key) -> list[tuple[NodeId, Forwarded]]:
-        """T2, G-35: another gateway has passed it on. At an interface of the tree, it is for me to
-        pass it on at those others of the tree for which I keep it: it came another way first."""
+    def _ends(self, order: OrderState) -> frozenset[NodeId]:
+        """T1: my interfaces that the tree uses."""
+        if self._mine is None:
+            self._mine = tree(order.network.gateways).get(self._me, frozenset())
+        return self._mine
+
+    def heard(
+        self, pid: NodeId, stream: RingId, key: Key, order: OrderState
+    ) -> list[tuple[NodeId, Forwarded]]:
+        """T2, G-35: another gateway has passed it on, or it is of that ring itself. At an interface
+        of the tree, it is for me to pass it on at those others of the tree for which I keep it: it
+        came another way first."""
+        if not self.keeping:
+            return []
         self._kept.get(pid, {}).pop(key, None)
-        ends = self._mine or ()
+        self._passing[pid, stream] = key
+        ends = self._ends(order)
         due = [q for q in ends if key in self._kept.get(q, ())] if pid in ends else []
         return [(q, self._kept[q].pop(key)[1]) for q in sorted(due)]
+
+    def before(self, pid: NodeId, said: Forwarded) -> list[Forwarded]:
+        """T2: what is kept at an interface of the stream of something that goes out there now, and
+        precedes it: whoever got the later one first would take the earlier one for a copy."""
+        kept = self._kept.get(pid)
+        if not kept:
+            return []
+        stream, key = said.via or said.ring, key_of(said)
+        due = [k for k, (_, each) in kept.items() if k < key and (each.via or each.ring) == stream]
+        return [kept.pop(k)[1] for k in due]
 
     def waits(self, key: Key) -> bool:
         """T5: whether a message is kept for the ring where my own messages originate. They must not
@@ -67,17 +90,24 @@ class TreeRouting:
         return [said for _, said in self._kept.pop(pid, {}).values()]
 
     def overdue(self) -> list[tuple[NodeId, Forwarded]]:
-        """T4: what was kept for a whole turn, which goes out now; another turn begins."""
+        """T4: what was kept for a whole turn, which goes out now; another turn begins. What comes
+        before it in its stream may still be on its way through the queue of a slow gateway."""
         found = [
             (pid, said)
             for pid, kept in self._kept.items()
-            for since, said in kept.values()
-            if since < self._turn
+            for key, (since, said) in kept.items()
+            if since < self._turn and not self._follows(pid, said, key)
         ]
+        self._passing.clear()
         for pid, said in found:
             del self._kept[pid][key_of(said)]
         self._turn += 1
         return found
+
+    def _follows(self, pid: NodeId, said: Forwarded, key: Key) -> bool:
+        """Whether its stream was heard at an interface in this turn, and not beyond it."""
+        last = self._passing.get((pid, said.via or said.ring))
+        return last is not None and last < key
 
 
 def tree(

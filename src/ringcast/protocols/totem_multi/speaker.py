@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
+from ringcast.core.inputs import TimerFired
 from ringcast.core.machine import Machine
 from ringcast.protocols.totem_multi.config import Config
 from ringcast.protocols.totem_multi.flow import FREE, Brakes, SendQueues
@@ -15,6 +16,8 @@ from ringcast.protocols.totem_multi.messages import (
     MOST_RINGS,
     Ack,
     Admitted,
+    Bound,
+    Change,
     Data,
     Denied,
     Forwarded,
@@ -59,6 +62,9 @@ class Speaker(Machine):
         """MR-31: what waits for a change, at which interface and from whom it came."""
         self._to_ack: list[SafeKey] = []
         self._to_refuse: list[SafeKey] = []
+        self._stirred = False  # something came up that the core has to look at
+        self._timed = False
+        self._watched = False  # what is kept
 
     def _say(self, env: Env, pid: NodeId, said: Said) -> None:
         """MR-10 ext: into the one queue of an interface; what a gateway passes on goes first. Its
@@ -105,6 +111,7 @@ class Speaker(Machine):
             elif self.ports[pid].settled and self.routing.keeps(pid, came, said, self.order):
                 continue
             elif (part := self.withholding.part(pid, said, self.order)) is not None:
+                self._to_say.extend((pid, kept) for kept in self.routing.before(pid, part))
                 if self.withholding.hollow(pid):
                     self._promise(pid)  # F8
                 self._to_say.append((pid, part))
@@ -121,6 +128,17 @@ class Speaker(Machine):
             for pid, sender, said in waiting:
                 if pid == at.mine.pid and sender in known:
                     self.forward(joined_by(begun, said), pid)
+
+    def release(self, env: Env, change: Change) -> None:
+        """Step 8, G-20: gateways whose word never came are not admitted."""
+        for pid, sender, said in self._buffers.pop((change.ring, change.conf), ()):
+            node = next((m.node for m in change.members if m.pid == sender), None)
+            if node in self.order.network.gateways:
+                self.order.accept_released(env, pid, said)
+            elif (later := self.order.may_admit(pid, sender, key_of(said))) is not None:
+                self._buffers.setdefault(later, []).append((pid, sender, said))
+            else:
+                self.order.refuse(env, pid, said, "from a gateway that was not admitted")
 
     def _note_passed(self, pid: NodeId, said: Forwarded) -> None:
         """F7: for whom a message of a group goes out at an interface."""
@@ -205,6 +223,10 @@ class Speaker(Machine):
         else:
             self._note_groups(env, self.me, self.interests.decide())
 
+    def _heard(self, pid: NodeId, stream: RingId, key: Key) -> None:
+        """T2."""
+        self._to_say.extend(self.routing.heard(pid, stream, key, self.order))
+
     def waits(self, key: Key) -> bool:
         """T5."""
         return self.routing.waits(key)
@@ -253,3 +275,17 @@ class Speaker(Machine):
             each.items and each.items[-1][0] > entry.placeholder
             for each in self.order.entries.values()
         )
+
+    def on_bound(self, env: Env, event: TimerFired) -> None:
+        """MR-16, G-33: speak for the silent rings."""
+        self._timed, self._stirred = False, True
+        for pid, at in self.ports.items():
+            if self._needed(at):
+                at.asked = True
+                receipts = self.order.acknowledged.report(at.ring, MOST_KEYS)
+                self._to_say.append((pid, Bound(at.ring, receipts)))
+
+    def on_kept(self, env: Env, event: TimerFired) -> None:
+        """T4: nobody has passed it on."""
+        self._watched, self._stirred = False, True
+        self._to_say.extend(self.routing.overdue())

@@ -17,11 +17,17 @@ LEAST = {"window_size": 16, "min_window": 16, "each_time": 4, "min_each": 1}
 window of a few frames that takes longer than any bound on progress."""
 
 
+WIDE = 1 / 8
+"""Share of the networks in which a gateway joins three rings."""
+
+
 def rings(stream: Stream, n: int | None) -> Rings:
     """Two to eight rings of one to three processors. If none of n processors turns up, one ring of
     them."""
+    wide = stream("wide").random() < WIDE
     for at in range(TRIES if n else 1):
         drawn = network(stream(f"rings/{at}" if at else "rings"))
+        drawn = widened(drawn) if wide else drawn
         if n is None or n == max(node for ring in drawn for node in ring):
             return drawn
     return (tuple(range(1, (n or 1) + 1)),)
@@ -35,6 +41,24 @@ def network(rng: Random) -> Rings:
     if kind == "pair":
         return shaped("tree", min(count, 4), min(each, 2), rng, twice=True)
     return shaped(kind, max(count, 3) if kind == "cycle" else count, each, rng)
+
+
+def widened(rings: Rings) -> Rings:
+    """The same with one gateway less: another one on its ring joins what it joined. The numbers of
+    the processors remain without a gap."""
+    ends = {
+        node: {at for at, ring in enumerate(rings) if node in ring}
+        for ring in rings
+        for node in ring
+    }
+    for gone, of_gone in sorted(ends.items()):
+        for stays, of_other in sorted(ends.items()):
+            if len(of_gone) == len(of_other) == 2 and len(of_gone & of_other) == 1:
+                (beyond,) = of_gone - of_other
+                found = [[node for node in ring if node != gone] for ring in rings]
+                found[beyond].append(stays)
+                return tuple(tuple(node - (node > gone) for node in ring) for ring in found)
+    return rings
 
 
 def settings(stream: Stream, n: int, unit_us: int, large: bool) -> Drawn:
