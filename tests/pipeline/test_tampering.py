@@ -24,6 +24,7 @@ from tampering import CASES, LOST, PROTOCOLS, TAMPERINGS, Named, Tampering, Trac
 from test_verify_condense import set_sizes
 
 from ringcast.core.trace import (
+    Crashed,
     Delivered,
     Ended,
     Installed,
@@ -168,6 +169,13 @@ def a_stranger_reports(trace: Trace) -> None:
     trace.events.insert(-1, ReportedUncertain(8, 1, end.t_us, 1, 1))
 
 
+def a_stranger_crashes(trace: Trace) -> None:
+    """Which is no start."""
+    (end,) = trace.all(Ended)
+    trace.events.insert(-1, ReportedUncertain(8, 1, end.t_us, 1, 1))
+    trace.events.insert(-1, Crashed(8, 2, end.t_us))
+
+
 def delivered_at_no_place(trace: Trace) -> None:
     trace.put(trace.all(Delivered, node=2)[-1], seq=0)
 
@@ -184,6 +192,7 @@ NEVER_STARTS = "processor 8 has events but never starts"
         (a_stranger(Installed), NEVER_STARTS),
         (a_stranger(Noted), NEVER_STARTS),
         (a_stranger_reports, NEVER_STARTS),
+        (a_stranger_crashes, NEVER_STARTS),
         (a_stranger_is_settled, "calls processor 8 settled, which is down"),
         (delivered_at_no_place, "seq is 0 in a row, which cannot be"),
     ],

@@ -13,7 +13,7 @@ import pytest
 
 from ringcast.core.errors import ConfigError
 from ringcast.core.ids import Level, NodeId, ViewId
-from ringcast.core.trace import Crashed, Installed, Submit, TraceEvent
+from ringcast.core.trace import Crashed, Installed, Restarted, Submit, TraceEvent
 from ringcast.runtime import discovery
 from ringcast.runtime.clock import PAUSE_US, ActiveClock
 from ringcast.runtime.config import from_settings
@@ -377,7 +377,8 @@ def test_a_bad_fault_file_is_explained(tmp_path: Path, text: str) -> None:
 # --- trace log -----------------------------------------------------------------------------
 
 EVENTS: list[TraceEvent] = [
-    *(Submit(1, n, n, 1, n, Level.SAFE, (n, 0)) for n in range(1, 4)),
+    Restarted(1, 1, 1, 1),
+    *(Submit(1, n, n, 1, n, Level.SAFE, (n, 0)) for n in range(2, 4)),
     Installed(1, 4, 4, ViewId(8, 1), (1, 2), False, ViewId(8, 1), 0, ViewId(6, 1), None),
     Crashed(1, 5, 5, "closed"),
 ]

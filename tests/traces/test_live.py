@@ -17,6 +17,7 @@ from ringcast.core.trace import (
     Crashed,
     Delivered,
     Ended,
+    Faulted,
     Noted,
     Originated,
     Restarted,
@@ -100,12 +101,65 @@ def test_who_knows_a_place_before_the_sender_does_is_not_late(tmp_path: Path) ->
             node,
             1,
             [
-                Submit(node, 1, 100, 1, 1, Level.AGREED, (1, 1), (6, 6)),
-                Delivered(node, 2, 5_000, ring, ring, other, other, Level.AGREED, 2, (6,)),
-                Originated(node, 3, 9_000, ring, node, Level.AGREED, 2, (6,)),
+                Restarted(node, 1, 90, 1),
+                Submit(node, 2, 100, 1, 1, Level.AGREED, (1, 1), (6, 6)),
+                Delivered(node, 3, 5_000, ring, ring, other, other, Level.AGREED, 2, (6,)),
+                Originated(node, 4, 9_000, ring, node, Level.AGREED, 2, (6,)),
             ],
         )
     assert set(late_clocks(tmp_path.iterdir()).values()) == {0}
+
+
+RING = ViewId(1, 1)
+
+
+def record_lives(folder: Path, *lives: tuple[int, tuple[int, ...]], early_us: int = 0) -> None:
+    """Processor 1 sends a message to 2 in each life, which begins then, with these contents; both
+    had lost their storage. 2 delivers it early, by its clock."""
+    for boot, (t_us, told) in enumerate(lives, 1):
+        sizes = (1,) * len(told)
+        sent: list[TraceEvent] = [
+            Restarted(1, 1, t_us, 1),
+            Submit(1, 2, t_us + 10, 1, 1, Level.AGREED, sizes, told),
+            Originated(1, 3, t_us + 500, RING, 7, Level.AGREED, 1, told),
+            Delivered(1, 4, t_us + 600, RING, RING, 7, 1, Level.AGREED, 1, told),
+        ]
+        at_us = t_us + 600 - early_us
+        got: list[TraceEvent] = [
+            Restarted(2, 1, t_us, 1),
+            Delivered(2, 2, at_us, RING, RING, 7, 1, Level.AGREED, 1, told),
+        ]
+        record(folder, 1, boot, sent)
+        record(folder, 2, boot, got)
+
+
+@pytest.mark.parametrize("again", [(6,), (5,), (6, 6)], ids=["the same", "another", "longer"])
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_place_that_is_given_again_puts_no_clock_forward(
+    first: int, again: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Members that lost their storage count rings and places anew. Whose logs come first must not
+    matter: the earlier life was put forward to the later one, as if its clocks were late."""
+    record_lives(tmp_path, (1_000, (6,)), (20_000_000, again))
+    paths = sorted(tmp_path.iterdir(), key=lambda path: path.stem)
+    assert set(late_clocks(paths if first == 1 else paths[::-1]).values()) == {0}
+
+
+def test_a_late_clock_is_found_though_places_are_given_again(tmp_path: Path) -> None:
+    record_lives(tmp_path, (10_000_000, (6,)), (30_000_000, (6,)), early_us=5_000)
+    late = {path.stem: us for path, us in late_clocks(tmp_path.iterdir()).items()}
+    assert late == {"1-1": 0, "1-2": 0, "2-1": 4_410, "2-2": 4_410}
+
+
+@pytest.mark.parametrize("again", [(6,), (5,)], ids=["the same", "another"])
+def test_a_delivery_waits_for_the_origination_of_its_own_life(
+    again: tuple[int, ...], tmp_path: Path
+) -> None:
+    """The clock is late by less than messages waited to be sent, so nothing shows it."""
+    record_lives(tmp_path, (1_000, (6,)), (20_000_000, again), early_us=200)
+    told = [event for event in read_live([tmp_path]) if isinstance(event, Originated | Delivered)]
+    kinds = [(type(event), event.node) for event in told]
+    assert kinds == [(Originated, 1), (Delivered, 2), (Delivered, 1)] * 2
 
 
 def test_a_killed_process_has_crashed_by_its_next_start(tmp_path: Path) -> None:
@@ -191,6 +245,52 @@ def test_a_record_that_is_told_twice_is_damage(tmp_path: Path) -> None:
     record(tmp_path, 1, 1, [*own, own[-1]])
     with pytest.raises(TraceError, match="records were removed or repeated"):
         list(read_live([tmp_path], (1,)))
+
+
+@pytest.mark.parametrize("lost", [1, 10, 120])
+def test_a_log_that_does_not_begin_with_a_start_is_damaged(lost: int, tmp_path: Path) -> None:
+    """What is left is numbered without a gap, and has its last word."""
+    for node in (1, 2):
+        own = [e for e in parse(LONG) if not isinstance(e, Ended) and e.node == node]
+        record(tmp_path, node, 1, own[lost:] if node == 1 else own)
+    with pytest.raises(
+        TraceError,
+        match=rf"1-1\.trace is damaged at byte \d+: begins with event {lost + 1} .*removed",
+    ):
+        list(read_live([tmp_path], (1, 2)))
+
+
+def test_a_log_without_events_is_no_damage(tmp_path: Path) -> None:
+    """Of a process that was killed as soon as it had said what it claims."""
+    record(tmp_path, 1, 1, [])
+    assert list(read_live([tmp_path])) == []
+
+
+def test_the_log_of_the_world_tells_of_everybody(tmp_path: Path) -> None:
+    faults = [Faulted(node, n, 10 * n, "pause") for n, node in enumerate((0, 2, 1), 1)]
+    record(tmp_path, 0, 1, faults)
+    assert list(read_live([tmp_path]))[:-1] == faults
+
+
+@pytest.mark.parametrize(
+    "names", [{1: 2, 2: 1}, {2: 4}, {1: 0}], ids=["exchanged", "copied", "as the world's"]
+)
+def test_a_log_that_is_called_after_another_processor_is_named(
+    names: dict[int, int], tmp_path: Path
+) -> None:
+    """Two that were exchanged passed, and one that was copied gave an error in a file that nobody
+    knew of."""
+    record_all(tmp_path, {})
+    data = {node: (tmp_path / f"{node}-1.trace").read_bytes() for node in names}
+    for node, name in names.items():
+        (tmp_path / f"{name}-1.trace").write_bytes(data[node])
+    wrong = {name: node for node, name in names.items()}
+    name = min(wrong)
+    with pytest.raises(
+        TraceError,
+        match=rf"{name}-1\.trace tells of processor {wrong[name]} .* processor {name};",
+    ):
+        list(read_live([tmp_path]))
 
 
 def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:

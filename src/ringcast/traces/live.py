@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from itertools import islice
 from pathlib import Path
 from struct import Struct
+from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -35,13 +36,26 @@ from ringcast.core.trace import (
     TraceEvent,
 )
 from ringcast.traces.parquet import Claims, TraceError
-from ringcast.traces.whole import NOT_TOLD, Wholeness
+from ringcast.traces.whole import NOT_TOLD, OWN, Wholeness
 
 MAGIC = b"ringcast log 2\n"
 HEAD = Struct(">III")
 PATIENCE_US = 1_000_000
 """How long a delivery waits for the message's place to be told by its sender, who may not know it
 yet: where members vote on the order, and the sender stands still."""
+
+
+class Origination(NamedTuple):
+    """Messages got a place. Members that lost their storage may give the same place again."""
+
+    path: Path
+    sent_us: int
+    """When its own were submitted; when it gave another's their place."""
+    told_us: int
+    contents: int
+
+
+Places: TypeAlias = dict[tuple[ViewId, int], tuple[Origination, ...]]
 
 
 def record(payload: bytes) -> bytes:
@@ -75,16 +89,28 @@ def _records(path: Path) -> Iterator[tuple[int, memoryview]]:
 def read_log(path: Path) -> Iterator[TraceEvent]:
     """The events of one file, up to a torn tail.
 
-    A processor numbers its events without a gap in each life, so any other number than the next
-    one shows that a record was removed or repeated."""
+    A processor's life begins with ``Restarted``, and it numbers its events without a gap, so any
+    other beginning, or number than the next one, shows that a record was removed or repeated."""
     decode = msgspec.msgpack.Decoder(TraceEvent).decode
+    named, _ = _name(path)
     last: int | None = None
     for at, payload in islice(_records(path), 1, None):
         try:
             event = decode(payload)
         except msgspec.DecodeError as error:
             raise TraceError(f"{path} is damaged at byte {at}: {error}") from None
+        # The world's log, which has the number 0, tells what was done to anybody.
+        if not isinstance(event, Ended) and event.node != named and (named or type(event) in OWN):
+            raise TraceError(
+                f"{path} tells of processor {event.node} at byte {at}, but is called after "
+                f"processor {named}; the log was renamed"
+            )
         if not isinstance(event, Faulted | Ended):  # the simulated world numbers its own events
+            if last is None and type(event) is not Restarted:
+                raise TraceError(
+                    f"{path} is damaged at byte {at}: begins with event {event.n} "
+                    f"({type(event).__name__}), not with a start; records were removed"
+                )
             if last is not None and event.n != last + 1:
                 raise TraceError(
                     f"{path} is damaged at byte {at}: event {event.n} follows event {last}; "
@@ -122,27 +148,34 @@ def _claims(path: Path) -> Claims | None:
     return None
 
 
+def _name(path: Path) -> tuple[NodeId, int]:
+    """The processor and the boot that a log is called after."""
+    node, _, boot = path.stem.partition("-")
+    if not (node.isdecimal() and boot.isdecimal()):
+        raise TraceError(f"{path} is not called <node>-<boot>.trace; move it elsewhere")
+    return int(node), int(boot)
+
+
 def logs(dirs: Iterable[Path]) -> dict[NodeId, list[Path]]:
     """The trace files in ``dirs`` by processor, its incarnations in order."""
     found: dict[NodeId, list[tuple[int, Path]]] = {}
     for folder in dirs:
         for path in folder.glob("*.trace"):
-            node, _, boot = path.stem.partition("-")
-            if not (node.isdecimal() and boot.isdecimal()):
-                raise TraceError(f"{path} is not called <node>-<boot>.trace; move it elsewhere")
-            found.setdefault(int(node), []).append((int(boot), path))
+            node, boot = _name(path)
+            found.setdefault(node, []).append((boot, path))
     return {node: [path for _, path in sorted(found[node])] for node in sorted(found)}
 
 
-def late_clocks(paths: Iterable[Path]) -> dict[Path, int]:
-    """By how much (us) each file's clock must be put forward, 0 where all agree.
+def _contents(event: Originated | Delivered) -> int:
+    """What tells messages in the same place apart. The digests of all would take much memory."""
+    sender = event.owner if isinstance(event, Originated) else event.sender
+    return hash((sender, event.first, event.digests))
 
-    A file that delivers a message earlier than another submits it is behind by that much; so is
-    one that delivers it earlier than another, which is not its sender, gives it its place.
-    """
-    files = list(paths)
-    origin: dict[tuple[ViewId, int], tuple[Path, int]] = {}
-    for path in files:
+
+def originations(paths: Iterable[Path]) -> Places:
+    """Who gave each place, and when: one each, unless members lost their storage and began anew."""
+    found: Places = {}
+    for path in paths:
         asked: deque[Submit] = deque()
         for event in read_log(path):
             if type(event) is Submit:
@@ -153,13 +186,33 @@ def late_clocks(paths: Iterable[Path]) -> dict[Path, int]:
                     while asked and asked[0].first + len(asked[0].sizes) <= event.first:
                         asked.popleft()
                     sent_us = asked[0].t_us if asked else sent_us
-                origin.setdefault((event.ring, event.seq), (path, sent_us))
+                this = Origination(path, sent_us, event.t_us, _contents(event))
+                place = (event.ring, event.seq)
+                found[place] = (*found.get(place, ()), this)
+    return found
+
+
+def late_clocks(paths: Iterable[Path], places: Places | None = None) -> dict[Path, int]:
+    """By how much (us) each file's clock must be put forward, 0 where all agree.
+
+    A file that delivers a message earlier than another submits it is behind by that much; so is
+    one that delivers it earlier than another, which is not its sender, gives it its place. If the
+    same message got this place in several lives, the nearest in time is the one delivered.
+    """
+    files = list(paths)
+    places = originations(files) if places is None else places
     ahead: dict[tuple[Path, Path], int] = {}  # (originator, receiver): most it was too early
     for path in files:
         for event in read_log(path):
             if type(event) is Delivered:
-                source, sent_us = origin.get((event.ring, event.seq), (path, event.t_us))
-                early_us = sent_us - event.t_us
+                found = places.get((event.ring, event.seq), ())
+                contents = _contents(event)
+                early = [
+                    (each.sent_us - event.t_us, each.path)
+                    for each in found
+                    if each.contents == contents
+                ]
+                early_us, source = min(early, key=lambda each: abs(each[0]), default=(0, path))
                 pair = (source, path)
                 if source != path and early_us > ahead.get(pair, early_us - 1):
                     ahead[pair] = early_us
@@ -221,6 +274,30 @@ class _Stream:
         return False
 
 
+class _Which:
+    """Tells originations of one place apart by their times; 0 where there is but one.
+
+    Otherwise a delivery would not wait for its origination if an earlier life had the same place.
+    """
+
+    def __init__(self, places: Places, late: Mapping[Path, int]) -> None:
+        self._several = {
+            place: [(each.told_us + late[each.path], each.contents) for each in found]
+            for place, found in places.items()
+            if len(found) > 1
+        }
+
+    def __call__(self, event: Originated | Delivered) -> int:
+        found = self._several.get((event.ring, event.seq))
+        if found is None:
+            return 0
+        if isinstance(event, Originated):
+            return event.t_us
+        contents = _contents(event)
+        same = [us for us, each in found if each == contents] or [us for us, _ in found]
+        return min(same, key=lambda us: abs(us - event.t_us))
+
+
 def read_live(
     dirs: Iterable[Path],
     settled: tuple[NodeId, ...] = (),
@@ -233,14 +310,18 @@ def read_live(
     logs that are not whole leave the trace without an end; ``whole`` says then what they lack.
     """
     files = logs(dirs)
-    late = late_clocks(path for paths in files.values() for path in paths)
+    paths = [path for each in files.values() for path in each]
+    places = originations(paths)
+    late = late_clocks(paths, places)
+    which = _Which(places, late)
+    del places
     streams = {
         node: _Stream(read_node(node, paths, late), until_us) for node, paths in files.items()
     }
     heap: list[tuple[int, NodeId]] = []  # who may go on, by the time of its next event
-    waiting: dict[tuple[ViewId, int], list[NodeId]] = {}  # who waits for which origination
-    since: list[tuple[int, NodeId, tuple[ViewId, int]]] = []  # and since when
-    originated: dict[ViewId, SeqSet] = {}
+    waiting: dict[tuple[ViewId, int, int], list[NodeId]] = {}  # who waits for which origination
+    since: list[tuple[int, NodeId, tuple[ViewId, int, int]]] = []  # and since when
+    originated: dict[tuple[ViewId, int], SeqSet] = {}
     t_us = 0
     whole = Wholeness() if whole is None else whole
     whole.logged(files)
@@ -251,11 +332,13 @@ def read_live(
         if not stream.step():
             return
         event = stream.head
-        if type(event) is Delivered and event.seq not in originated.get(event.ring, ()):
-            waiting.setdefault((event.ring, event.seq), []).append(node)
-            heappush(since, (stream.t_us, node, (event.ring, event.seq)))
-        else:
-            heappush(heap, (stream.t_us, node))
+        if type(event) is Delivered:
+            key = (event.ring, which(event), event.seq)
+            if event.seq not in originated.get(key[:2], ()):
+                waiting.setdefault(key, []).append(node)
+                heappush(since, (stream.t_us, node, key))
+                return
+        heappush(heap, (stream.t_us, node))
 
     for node in streams:
         offer(node)
@@ -273,8 +356,9 @@ def read_live(
         whole.take(event)
         yield event
         if type(event) is Originated:
-            originated.setdefault(event.ring, SeqSet()).add(event.seq)
-            for other in waiting.pop((event.ring, event.seq), ()):
+            key = (event.ring, which(event), event.seq)
+            originated.setdefault(key[:2], SeqSet()).add(event.seq)
+            for other in waiting.pop(key, ()):
                 heappush(heap, (streams[other].t_us, other))
         offer(node)
     if until_us is not None or not whole.lacks():

@@ -255,17 +255,20 @@ def check_lives(events: Iterable[TraceEvent], nodes: Iterable[int], path: Path) 
     """Raise TraceError if a processor that is down at the end is called settled, or if one of
     ``nodes``, the processors with events, never starts. The events come in order."""
     up: dict[int, bool] = {}
+    started: set[int] = set()  # a crash is no start: its log may have lost its beginning
     there = set(nodes)
     for event in events:
         if isinstance(event, Crashed | Restarted):
             up[event.node] = isinstance(event, Restarted)
+            if up[event.node]:
+                started.add(event.node)
         elif isinstance(event, ReportedUncertain):
             there.add(event.node)
         elif isinstance(event, Ended):
             down = [node for node in event.settled if not up.get(node)]
             if down:
                 raise TraceError(f"{path}: calls processor {min(down)} settled, which is down")
-    if strangers := there - up.keys():
+    if strangers := there - started:
         raise TraceError(f"{path}: processor {min(strangers)} has events but never starts")
 
 
