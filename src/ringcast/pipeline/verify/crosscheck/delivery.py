@@ -81,8 +81,8 @@ CHECKS = {
         broken=(
             """SELECT t.run, t.moment, array(t.node) AS nodes, array(t.name) AS messages
             FROM {told} t LEFT ANTI JOIN {rooms} p ON p.run = t.run AND p.node = t.node
-                AND p.ring = t.ring AND p.view = t.view AND p.n < t.n
-                AND (p.fell_n IS NULL OR p.fell_n > t.n) AND t.rid IS NOT NULL""",
+                AND p.rid = t.rid AND p.view = t.view AND p.n < t.n
+                AND (p.fell_n IS NULL OR p.fell_n > t.n)""",
         ),
     ),
     "D6": Check(
@@ -183,17 +183,18 @@ DEFINITIONS = {
         WHERE s.home AND NOT s.again AND s.sender = s.node""",
     # Where a message of a ring may be delivered, from when on, and until which crash: that of the
     # stay, or of a later one in a ring of that name; a wrong trace may have another transitional
-    # configuration after the first.
+    # configuration after the first, or come to the ring again.
     "rooms": """
         WITH until_crash AS (
             SELECT *, min(IF(crashed, end_n, NULL)) OVER (
                        PARTITION BY run, ring, node ORDER BY n
-                       ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS fell_n
+                       ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS fell_n,
+                   lead(n) OVER (PARTITION BY run, rid, node ORDER BY n) AS back_n
             FROM {stays})
-        SELECT run, node, ring, ring AS view, n, fell_n FROM until_crash
+        SELECT run, node, rid, ring AS view, n, fell_n FROM until_crash
         UNION ALL
-        SELECT v.run, v.node, v.ring, c.view, c.n,
-               least(v.fell_n, lead(c.n) OVER (PARTITION BY v.run, v.node, v.n ORDER BY c.n))
+        SELECT v.run, v.node, v.rid, c.view, c.n, least(v.fell_n, v.back_n,
+                   lead(c.n) OVER (PARTITION BY v.run, v.node, v.n ORDER BY c.n))
         FROM until_crash v
         JOIN {confs} c ON c.run = v.run AND c.node = v.node AND c.visit.n = v.n
         WHERE c.transitional""",

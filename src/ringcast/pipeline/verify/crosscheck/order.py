@@ -402,7 +402,7 @@ DEFINITIONS = {
         JOIN {submit} s ON s.run = u.run AND s.node = u.node AND s.n < u.n
             AND (u.life = 0 OR s.n > l.since_n) AND s.sequence BETWEEN u.first AND u.last""",
     "lives": """
-        SELECT run, node, life, min(n) AS since_n,
+        SELECT run, node, life, IF(life = 0, 0L, min(n)) AS since_n,
                lead(min(n)) OVER (PARTITION BY run, node ORDER BY life) AS until_n
         FROM {line} GROUP BY run, node, life""",
     "births": """
