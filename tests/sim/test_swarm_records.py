@@ -36,7 +36,7 @@ leaves a view of iRBP cancels more."""
         ("totem", TotemSingle, {"totem": "lan"}, 30_000, set()),
         ("total", Total, {m: m for m in ("agreed", "prefix", "uniform")}, 10_000, NEVER),
         ("token-fd", TokenFd, {"token-fd": ""}, 30_000, set()),
-        ("counter", CounterBased, {"counter": ""}, 21_000, set()),
+        ("counter", CounterBased, {"counter": ""}, 30_000, set()),
         ("rbp", Rbp, {"rbp": ""}, 30_000, SELDOM | {"Frozen/Ordered"}),
         ("irbp", Irbp, {"irbp": ""}, 30_000, SELDOM | {"Out/catch", "Out/ready", "Out/resend"}),
     ],
