@@ -132,11 +132,19 @@ class MadeTrace:
     def end(self, *settled: NodeId) -> None:
         self.events.append(Ended(self.at(), settled))
 
-    def verdicts(self) -> dict[str, Verdict]:
+    def checks(self) -> Suite:
         checks = suite(CLAIMS)
         for event in self.events:
             checks.feed(event)
-        return checks.verdicts()
+        return checks
+
+    def verdicts(self) -> dict[str, Verdict]:
+        return self.checks().verdicts()
+
+    def named(self, tag: str) -> tuple[tuple[NodeId, ...], str]:
+        """Who broke a property, and how."""
+        (found,) = (v for v in self.checks().violations if v.property == tag)
+        return found.nodes, found.explanation
 
 
 def together() -> MadeTrace:
@@ -548,7 +556,34 @@ def test_content_excuses_a_place_only_for_who_gave_it(loser: NodeId, kept: bool)
     trace.start(loser, 2, kept)
     trace.deliver(2, 1, A, 6, digest=99)
     excused = loser == 1 and not kept
-    assert (trace.verdicts()["content"] is not Verdict.INVALID) == excused
+    found = Verdict.UNKNOWN if excused else Verdict.INVALID
+    assert trace.verdicts()["content"] is found
+
+
+@pytest.mark.parametrize("loser", [1, 2])
+def test_content_a_loss_excuses_nothing_that_was_told_after_it(loser: NodeId) -> None:
+    """Neither the representative of a ring nor a sender on it gives a place again later."""
+    trace = together()
+    trace.crash(loser)
+    trace.start(loser, 2, kept=False)
+    trace.install(loser, T2, 9, (C,), (loser,))
+    trace.originate(2, A, 40)
+    trace.deliver(3, 2, A, 40, digest=99)
+    assert trace.named("content")[0] == (2, 3)
+
+
+def test_content_a_place_that_was_given_again_holds_either() -> None:
+    """As many messages as there were losses, and one more."""
+    trace = together()
+    for life, digest in ((2, 98), (3, 99)):
+        trace.crash(1)
+        trace.start(1, life, kept=False)
+        trace.deliver(2, 1, A, 6, digest=digest)
+    for digest in (6, 98, 99):
+        trace.deliver(3, 1, A, 6, digest=digest)
+    assert trace.verdicts()["content"] is Verdict.UNKNOWN
+    trace.deliver(3, 1, A, 6, digest=97)
+    assert trace.named("content")[0] == (2, 3)
 
 
 @pytest.mark.parametrize("right", [True, False])
