@@ -24,6 +24,7 @@ from ringcast.core.trace import (
 )
 from ringcast.protocols.totem_multi import CLAIMS, p14_safe, p18_to_some
 from ringcast.protocols.totem_multi.p14_safe import SafeForAll
+from ringcast.protocols.totem_multi.p18_to_some import ToSome
 
 A, B, C = ViewId(8, 1), ViewId(8, 3), ViewId(12, 1)
 T0, T1, T2 = ViewId(1, 70), ViewId(5, 71), ViewId(9, 72)
@@ -132,11 +133,19 @@ class MadeTrace:
     def end(self, *settled: NodeId) -> None:
         self.events.append(Ended(self.at(), settled))
 
-    def verdicts(self) -> dict[str, Verdict]:
+    def checks(self) -> Suite:
         checks = suite(CLAIMS)
         for event in self.events:
             checks.feed(event)
-        return checks.verdicts()
+        return checks
+
+    def verdicts(self) -> dict[str, Verdict]:
+        return self.checks().verdicts()
+
+    def named(self, tag: str) -> tuple[tuple[NodeId, ...], str]:
+        """Who broke a property, and how."""
+        (found,) = (v for v in self.checks().violations if v.property == tag)
+        return found.nodes, found.explanation
 
 
 def together() -> MadeTrace:
@@ -548,7 +557,94 @@ def test_content_excuses_a_place_only_for_who_gave_it(loser: NodeId, kept: bool)
     trace.start(loser, 2, kept)
     trace.deliver(2, 1, A, 6, digest=99)
     excused = loser == 1 and not kept
-    assert (trace.verdicts()["content"] is not Verdict.INVALID) == excused
+    found = Verdict.UNKNOWN if excused else Verdict.INVALID
+    assert trace.verdicts()["content"] is found
+
+
+@pytest.mark.parametrize("loser", [1, 2])
+def test_content_a_loss_excuses_nothing_that_was_told_after_it(loser: NodeId) -> None:
+    """Neither the representative of a ring nor a sender on it gives a place again later."""
+    trace = together()
+    trace.crash(loser)
+    trace.start(loser, 2, kept=False)
+    trace.install(loser, T2, 9, (C,), (loser,))
+    trace.originate(2, A, 40)
+    trace.deliver(3, 2, A, 40, digest=99)
+    assert trace.named("content")[0] == (2, 3)
+
+
+def test_content_a_place_that_was_given_again_holds_either() -> None:
+    """As many messages as there were losses, and one more."""
+    trace = together()
+    for life, digest in ((2, 98), (3, 99)):
+        trace.crash(1)
+        trace.start(1, life, kept=False)
+        trace.deliver(2, 1, A, 6, digest=digest)
+    for digest in (6, 98, 99):
+        trace.deliver(3, 1, A, 6, digest=digest)
+    assert trace.verdicts()["content"] is Verdict.UNKNOWN
+    trace.deliver(3, 1, A, 6, digest=97)
+    assert trace.named("content")[0] == (2, 3)
+
+
+def test_p_18_names_who_told_a_place_first_as_well() -> None:
+    """Either of them may be wrong."""
+    trace = together()
+    trace.submit_to(1, 40, 2, 3)
+    trace.deliver_to(3, 1, A, 40, 2, 3, level=Level.SAFE)
+    trace.deliver_to(2, 1, A, 40, 2, 3)
+    nodes, why = trace.named("P-18")
+    assert nodes == (3, 2) and "at processor 3 it is another message" in why
+
+
+def test_p_18_names_who_told_another_place_of_a_message_as_well() -> None:
+    """And the ring stands first in what it calls the place."""
+    trace = together()
+    trace.submit_to(1, 40, 1, 2)
+    trace.deliver_to(1, 1, A, 40, 1, 2)
+    sent = (1, 40, Level.AGREED, (40,))
+    told = DeliveredTo((1, 2), T1, A, 41, *sent)
+    trace.events.append(told.noted(2, trace.at(), trace.at()))
+    nodes, why = trace.named("P-18")
+    assert nodes == (1, 2) and "processor 1 delivered it as (8,1):40.0" in why
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_p_18_a_place_may_hold_another_message_after_a_loss(early: bool) -> None:
+    """The representative loses its storage before anybody tells the place, or in between."""
+    trace = together()
+    trace.submit_to(1, 40, 2, 3)
+    if not early:
+        trace.deliver_to(3, 1, A, 40, 2, 3, level=Level.SAFE)
+    trace.crash(1)
+    trace.start(1, 2, kept=False)
+    if early:
+        trace.deliver_to(3, 1, A, 40, 2, 3, level=Level.SAFE)
+    trace.deliver_to(2, 1, A, 40, 2, 3)
+    assert trace.verdicts()["P-18"] is (Verdict.INVALID if early else Verdict.UNKNOWN)
+
+
+def test_p_18_remembers_so_many_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(p18_to_some, "REMEMBERED", 4)
+    trace = together()
+    for number in range(40, 60):
+        trace.submit_to(1, number, 2)
+        trace.deliver_to(2, 1, A, number, 2)
+    (check,) = (each for each in trace.checks().properties if isinstance(each, ToSome))
+    assert len(check._told) == 4
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_p_18_does_not_know_what_is_owed_after_a_loss(lost: bool) -> None:
+    """Processor 2 delivers a safe message that processor 3 never does, and goes elsewhere."""
+    trace = together()
+    trace.submit_to(1, 40, 2, 3, level=Level.SAFE)
+    trace.deliver_to(2, 1, A, 40, 2, 3, level=Level.SAFE)
+    trace.crash(1)
+    trace.start(1, 2, kept=not lost)
+    trace.install(2, T2, 50, (C,), (2,))
+    trace.end(2, 3)
+    assert trace.verdicts()["P-18"] is (Verdict.UNKNOWN if lost else Verdict.INVALID)
 
 
 @pytest.mark.parametrize("right", [True, False])

@@ -11,12 +11,14 @@ from ringcast.checks.history import TRIM_EVERY
 from ringcast.checks.integrity import Integrity
 from ringcast.checks.suite import COMMON
 from ringcast.core.ids import Level, ViewId
+from ringcast.core.to_some import DeliveredTo
 from ringcast.core.trace import (
     Crashed,
     Delivered,
     Ended,
     Faulted,
     Installed,
+    Noted,
     Originated,
     Restarted,
     Submit,
@@ -103,6 +105,25 @@ def test_a_message_that_overtakes_in_the_queue_of_its_sender() -> None:
     assert violation.messages == ("(8,1):1.0",)
     assert "not what was submitted under the number" in violation.explanation
     assert violation.explanation.endswith("these contents: 3.")
+
+
+def test_multicast_names_who_told_a_place_first_as_well() -> None:
+    """A higher level than was asked for is right by itself, so either may be wrong."""
+    checks = suite(["multicast"])
+    for event in parse("ring(8,1){1,2,3}\np1: sub{2,3}\np2: d1<1#1\np3: d1<1#1\nend{1,2,3}"):
+        if isinstance(event, Noted) and event.node == 2 and (told := DeliveredTo.read(event)):
+            raised = replace(told, level=Level.SAFE)
+            checks.feed(raised.noted(event.node, event.n, event.t_us))
+        else:
+            checks.feed(event)
+    (violation,) = checks.violations
+    assert violation.nodes == (2, 3)
+
+
+def test_multicast_names_who_told_another_place_of_a_message_as_well() -> None:
+    story = "ring(8,1){1,2,3}\np1: sub{2,3}\np2: d1<1#1\np3: d2<1#1\nend{1,2,3}"
+    (violation,) = judge(story, "multicast").violations
+    assert (violation.nodes, violation.messages) == ((2, 3), ("(8,1):2.0",))
 
 
 def test_a_message_that_nobody_submitted_between_two_that_were() -> None:

@@ -20,6 +20,7 @@ from ringcast.core.trace import (
     Noted,
     Originated,
     ReportedUncertain,
+    Restarted,
     Submit,
     TraceEvent,
 )
@@ -39,11 +40,14 @@ LONG_US = 6_000
 """Between bursts of a run that is two or three times as long."""
 
 
-def spec(protocol: str, lost: bool = False, every_us: int = 15_000) -> RunSpec:
-    """A short run in which frames hold several messages, and a member crashes; or does so early,
-    and comes back without its storage."""
+def spec(protocol: str, loser: NodeId | None = None, every_us: int = 15_000) -> RunSpec:
+    """A short run in which frames hold several messages, and a member crashes; or ``loser`` does so
+    early, and comes back without its storage."""
     several, slow = protocol == "totem-multi", 4 if protocol == "rbp" else 1
-    early = (NodeCrash(15_000 * slow, 4), Restart(20_000 * slow, 4, keep_storage=False))
+    faults: tuple[NodeCrash | Restart, ...] = (NodeCrash(60_000 * slow, 4),)
+    if loser is not None:
+        back = Restart(20_000 * slow, loser, keep_storage=False)
+        faults = (NodeCrash(15_000 * slow, loser), back)
     return RunSpec(
         protocol=protocol,
         nodes=4,
@@ -51,17 +55,17 @@ def spec(protocol: str, lost: bool = False, every_us: int = 15_000) -> RunSpec:
         seed=7,
         duration_us=120_000 * slow,
         workload=(Bursts(messages=3, every_us=every_us * slow, safe=0.3, start_us=8_000),),
-        faults=early if lost else (NodeCrash(60_000 * slow, 4),),
+        faults=faults,
         core=(1, 2, 3),
     )
 
 
 def right(
-    protocol: str, lost: bool = False, every_us: int = 15_000
+    protocol: str, loser: NodeId | None = None, every_us: int = 15_000
 ) -> tuple[list[TraceEvent], Claims]:
     """The trace of it and what is claimed of it."""
     events: list[TraceEvent] = []
-    chosen = spec(protocol, lost, every_us)
+    chosen = spec(protocol, loser, every_us)
     result = run(chosen, [events.append])
     assert not result.violations
     return events, claims_of(chosen)
@@ -658,8 +662,53 @@ CASES = [
 ]
 """Each kind in each protocol for which the table says something."""
 
-LOST = [
-    (TAMPERINGS[name], protocol)
+
+def since_the_loss(trace: Trace) -> list[Delivered]:
+    """What processor 2 delivered of others that had told it before, and all of them after a loss:
+    from whoever lost its storage, or in its ring."""
+    (loss,) = trace.all(Restarted, storage_kept=False)
+    old = {
+        (e.ring, e.seq)
+        for e in trace.events
+        if isinstance(e, Originated | Delivered) and e.t_us < loss.t_us
+    }
+    return [
+        e
+        for e in trace.all(Delivered, node=2)
+        if loss.node in (e.ring.rep, e.sender)
+        and (e.ring, e.seq) not in old
+        and trace.first_told(e) != 2
+    ]
+
+
+def body_altered_after_the_giver_lost_its_storage(trace: Trace) -> Nodes:
+    """What was told first was told after the loss, which excuses nothing then."""
+    found = since_the_loss(trace)
+    frame = found[len(found) // 2]
+    named = trace.named(frame, 2)
+    trace.put(frame, digests=altered(frame.digests))
+    return named
+
+
+def place_given_again_and_again(trace: Trace) -> Nodes:
+    """Told before the loss, it may be another message after it at processor 2, and then no third
+    one at processor 3."""
+    (loss,) = trace.all(Restarted, storage_kept=False)
+    frame = next(e for e in trace.all(Delivered) if e.ring.rep == loss.node)
+    assert frame.t_us < loss.t_us
+    for node, digests in ((2, altered(frame.digests)), (3, tuple(d ^ 2 for d in frame.digests))):
+        anchor = trace.all(Delivered, node=node)[-1 if node == 3 else -9]
+        trace.insert(change(frame, node=node, digests=digests), anchor)
+    return (2, 3)
+
+
+def given_again(edit: Edit) -> Tampering:
+    """Of places in rings that are no configurations, after a loss; nothing else can show it."""
+    return Tampering(edit.__name__.replace("_", "-"), edit, {"totem-multi": "content"})
+
+
+LOST: list[tuple[Tampering, str, NodeId]] = [
+    (TAMPERINGS[name], protocol, 4)
     for name in ("one-body-altered-at-one-member", "member-left-out-of-a-view")
     for protocol in PROTOCOLS
     if protocol != "token-fd" and (name[0] == "m" or protocol not in ("counter", "irbp"))
@@ -667,3 +716,9 @@ LOST = [
 """What lost storage does not excuse: the same must be found where a member has come back without
 its own. Those of token-fd do not come back, and those of counter and irbp take the first ring
 again, which leaves every property unknown that finds messages by their ring."""
+
+LOST += [
+    (given_again(body_altered_after_the_giver_lost_its_storage), "totem-multi", 1),
+    (given_again(body_altered_after_the_giver_lost_its_storage), "totem-multi", 3),
+    (given_again(place_given_again_and_again), "totem-multi", 1),
+]

@@ -16,7 +16,7 @@ import edits
 import msgspec
 import pytest
 from edits import Edited
-from tampering import CASES, LOST, PROTOCOLS, Trace, right
+from tampering import CASES, LOST, Trace, right
 
 from ringcast.checks import PROPERTIES, Suite, Verdict, Violation, suite
 from ringcast.core.registry import protocols
@@ -188,15 +188,15 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
 @pytest.fixture(scope="module")
 def tampered(traces: Traces) -> Tampered:
     first, cases = len(traces.names), dict[str, Claims]()
-    rights = {(protocol, False): right(protocol) for protocol in PROTOCOLS}
-    rights |= {(protocol, True): right(protocol, lost=True) for _, protocol in LOST}
-    every = [(*case, False) for case in CASES] + [(*case, True) for case in LOST]
-    for number, (kind, protocol, lost) in enumerate(every, first):
-        events, claims = rights[protocol, lost]
+    every = [*((*case, None) for case in CASES), *LOST]
+    rights = {(protocol, loser): right(protocol, loser) for _, protocol, loser in every}
+    for number, (kind, protocol, loser) in enumerate(every, first):
+        events, claims = rights[protocol, loser]
         trace = Trace(events)
         kind.edit(trace)
         edits.write(traces.folder, number, trace.events, claims)
-        cases[f"{kind.name} in {protocol}{' after a loss' * lost}"] = claims
+        after = f" after a loss of {loser}" if loser else ""
+        cases[f"{kind.name} in {protocol}{after}"] = claims
     random = {seed: edits.edited(seed) for seed in SEEDS}
     for number, case in enumerate(random.values(), first + len(cases)):
         edits.write(traces.folder, number, case.events, case.claims)

@@ -23,6 +23,7 @@ from published import PUBLISHED
 from tampering import CASES, LOST, PROTOCOLS, TAMPERINGS, Named, Tampering, Trace, right
 from test_verify_condense import set_sizes
 
+from ringcast.core.ids import NodeId
 from ringcast.core.trace import (
     Crashed,
     Delivered,
@@ -86,10 +87,14 @@ def test_checks_and_condensed(number: int, folder: Folder, rights: Rights) -> No
 
 
 @pytest.mark.parametrize(
-    ("kind", "protocol"), LOST, ids=lambda it: it.name if isinstance(it, Tampering) else it
+    ("kind", "protocol", "loser"),
+    LOST,
+    ids=lambda it: it.name if isinstance(it, Tampering) else str(it),
 )
-def test_lost_storage_excuses_who_lost_it(kind: Tampering, protocol: str, tmp_path: Path) -> None:
-    events, claims = right(protocol, lost=True)
+def test_lost_storage_excuses_who_lost_it(
+    kind: Tampering, protocol: str, loser: NodeId, tmp_path: Path
+) -> None:
+    events, claims = right(protocol, loser)
     trace = Trace(events)
     who, tag = kind.edit(trace), kind.breaks[protocol]
     write(tmp_path, 0, trace.events, claims)

@@ -4,10 +4,12 @@ The first event that names a place says what it holds: sender, number, level and
 other origination or delivery of the place must say the same, and what is said must be what the
 sender submitted under that number, from the first event on that comes after the submission; of two
 submissions the first counts. It does not rest on who numbers messages or when, so it suits every
-protocol. A place in a ring that is no configuration may be given again if whoever gave it, the
-ring's representative or a sender, has lost its storage. Only a weaker level than was asked for is
-wrong: a protocol may treat all messages as safe ones, and D10 and D11 then hold it to that.
-Submissions without checksums leave it unknown.
+protocol. A place in a ring that is no configuration may be given again if whoever gives it, the
+ring's representative, the sender before or the new one, has lost its storage since what the place
+held last was first told. Nobody can tell that from an altered message, so it leaves the answer
+unknown; the place then holds either, and a loss excuses nothing that was told after it. Only a
+weaker level than was asked for is wrong: a protocol may treat all messages as safe ones, and D10
+and D11 then hold it to that. Submissions without checksums leave it unknown.
 
 It remembers what waits for its sender to deliver it, which is as much as a protocol lets wait, and
 lets go of nothing else: the other engines would judge by what it had forgotten.
@@ -113,9 +115,8 @@ class Content(Property):
         frame, first = history.frame, history.other
         if history.differs:
             first = frame
-        elif first is not None:
-            gave = (first.ring.view.rep, first.sender, sender)
-            first = first if history.lost.isdisjoint(gave) else None
+        elif first is not None and history.given_again:
+            first, self.undecided = None, True
         if first is not None:
             self.violate(
                 f"Processor {event.node} {verb} {frame} at {event.t_us} us as "

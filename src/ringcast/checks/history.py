@@ -8,7 +8,7 @@ configurations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ringcast.checks.ring import CheckedMember, CheckedRing, PlacedFrame, RingStay, State
@@ -48,17 +48,24 @@ class History:
         self.differs = False  # it tells something else of its frame than the first that named it
         self.fresh = False  # it is a delivery, and no event named its frame before
         self.other: PlacedFrame | None = None
-        """What the latest event's place held first, if that differs and its ring is no
-        configuration."""
+        """What the latest event's place held last, if its ring is no configuration and the place
+        never held what the event says."""
+        self.given_again = False
+        """If so: whoever gives such a place has lost its storage since then."""
         self._elsewhere: dict[tuple[ViewId, int], PlacedFrame] = {}
         """What was first told of each place in such a ring: where configurations are topologies,
         there are no others."""
+        self._later: dict[tuple[ViewId, int], list[PlacedFrame]] = {}
+        """What places that were given again held then. There is a loss for each, so they are few,
+        and nothing else is kept: one that nothing excuses breaks what is about places."""
         self.life = 1  # of a delivery: the incarnation of its sender
         self.over: list[CheckedRing] = []  # rings that ended with the latest event
         self.trimmed: CheckedRing | None = None
         self.forgotten: ViewId | None = None  # largest ring forgotten
         self.broken = False  # a property has been violated by the latest event
         self.lost: set[NodeId] = set()  # who came back without its stable storage
+        self.losses = 0  # how often somebody did
+        self._last_loss: dict[NodeId, int] = {}  # which of these was a processor's last
         self.ids_reused = False
         self.deliveries = 0
         self.configurations = 0
@@ -120,13 +127,30 @@ class History:
         if event.seq > ring.trimmed_seq:
             index = ring.last_index = ring.last_index + 1
         frame = PlacedFrame(ring, event.seq, index)
-        frame.fill(event, sender, self._sender(ring, sender))
+        frame.fill(event, sender, self._sender(ring, sender), self.losses)
         if not ring.members:
-            known = self._elsewhere.setdefault((ring.view, event.seq), frame)
-            self.other = None if known.holds(event, sender) else known
+            self._compare(frame, event, sender)
         elif index:
             ring.frames[event.seq] = frame
         return frame
+
+    def _compare(self, frame: PlacedFrame, event: Originated | Delivered, sender: NodeId) -> None:
+        """Whether the place of ``frame``, in a ring that is no configuration, held this before."""
+        key = (frame.ring.view, frame.seq)
+        first = self._elsewhere.setdefault(key, frame)
+        if first.holds(event, sender):
+            return
+        later = self._later.get(key, [])
+        if any(each.holds(event, sender) for each in later):
+            return
+        other = self.other = later[-1] if later else first
+        self.given_again = self.lost_since(other.losses, (key[0].rep, other.sender, sender))
+        if self.given_again:
+            self._later[key] = [*later, frame]
+
+    def lost_since(self, losses: int, ids: Iterable[NodeId]) -> bool:
+        """Whether one of these has lost its storage since there were so many losses."""
+        return any(self._last_loss.get(id, 0) > losses for id in ids)
 
     def _sender(self, ring: CheckedRing, sender: NodeId) -> int:
         """Which incarnation of ``sender`` is meant: the one that is or was in the ring."""
@@ -305,4 +329,6 @@ class History:
         node.left = None
         if not event.storage_kept:
             self.lost.add(node.id)
+            self.losses += 1
+            self._last_loss[node.id] = self.losses
             node.last_seq = node.born_seq = 0

@@ -87,6 +87,20 @@ class Multicast(Property):
         """Where a message stands in the order."""
         return ring, seq
 
+    def shown(self, place: Place) -> str:
+        """The message id, as everywhere."""
+        return f"{place[0]}:{place[1]}.0"
+
+    def elsewhere(self, node: NodeId, told: DeliveredTo) -> NodeId | None:
+        """Who first told the place of a message, if that was another message."""
+        ring = self.history.rings.get(told.ring)
+        if ring is None:
+            return None
+        frames: dict[int, tuple[NodeId, DeliveredTo]]
+        frames = ring.marks.setdefault(f"{self.tag} frames", {})
+        first, known = frames.setdefault(told.seq, (node, told))
+        return None if alike(known, told) else first
+
     def life(self, event: Delivered) -> int:
         """Which incarnation sent a message to all, the latest event."""
         return self.history.frame.incarnation
@@ -153,7 +167,8 @@ class Multicast(Property):
         firsts, places = self._pasts.get((event.sender, life), ((), ()))
         at = bisect_right(firsts, event.first) - 1
         if at >= 0 and places[at] >= place:
-            self._wrong(event, str(frame), f"its sender had delivered {_name(places[at])} before")
+            before = self.shown(places[at])
+            self._wrong(event, str(frame), f"its sender had delivered {before} before")
 
     def _delivered(self, event: Noted) -> None:
         told = DeliveredTo.read(event)
@@ -161,15 +176,11 @@ class Multicast(Property):
             self.undecided = True
             return
         node, place = event.node, self.place(told.ring, told.seq)
-        ring = self.history.rings.get(told.ring)
         incarnation = self.life_to_some(told)
         if not self.concerns(node, told, place):
             self._wrong(event, told.name, f"it is for {whom(told)}")
-        frames: dict[int, tuple[NodeId, DeliveredTo]]
-        frames = ring.marks.setdefault(f"{self.tag} frames", {}) if ring else {}
-        first, known = frames.setdefault(told.seq, (node, told))
-        if msgspec.structs.replace(known, view=told.view) != told:
-            self._wrong(event, told.name, f"at processor {first} it is another message")
+        if (first := self.elsewhere(node, told)) is not None:
+            self._wrong(event, told.name, f"at processor {first} it is another message", first)
         current = self.history.known(node).current
         if current is None or current.view != told.view:
             self._wrong(event, told.name, f"it is not in {told.view}")
@@ -195,15 +206,15 @@ class Multicast(Property):
             asked.told = asked.told or (event.node, place)
             if asked.told[1] != place:
                 first, where = asked.told
-                self._wrong(event, told.name, f"processor {first} delivered it as {_name(where)}")
+                why = f"processor {first} delivered it as {self.shown(where)}"
+                self._wrong(event, told.name, why, first)
             note = asked.note
             same = (note.to, note.group) == (told.to, told.group)
             if not same or asked.digest != digest or note.level > told.level:
                 self._wrong(event, told.name, f"number {number} was submitted as {note}")
             elif asked.after is not None and asked.after >= place:
-                self._wrong(
-                    event, told.name, f"its sender had delivered {_name(asked.after)} before"
-                )
+                before = self.shown(asked.after)
+                self._wrong(event, told.name, f"its sender had delivered {before} before")
 
     def _untrue(self, event: Noted | ReportedUncertain, number: int) -> None:
         self.violate(
@@ -219,7 +230,7 @@ class Multicast(Property):
         last = self._last.get(event.node)
         self._last[event.node] = place
         if last is not None and last >= place and event.node in self._some_last:
-            self._wrong(event, name, f"it had delivered {_name(last)} before")
+            self._wrong(event, name, f"it had delivered {self.shown(last)} before")
 
     def _count(
         self, event: Noted | Delivered, sender: NodeId, incarnation: int, first: int, count: int
@@ -231,10 +242,13 @@ class Multicast(Property):
             what = f"it had delivered up to number {last[1]} of processor {sender} before"
             self._wrong(event, f"number {first} of {sender}", what)
 
-    def _wrong(self, event: Noted | Delivered, name: str, why: str) -> None:
+    def _wrong(
+        self, event: Noted | Delivered, name: str, why: str, other: NodeId | None = None
+    ) -> None:
+        """One is wrong, or, if that rests on what another told first, either may be."""
         self.violate(
             f"Processor {event.node} delivered {name} at {event.t_us} us; {why}.",
-            (event.node,),
+            (event.node,) if other in (None, event.node) else (other, event.node),
             (name,),
             event.t_us,
         )
@@ -319,8 +333,9 @@ class Multicast(Property):
                 )
 
 
-def _name(place: Place) -> str:
-    return f"{place[0]}:{place[1]}.0"
+def alike(one: DeliveredTo, other: DeliveredTo) -> bool:
+    """Whether two processors told the same, in whichever configurations."""
+    return msgspec.structs.replace(one, view=other.view) == other
 
 
 def whom(note: SubmittedTo | DeliveredTo) -> str:

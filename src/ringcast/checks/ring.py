@@ -41,6 +41,7 @@ class PlacedFrame:
         "incarnation",
         "index",
         "level",
+        "losses",
         "marks",
         "origin_us",
         "ring",
@@ -50,6 +51,7 @@ class PlacedFrame:
     )
 
     told_by: NodeId
+    losses: int
     sender: NodeId
     incarnation: int
     level: Level
@@ -63,9 +65,12 @@ class PlacedFrame:
         self.origin_us: int | None = None  # None: nobody originated it (so far)
         self.marks: dict[str, Any] = {}  # what properties keep with it, by tag
 
-    def fill(self, event: Originated | Delivered, sender: NodeId, incarnation: int) -> None:
+    def fill(
+        self, event: Originated | Delivered, sender: NodeId, incarnation: int, losses: int
+    ) -> None:
         """Take over whose it is and what it holds."""
         self.told_by = event.node
+        self.losses = losses  # of storage, by anybody, when it was told
         self.sender = sender
         self.incarnation = incarnation
         self.level = event.level

@@ -11,15 +11,26 @@ it names one who is, or has not spoken in this topology.
 
 from __future__ import annotations
 
+import msgspec
+
 from ringcast.checks.history import History
-from ringcast.checks.multicast import Frames, Multicast, Place, SubmittedMessage, whom
+from ringcast.checks.multicast import Frames, Multicast, Place, SubmittedMessage, alike, whom
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.to_some import DeliveredTo, SubmittedTo
 from ringcast.core.trace import Crashed, Delivered, Ended, Installed, Noted, Originated
 from ringcast.protocols.totem_multi.interests import EVERYTHING, INTERESTED, PASSED, is_in
 
 REMEMBERED = 65_536
-"""Messages to all whose senders' lives are remembered, and safe ones to some that are owed."""
+"""Messages to all whose senders' lives are remembered, safe ones to some that are owed, and places
+of messages to some."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a place held, who told that first, and after how many losses of storage."""
+
+    node: NodeId
+    what: DeliveredTo
+    losses: int
 
 
 class ToSome(Multicast):
@@ -41,6 +52,9 @@ class ToSome(Multicast):
         """Safe messages: who was in the topology of one that delivered it, and delivered it too."""
         self._forgotten: Place | None = None
         """The last place of those that were too many: who delivered these is not known any more."""
+        self._told: dict[Place, list[Told]] = {}
+        """What each place held, one after the other; rings do not know, as they are no
+        configurations."""
         self._own: dict[NodeId, list[tuple[Place, frozenset[int]]]] = {}
         """By processor: its own words about its groups, with their places."""
         self._heard: dict[NodeId, dict[NodeId, frozenset[int]]] = {}
@@ -49,6 +63,27 @@ class ToSome(Multicast):
     def place(self, ring: ViewId, seq: int) -> Place:
         """Timestamps first."""
         return seq, ring
+
+    def shown(self, place: Place) -> str:
+        """The ring comes first in names all the same."""
+        return f"{place[1]}:{place[0]}.0"
+
+    def elsewhere(self, node: NodeId, told: DeliveredTo) -> NodeId | None:
+        """As ``content``: who has lost its storage may give a place again, and nobody can tell that
+        from a mistake."""
+        known = self._told.setdefault(self.place(told.ring, told.seq), [])
+        while len(self._told) > REMEMBERED:
+            del self._told[next(iter(self._told))]
+        if any(alike(each.what, told) for each in known):
+            return None
+        last = known[-1] if known else None
+        if last is not None:
+            gave = (told.ring.rep, last.what.sender, told.sender)
+            if not self.history.lost_since(last.losses, gave):
+                return last.node
+            self.undecided = True
+        known.append(Told(node, told, self.history.losses))
+        return None
 
     # safe messages
 
@@ -73,14 +108,13 @@ class ToSome(Multicast):
     def on_ended(self, event: Ended) -> None:
         """Who owes a safe message still."""
         super().on_ended(event)
-        if self.history.lost:
-            return  # lives do not follow each other in the order
+        sure = not self.history.lost  # else lives do not follow each other in the order
         for place, (told, owing) in self._owing.items():
             for node, got in owing.items():
                 if got or not self.concerns(node, told, place):
                     continue
                 self.owed(
-                    node in event.settled,
+                    sure and node in event.settled,
                     f"Processor {told.sender} sent the safe message {told.name} to {whom(told)}, "
                     f"and some delivered it in {told.view}; processor {node} did not by the end.",
                     (node,),

@@ -13,12 +13,16 @@ from ringcast.pipeline.verify.crosscheck.checks import Check
 
 FOUND = "t.run, t.moment, array(t.node) AS nodes, array(t.name) AS messages"
 
+FOUND_BY_TWO = """t.run, t.moment, IF(t.first.node = t.node, array(t.node),
+                array(t.first.node, t.node)) AS nodes, array(t.name) AS messages"""
+
 CHECKS = {
     "multicast": Check(
         broken=(
             f"""SELECT {FOUND} FROM {{told_some}} t
-            WHERE NOT array_contains(t.to, t.node) OR t.what <> t.first
-                OR NOT (t.view <=> t.here.view)""",
+            WHERE NOT array_contains(t.to, t.node) OR NOT (t.view <=> t.here.view)""",
+            # Where two tell a place differently, or a message's place, either may be wrong.
+            f"""SELECT {FOUND_BY_TWO} FROM {{told_some}} t WHERE t.what <> t.first.what""",
             # It was submitted as it is, and before anything that its sender had delivered by then.
             f"""SELECT {FOUND} FROM {{told_some}} t
             LEFT JOIN {{asked_some}} a ON a.run = t.run AND a.node = t.sender
@@ -43,11 +47,11 @@ CHECKS = {
                     NULL))) AS message
             WHERE involved AND message IS NOT NULL""",
             # One message has one place.
-            f"""SELECT DISTINCT {FOUND} FROM (
-                SELECT *, first(place) OVER (PARTITION BY run, sender, incarnation, each
-                           ORDER BY moment) AS first_place
+            f"""SELECT DISTINCT {FOUND_BY_TWO} FROM (
+                SELECT * EXCEPT (first), first(struct(place, node)) OVER (
+                           PARTITION BY run, sender, incarnation, each ORDER BY moment) AS first
                 FROM {{told_some}} LATERAL VIEW explode(sequence(number, upto)) AS each) t
-            WHERE t.place <> t.first_place""",
+            WHERE t.place <> t.first.place""",
             # What was reported as uncertain its sender does not deliver, before or after.
             """SELECT a.run, greatest(t.moment, u.moment) AS moment, array(a.node) AS nodes,
                 array(concat('number ', a.number, ' of ', a.node)) AS messages
@@ -134,7 +138,7 @@ DEFINITIONS = {
                number + size(digests) - 1 AS upto,
                concat('(', place.ring.seq, ',', place.ring.rep, '):', place.seq, '.0') AS name,
                struct(c.n, c.view, c.upto) AS here,
-               IF(r.rid IS NULL, what, first(what) OVER (
+               IF(r.rid IS NULL, struct(what, d.node), first(struct(what, d.node)) OVER (
                    PARTITION BY d.run, r.rid, place ORDER BY d.moment)) AS first
         FROM (
             SELECT *, struct(to, sender, number, level, digests) AS what

@@ -27,6 +27,11 @@ FORGOTTEN = "SELECT run FROM {starts} WHERE incarnation < former - 1"
 """Runs in which somebody goes back to an incarnation whose messages the checks have let go of."""
 
 
+GIVEN_AGAIN = """l.run = v.run AND l.moment > v.before.moment AND l.moment < v.moment
+                AND l.node IN (v.ring.rep, v.before.sender, v.sender)"""
+"""Whoever gives a place has lost its storage between two things that it held."""
+
+
 def _remembered(*queries: str) -> tuple[str, ...]:
     """What they find in all other runs."""
     return tuple(
@@ -109,15 +114,10 @@ CHECKS = {
                   UNION ALL
                   SELECT run, moment, node, first, alike, name FROM {sent} WHERE rid IS NOT NULL)
             WHERE NOT alike""",
-            # A place in no configuration, unless who gave it has lost its storage by then.
-            """SELECT e.run, e.moment, array(first.node, e.node) AS nodes, array(name) AS messages
-            FROM (SELECT *, first_value(struct(node, sender, level, number, contents)) OVER (
-                             PARTITION BY run, ring, seq ORDER BY moment, contents) AS first
-                  FROM {acts} WHERE rid IS NULL) e
-            LEFT ANTI JOIN {losses} l ON l.run = e.run AND l.moment < e.moment
-                AND l.node IN (e.ring.rep, e.first.sender, e.sender)
-            WHERE NOT (struct(first.sender, first.level, first.number, first.contents)
-                <=> struct(sender, level, number, contents))""",
+            # A place in no configuration.
+            f"""SELECT v.run, v.moment, array(v.before.moment.node, v.moment.node) AS nodes,
+                array(v.name) AS messages
+            FROM {{variants}} v LEFT ANTI JOIN {{losses}} l ON {GIVEN_AGAIN}""",
             # What its sender has delivered is not numbered again, and of what was submitted twice
             # the first counts.
             """SELECT DISTINCT m.run, m.moment, IF(m.node = m.sender, array(m.node),
@@ -135,7 +135,12 @@ CHECKS = {
                 AND d.sender = m.sender AND d.incarnation = m.incarnation
                 AND m.sequence BETWEEN d.number AND d.upto AND d.moment < m.moment""",
         ),
-        open=("SELECT run FROM {submit} WHERE digest IS NULL",),
+        open=(
+            "SELECT run FROM {submit} WHERE digest IS NULL",
+            *_remembered(
+                f"SELECT v.run FROM {{variants}} v LEFT SEMI JOIN {{losses}} l ON {GIVEN_AGAIN}"
+            ),
+        ),
         beyond=(FORGOTTEN,),
     ),
     "integrity": Check(
@@ -236,6 +241,18 @@ DEFINITIONS = {
                        struct(0L AS seq, 1L AS rep))))
             FROM {confs}) t
         LEFT SEMI JOIN {descents} d ON d.run = t.run""",
+    # What places in no configuration held after something else, each once, and what before it.
+    "variants": """
+        SELECT run, ring, seq, name, sender, moment, before
+        FROM (
+            SELECT *, lag(struct(moment, sender)) OVER (
+                       PARTITION BY run, ring, seq ORDER BY moment, contents) AS before
+            FROM (
+                SELECT run, ring, seq, name, sender, level, number, contents,
+                       min(moment) AS moment
+                FROM {acts} WHERE rid IS NULL
+                GROUP BY run, ring, seq, name, sender, level, number, contents))
+        WHERE before IS NOT NULL""",
     # Messages that were originated without having been submitted just so under their number.
     "misnumbered": """
         SELECT o.run, o.moment, o.node, o.sender, o.incarnation, o.name, o.place, o.sequence,

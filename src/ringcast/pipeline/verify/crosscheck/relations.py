@@ -32,7 +32,7 @@ KEPT = frozenset(
         *("places", "uneven", "turns", "setbacks", "odd"),
         *("acts", "frames", "told"),
         *("unmet", "tracks", "promises", "debts", "gaps", "identifiers", "lacking"),
-        *("misnumbered", "suspects", "heard"),
+        *("misnumbered", "suspects", "heard", "variants"),
         *("told_some", "asked_some", "course"),
         *("detours", "blind", "in_ring_by_two", "numbered_by_later", "submitted_by_later"),
         *("numbered_by_two", "submitted_by_two"),

@@ -203,9 +203,8 @@ DEFINITIONS = {
     "ends": """
         SELECT run, min(t_us) AS t_us, min_by(settled, t_us) AS settled
         FROM {fault} WHERE event = 'Ended' GROUP BY run""",
-    # When each processor first came back without its stable storage.
-    "losses": """
-        SELECT run, node, min(moment) AS moment FROM {line} WHERE NOT kept GROUP BY run, node""",
+    # When processors came back without their stable storage.
+    "losses": "SELECT run, node, moment FROM {line} WHERE NOT kept",
     # When stable storage was first lost, and when a ring id in use was then taken again by whoever
     # had lost its own, or whose representative had.
     "voids": """
