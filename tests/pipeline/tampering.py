@@ -690,21 +690,32 @@ def body_altered_after_the_giver_lost_its_storage(trace: Trace) -> Nodes:
     return named
 
 
-def place_given_again_and_again(trace: Trace) -> Nodes:
-    """Told before the loss, it may be another message after it at processor 2, and then no third
-    one at processor 3."""
+def tell_again(trace: Trace, *nodes: NodeId) -> None:
+    """A place that was told before the loss is another message at each of these after it."""
     (loss,) = trace.all(Restarted, storage_kept=False)
     frame = next(e for e in trace.all(Delivered) if e.ring.rep == loss.node)
     assert frame.t_us < loss.t_us
-    for node, digests in ((2, altered(frame.digests)), (3, tuple(d ^ 2 for d in frame.digests))):
+    for node in nodes:
         anchor = trace.all(Delivered, node=node)[-1 if node == 3 else -9]
+        digests = tuple(digest ^ node for digest in frame.digests)
         trace.insert(change(frame, node=node, digests=digests), anchor)
+
+
+def place_given_again(trace: Trace) -> Nodes:
+    """That leaves content unknown; but the place is behind others there."""
+    tell_again(trace, 2)
+    return (2,)
+
+
+def place_given_again_and_again(trace: Trace) -> Nodes:
+    """One loss does not excuse two."""
+    tell_again(trace, 2, 3)
     return (2, 3)
 
 
-def given_again(edit: Edit) -> Tampering:
+def given_again(edit: Edit, tag: str = "content") -> Tampering:
     """Of places in rings that are no configurations, after a loss; nothing else can show it."""
-    return Tampering(edit.__name__.replace("_", "-"), edit, {"totem-multi": "content"})
+    return Tampering(edit.__name__.replace("_", "-"), edit, {"totem-multi": tag})
 
 
 LOST: list[tuple[Tampering, str, NodeId]] = [
@@ -720,5 +731,6 @@ again, which leaves every property unknown that finds messages by their ring."""
 LOST += [
     (given_again(body_altered_after_the_giver_lost_its_storage), "totem-multi", 1),
     (given_again(body_altered_after_the_giver_lost_its_storage), "totem-multi", 3),
+    (given_again(place_given_again, "P-7"), "totem-multi", 1),
     (given_again(place_given_again_and_again), "totem-multi", 1),
 ]
