@@ -655,6 +655,20 @@ def test_g_25_ext_one_lost_with_a_ring_where_it_never_came_tells_of_its_own() ->
     assert core.topology == "A X2 after"
 
 
+def test_g_25_ext_nobody_waits_for_the_word_of_one_that_passed_a_ring_by() -> None:
+    """202 is said to have gone to Bt, and by its own word it went elsewhere from B. So 101 cannot be
+    reached over it, and 102 will never tell how Bt went on."""
+    core = Core(1, {1: "A"}, {"A": (1, 102), "B": (3, 201, 202), "C": (5, 301)})
+    core.change("Bt", "B", 20, 201, 202)
+    change = core.change("B2", "Bt", 40, 201, 202)
+    core.bound("A", 30)
+    core.bound("C", 30)
+    assert core.topology == "A Bt C"
+    gone = RingId(ring("Bt").seq + 1, 202)
+    core.accept(Change(15, gone, ring("B"), (member(202),), True))
+    assert 101 not in core.order.live()[1] and core.order._ready(change)
+
+
 def test_g_20_ext_who_knows_all_of_a_gateway_keeps_it_whole() -> None:
     """Whoever is heard first: the words of all gateways are joined in any order."""
     rings: dict[str, tuple[NodeId, ...]] = {"B": (3, 201, 102), "C2": (4, 202)}

@@ -21,6 +21,7 @@ from ringcast.protocols.totem_multi.messages import (
     RingEntry,
     TopologyChange,
 )
+from ringcast.protocols.totem_multi.network import leaves
 from ringcast.protocols.totem_multi.state import (
     ChangeId,
     OrderState,
@@ -59,11 +60,24 @@ class RingChanges(OrderState):
         }
         late = [h for h in self.late.values() if h.ring == change.conf]
         before = {change.conf, *(h.conf for h in late)}
-        tellers = [ends.get((m.pid, ring)) for m in listed for ring in before]
+        tellers = [
+            ends.get((m.pid, ring))
+            for m in listed
+            for ring in before
+            if not self._passed_by(m.pid, ring)
+        ]
         known = {pid for pid, _ in ends}
         # G-25 ext: an interface that never came to the ring with which it was lost is at ``conf``.
         tellers += [m.node for h in late for m in listed if h.lists(m.pid) and m.pid not in known]
         return not any(node in gateways for node in tellers if node is not None)
+
+    def _passed_by(self, pid: NodeId, ring: RingId) -> bool:
+        """G-25 ext: whether an interface never came to a ring where others say that it is: by its
+        own word it went from an earlier one to a later one. It has nothing to tell of that ring."""
+        return any(
+            h.lists(pid) and h.conf != ring and leaves(ring, h)
+            for h in (*self.late.values(), *self.pending.values())
+        )
 
     def _own_change(self, change: Change) -> Change | None:
         """The pending change of a ring of mine to the same new ring, if there is one.
