@@ -666,6 +666,7 @@ def test_g_25_ext_nobody_waits_for_the_word_of_one_that_passed_a_ring_by() -> No
     assert core.topology == "A Bt C"
     gone = RingId(ring("Bt").seq + 1, 202)
     core.accept(Change(15, gone, ring("B"), (member(202),), True))
+    core.accept(Change(60, RingId(gone.seq + 2, 202), gone, (member(202),), False))
     assert 101 not in core.order.live()[1] and core.order._ready(change)
 
 
