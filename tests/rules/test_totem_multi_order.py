@@ -656,8 +656,8 @@ def test_g_25_ext_one_lost_with_a_ring_where_it_never_came_tells_of_its_own() ->
 
 
 def test_g_25_ext_nobody_waits_for_the_word_of_one_that_passed_a_ring_by() -> None:
-    """202 is said to have gone to Bt, and by its own word it went elsewhere from B. So 101 cannot be
-    reached over it, and 102 will never tell how Bt went on."""
+    """202 is said to have gone to Bt, and by its own word it went elsewhere from B. So 101 cannot
+    be reached over it, and 102 will never tell how Bt went on."""
     core = Core(1, {1: "A"}, {"A": (1, 102), "B": (3, 201, 202), "C": (5, 301)})
     core.change("Bt", "B", 20, 201, 202)
     change = core.change("B2", "Bt", 40, 201, 202)
