@@ -6,11 +6,12 @@ q's time, the latest that p delivers anything q knew, and running up, the earlie
 anything q sent later, tell whether p got some pair the wrong way round.
 
 D8 and causal are about what q knew through others, too. Such a detour is followed in the runs in
-which somebody is not told of everything in ascending order, or gives a number again (``detours``),
-and over one processor in between, which may itself know the message by a later one of its sender. A
-longer one, which takes a group of four, is more than these queries can tell. It decides only where
-p did not deliver the message in between, for otherwise one of its steps shows: in the runs in which
-whoever is told out of order lacks a message, too (``blind``).
+which somebody is not told of everything in ascending order, gives a number again, or begins a ring
+of a name that was over (``detours``), and over one processor in between, which may itself know the
+message by a later one of its sender. A longer one, which takes a group of four, is more than these
+queries can tell. It decides only where p did not deliver the message in between, for otherwise one
+of its steps shows: in the runs in which whoever is told out of order lacks a message, too
+(``blind``).
 """
 
 from __future__ import annotations
@@ -128,7 +129,9 @@ DEFINITIONS = {
                t.moment
         FROM {sent} s JOIN {told} t ON t.run = s.run AND t.rid = s.rid AND t.seq = s.seq
         WHERE s.home AND NOT s.again AND t.sound""",
-    "detours": "SELECT run FROM {descents} UNION SELECT run FROM {slips}",
+    "detours": """
+        SELECT run FROM {descents} UNION SELECT run FROM {slips}
+        UNION SELECT run FROM {rings} WHERE life > 1""",
     "blind": """
         SELECT DISTINCT f.run FROM {frames} f
         JOIN (SELECT DISTINCT run, node FROM {descents}) d ON d.run = f.run
