@@ -267,9 +267,11 @@ def test_a_log_without_events_is_no_damage(tmp_path: Path) -> None:
 
 
 def test_the_log_of_the_world_tells_of_everybody(tmp_path: Path) -> None:
+    """Of a crash, too, which the process itself could not write down."""
     faults = [Faulted(node, n, 10 * n, "pause") for n, node in enumerate((0, 2, 1), 1)]
-    record(tmp_path, 0, 1, faults)
-    assert list(read_live([tmp_path]))[:-1] == faults
+    crashes = [Crashed(2, 9, 40), Crashed(1, 7, 50)]
+    record(tmp_path, 0, 1, [*faults, *crashes])
+    assert list(read_live([tmp_path]))[:-1] == [*faults, *crashes]
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,11 @@ def read_log(path: Path) -> Iterator[TraceEvent]:
             event = decode(payload)
         except msgspec.DecodeError as error:
             raise TraceError(f"{path} is damaged at byte {at}: {error}") from None
-        # The world's log, which has the number 0, tells what was done to anybody.
-        if not isinstance(event, Ended) and event.node != named and (named or type(event) in OWN):
+        # The world's log, which has the number 0, tells what was done to anybody, crashes too.
+        if not named and (type(event) is Crashed or type(event) not in OWN):
+            yield event
+            continue
+        if not isinstance(event, Ended) and event.node != named:
             raise TraceError(
                 f"{path} tells of processor {event.node} at byte {at}, but is called after "
                 f"processor {named}; the log was renamed"
