@@ -59,3 +59,10 @@ def test_the_record_is_whole_and_clean(
     assert visits.keys() == cells.keys(), "the table has changed: run the seeds again"
     impossible = {at for at, cell in cells.items() if isinstance(cell, Impossible)}
     assert {at for at, times in visits.items() if not times} == impossible | unreached
+
+
+def test_ten_thousand_edits_are_judged_alike_by_three_engines() -> None:
+    """``python tests/pipeline/edits.py 400000..410000 --record``."""
+    record = json.loads((RESULTS / "edits.json").read_text("utf-8"))
+    assert (record["edits"], record["differences"]) == (10_000, 0)
+    assert all(each["queries"] for each in record["passes"])
