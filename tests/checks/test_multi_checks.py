@@ -556,6 +556,7 @@ def test_content_excuses_a_place_only_for_who_gave_it(loser: NodeId, kept: bool)
     trace.crash(loser)
     trace.start(loser, 2, kept)
     trace.deliver(2, 1, A, 6, digest=99)
+    trace.end()
     excused = loser == 1 and not kept
     found = Verdict.UNKNOWN if excused else Verdict.INVALID
     assert trace.verdicts()["content"] is found

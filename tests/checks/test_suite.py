@@ -174,6 +174,37 @@ def test_a_new_incarnation_has_an_empty_queue() -> None:
     assert judge(story, "fifo").verdicts() == {"fifo": Verdict.VALID}
 
 
+@pytest.mark.parametrize(
+    ("again", "verdict"),
+    [("p1: reg(8,1){1,2}", Verdict.VALID), ("p2:", Verdict.INVALID)],
+    ids=["itself", "another"],
+)
+def test_who_makes_a_step_twice_is_not_compared_with_itself(again: str, verdict: Verdict) -> None:
+    """M2 tells that it was in one configuration twice."""
+    story = (
+        "ring(8,1){1,2}\np1: o1 d1 tr(10,1){1,2} reg(12,1){1,2}"
+        f"\n{again} tr(10,1){{1,2}}\nend"
+    )
+    assert judge(story, "D6").verdicts() == {"D6": verdict}
+
+
+def test_what_was_delivered_before_its_ring_was_installed_was_not_delivered_in_it() -> None:
+    """D5 tells that it was too early; what is sent in the ring does not follow it there."""
+    story = "p1: reg(8,1){1,2} o1\np2: reg(4,2){2} {}reg(8,1){1,2} {}o2\np1: d2\nend"
+    early = story.replace("{}", "d1@(8,1) ", 1).replace("{}", "")
+    within = story.replace("{}", "", 1).replace("{}", "d1 ")
+    assert judge(early, "D7").verdicts() == {"D7": Verdict.VALID}
+    assert judge(within, "D7").verdicts() == {"D7": Verdict.INVALID}
+
+
+def test_a_gap_in_a_ring_that_was_left_leaves_nothing_open() -> None:
+    """D5 tells of what is delivered there later; no note of a transitional configuration comes."""
+    story = "ring(8,1){1,2}\np1: o1-3 d1 tr(10,1){1} {}reg(12,1){1} {}\nend"
+    within, after = story.replace("{}", "d3 ", 1), story.replace("{}", "", 1)
+    assert judge(within.replace("{}", ""), "D13").verdicts() == {"D13": Verdict.UNKNOWN}
+    assert judge(after.replace("{}", "d3@(8,1)"), "D13").verdicts() == {"D13": Verdict.VALID}
+
+
 STAYS = "ring(8,1){1,2,3}\np1: o1 d1\np3: down\np1: +900 tr(10,1){1,2} +5000\nend"
 
 

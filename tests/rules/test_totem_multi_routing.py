@@ -171,8 +171,8 @@ def test_t2_what_is_kept_goes_ahead_of_what_follows_it_in_its_stream() -> None:
     for at in (9, 10, 12):
         routing.keeps(202, 102, message(at), core.order)
     other = Forwarded(11, ring("B"), None, Data(3, Level.AGREED, 1, (b"x",)))
-    assert routing.before(202, other) == [] == routing.before(102, message(11))
-    assert routing.before(202, message(11)) == [message(9), message(10)]
+    assert routing.kept_before(202, other) == [] == routing.kept_before(102, message(11))
+    assert routing.kept_before(202, message(11)) == [message(9), message(10)]
     assert routing.release(202) == [message(12)]
 
 
@@ -196,9 +196,24 @@ def test_t4_does_not_wait_for_what_was_passed_over() -> None:
     assert routing.overdue() == [(202, message(9))]
 
 
+@pytest.mark.parametrize("without", ["", "what precedes", "what is heard"])
 @pytest.mark.parametrize("level", [Level.AGREED, Level.SAFE])
-def test_t2_a_gateway_of_three_rings_loses_nothing(level: Level) -> None:
-    """A message of ring A comes to 7 by C first, since A's token is late there."""
+def test_t2_a_gateway_of_three_rings_loses_nothing(
+    level: Level, without: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message of ring A comes to 7 by C first, since A's token is late there. It is kept for
+    whoever passes it on, and goes with what its sender says later, or when 7 hears it itself:
+    either is enough."""
+    hear = TotemMulti._heard
+
+    def hear_forwarded(self: TotemMulti, pid: NodeId, stream: RingId, key: Key) -> None:
+        if stream != self.ports[pid].ring:
+            hear(self, pid, stream, key)
+
+    if without == "what precedes":
+        monkeypatch.setattr(TreeRouting, "kept_before", lambda *_: [])
+    elif without == "what is heard":
+        monkeypatch.setattr(TotemMulti, "_heard", hear_forwarded)
     network = Network(((1, 2, 6, 7), (3, 4, 7, 8), (5, 6, 7, 8)))
     cluster = network.cluster
     for at in range(60):

@@ -151,6 +151,13 @@ def test_a_late_clock_is_found_though_places_are_given_again(tmp_path: Path) -> 
     assert late == {"1-1": 0, "1-2": 0, "2-1": 4_410, "2-2": 4_410}
 
 
+def test_a_late_clock_is_not_compared_with_another_message_of_the_place(tmp_path: Path) -> None:
+    """By its clock 2 delivers the second message nearer to the first one."""
+    record_lives(tmp_path, (10_000_000, (5,)), (20_000_000, (6,)), early_us=9_000_000)
+    late = {path.stem: us for path, us in late_clocks(tmp_path.iterdir()).items()}
+    assert late == {"1-1": 0, "1-2": 0, "2-1": 8_999_410, "2-2": 8_999_410}
+
+
 @pytest.mark.parametrize("again", [(6,), (5,)], ids=["the same", "another"])
 def test_a_delivery_waits_for_the_origination_of_its_own_life(
     again: tuple[int, ...], tmp_path: Path

@@ -250,7 +250,7 @@ class ClockRider:
             sort, at, first = stamp
             level = message.service
             clock = self.clock
-            reach = clock.my_timestamp + CLOCK_REACH
+            reach = clock.my_timestamp + CLOCK_REACH  # as ``reaches``, without the call
             if sort == level and self.heard < at <= LAST_TIMESTAMP and at <= reach:
                 self.heard = at
                 if at > clock.my_timestamp:

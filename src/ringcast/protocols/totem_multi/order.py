@@ -84,15 +84,9 @@ class NetworkOrder(RingChanges):
         if key <= self.last or not (again or (said.late and not self.ahead(said.since))):
             return False
         if type(said.message) is Bound:
-            return self._counts(ring, said) and self.acknowledged.is_news(
-                ring, said.message.receipts
-            )
+            receipts = said.message.receipts
+            return _counts(ring, said, said.message) and self.acknowledged.is_news(ring, receipts)
         return key not in self.seen
-
-    def _counts(self, ring: RingId, said: Forwarded) -> bool:
-        """MR-15: whether a Bound speaks for the stream it is in. One that waited while its ring
-        changed speaks for the ring before: its words are not noted, and must not stay news."""
-        return isinstance(said.message, Bound) and said.message.speaks_for in (ring, said.ring)
 
     def _pass_on(self, ring: RingId, said: Forwarded, came: NodeId | None) -> None:
         """MR-12; those who are behind must know since when this stream comes this way."""
@@ -102,7 +96,7 @@ class NetworkOrder(RingChanges):
     def _take_in(self, ring: RingId, key: Key, said: Forwarded) -> None:
         message = said.message
         if type(message) is Bound:
-            if self._counts(ring, said):
+            if _counts(ring, said, message):
                 self.acknowledged.hear_bound(ring, message.receipts)
         elif key not in self.seen:
             assert isinstance(message, Data | Wants)
@@ -425,3 +419,9 @@ class NetworkOrder(RingChanges):
             at = {pid: ring for each in ends for pid, ring in each.items()}
             self._known = (changes, regular, live, at, self._siblings())
         return Survey((key.timestamp, key.ring), self.acknowledged, self.pids, *self._known)
+
+
+def _counts(ring: RingId, said: Forwarded, bound: Bound) -> bool:
+    """MR-15: whether a Bound speaks for the stream it is in. One that waited while its ring changed
+    speaks for the ring before: its words are not noted, and must not stay news."""
+    return bound.speaks_for in (ring, said.ring)

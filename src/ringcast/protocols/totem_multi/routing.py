@@ -65,7 +65,7 @@ class TreeRouting:
         due = [q for q in ends if key in self._kept.get(q, ())] if pid in ends else []
         return [(q, self._kept[q].pop(key)[1]) for q in sorted(due)]
 
-    def before(self, pid: NodeId, said: Forwarded) -> list[Forwarded]:
+    def kept_before(self, pid: NodeId, said: Forwarded) -> list[Forwarded]:
         """T2: what is kept at an interface of the stream of something that goes out there now, and
         precedes it: whoever got the later one first would take the earlier one for a copy."""
         kept = self._kept.get(pid)

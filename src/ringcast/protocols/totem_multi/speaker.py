@@ -111,7 +111,7 @@ class Speaker(Machine):
             elif self.ports[pid].settled and self.routing.keeps(pid, came, said, self.order):
                 continue
             elif (part := self.withholding.part(pid, said, self.order)) is not None:
-                self._to_say.extend((pid, kept) for kept in self.routing.before(pid, part))
+                self._to_say.extend((pid, kept) for kept in self.routing.kept_before(pid, part))
                 if self.withholding.hollow(pid):
                     self._promise(pid)  # F8
                 self._to_say.append((pid, part))
