@@ -11,7 +11,19 @@ from ringcast.api.directory import Directory
 from ringcast.api.events import Batch, View
 from ringcast.core.effects import Departure, InstallView, Reason
 from ringcast.core.ids import Level, Position, ViewId
-from ringcast.wire.envelope import Data, Enter, Envelope, Exit, Groups, Known, NumberedRows
+from ringcast.wire.envelope import (
+    MOST_EARLIER,
+    Data,
+    Earlier,
+    Enter,
+    Envelope,
+    Exit,
+    Groups,
+    Known,
+    NumberedRows,
+    decode,
+    encode,
+)
 
 R1, T1, R2, T2, R3 = (ViewId(seq, 1) for seq in (8, 10, 12, 14, 16))
 
@@ -154,35 +166,177 @@ def test_a_word_for_an_earlier_ring_is_not_heard() -> None:
     assert a.log.events[-1] == b.log.events[-1] == ("V", (1, 2), Position.at(R2, 0))
 
 
-def test_a_ring_that_breaks_too_early_has_a_view_of_those_who_spoke() -> None:
-    """The one that had not spoken hears how much it missed, and is back on the next ring."""
-    members = on_ring()
-    a, b, c = members
+TOGETHER = ("T", (1, 2, 3), Position.at(R1, 13).end(R2.rep))
+AGAIN = ("V", (1, 2, 3), Position.at(R3, 0))
+
+
+def breaks_early(
+    *members: Member, together: tuple[int, ...], heard_last: bool = False, more: int = 0
+) -> None:
+    """On R2 1 and 3 have spoken, and there are two messages, when it breaks; these go on to R3, and
+    speak there, after so many messages. The word of 2 may come in the transitional configuration
+    of R2."""
     for each in members:
         each.transitional(T1, R1, 13, 1, 2, 3)
         each.view(R2, 1, 2, 3)
-    order(R2, 1, 1, a.directory.word(), *members)
+    words = [each.directory.word() for each in members]
+    order(R2, 1, 1, words[0], *members)
     order(R2, 2, 1, Data("g", (b"x", b"y")), *members)
-    order(R2, 3, 3, c.directory.word(), *members)
-    late = b.directory.word()
+    order(R2, 3, 3, words[2], *members)
+    some = [members[n - 1] for n in together]
+    for each in some:
+        each.transitional(T2, R2, 3, *together)
+    if heard_last:
+        order(R2, 4, 2, words[1], *some)
+    for each in some:
+        each.view(R3, *together)
+    words = [each.directory.word() for each in some]
+    for seq in range(1, 1 + more):
+        order(R3, seq, 1, Data("g", (b"z",)), *some)
+    for n, word in zip(together, words, strict=True):
+        order(R3, more + n, n, word, *some)
+
+
+@pytest.mark.parametrize("heard_last", [False, True])
+def test_a_ring_that_breaks_before_all_have_spoken_loses_nothing(heard_last: bool) -> None:
+    """One that had not spoken heard how much it missed, though its own messages were among that,
+    and the others had a view of this ring without it."""
+    members = on_ring()
+    breaks_early(*members, together=(1, 2, 3), heard_last=heard_last)
+    expected = [
+        TOGETHER,
+        ("V", (1, 2, 3), Position.at(R2, 0)),
+        (1, b"x", b"y", 2),
+        ("T", (1, 2, 3), Position.at(R2, 3).end(R3.rep)),
+        AGAIN,
+    ]
     for each in members:
-        each.transitional(T2, R2, 3, 1, 2, 3)
-    order(R2, 4, 2, late, *members)  # delivered in the transitional configuration
-    for each in members:
-        each.view(R3, 1, 2, 3)
-    for n, each in enumerate(members, 1):
-        order(R3, n, n, each.directory.word(), *members)
-    first = ("T", (1, 2, 3), Position.at(R1, 13).end(R2.rep))
-    again = ("V", (1, 2, 3), Position.at(R3, 0))
+        assert each.log.events == expected
+        assert not any(view.departures for view in each.log.views)
+        assert each.directory.complete and each.directory.open
+
+
+def test_who_parts_before_it_was_heard_is_not_in_the_view_of_the_ring() -> None:
+    """Nobody is waited for who did not go on; it gets its own view of the ring with the next."""
+    members = on_ring()
+    breaks_early(*members, together=(1, 3))
+    a, b, c = (each.log.events for each in members)
+    spoke = [("V", (1, 3), Position.at(R2, 0)), (1, b"x", b"y", 2)]
+    after = [("T", (1, 3), Position.at(R2, 3).end(R3.rep)), ("V", (1, 3), Position.at(R3, 0))]
+    assert a == c == [TOGETHER, *spoke, *after]
+    assert b == [TOGETHER]
+    alone, ring = ViewId(14, 2), ViewId(16, 2)
+    members[1].transitional(alone, R2, 3, 2)
+    members[1].view(ring, 2)
+    order(ring, 1, 2, members[1].directory.word(), members[1])
+    assert b[1:] == [
+        ("V", (1, 2, 3), Position.at(R2, 0)),
+        (1, b"x", b"y", 2),
+        ("T", (2,), Position.at(R2, 3).end(ring.rep)),
+        ("V", (2,), Position.at(ring, 0)),
+    ]
+
+
+def test_too_much_of_a_ring_that_broke_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that had not spoken hears how much it missed, and is back on the next ring."""
+    monkeypatch.setattr(directory, "MOST_WAITING", 1_000)
+    members = on_ring()
+    breaks_early(*members, together=(1, 2, 3), more=3)
     spoke = [
-        first,
+        TOGETHER,
         ("V", (1, 3), Position.at(R2, 0)),
         (1, b"x", b"y", 2),
         ("T", (1, 3), Position.at(R2, 3).end(R3.rep)),
-        again,
+        AGAIN,
     ]
-    assert a.log.events == c.log.events == spoke
-    assert b.log.events == [first, ("lost", 2), again]
+    rest = [(1, b"z", n) for n in (1, 2, 3)]
+    assert members[0].log.events == members[2].log.events == [*spoke, *rest]
+    assert members[1].log.events == [TOGETHER, ("lost", 2), AGAIN, *rest]
+    for each in members:
+        assert each.directory.left_aside == 1
+        assert not each.directory.crowded
+
+
+def test_rings_that_break_one_after_the_other_wait_and_not_too_many() -> None:
+    """Nobody is heard on any of them; the first is given out when there are too many."""
+    members = on_ring(2)
+    rings = [ViewId(12 + 4 * n, 1) for n in range(MOST_EARLIER + 1)]
+    for n, ring in enumerate(rings):
+        for each in members:
+            each.view(ring, 1, 2)
+        order(ring, 1, 1, Data("g", (b"%d" % n,)), *members)
+    words = [each.directory.word() for each in members]
+    for word in words:
+        (earlier,) = decode(encode(word)).earlier
+        assert earlier == Earlier(tuple(rings[1:-1]), ("g",))
+    for n, word in enumerate(words, 1):
+        order(rings[-1], 1 + n, n, word, *members)
+    expected: list[object] = [("lost", 1)]
+    for n, ring in enumerate(rings[1:], 1):
+        expected += [("V", (1, 2), Position.at(ring, 0)), (1, b"%d" % n, 1)]
+    assert members[0].log.events == members[1].log.events == expected
+
+
+def test_joins_and_leaves_on_a_ring_that_broke_count_on_the_next() -> None:
+    """1 leaves and 2 joins another group where nobody is heard; their words on the next ring say
+    what they would have said, and what came of it."""
+    a, b = on_ring(2)
+    other = Log()
+    b.directory.enter("h", other)
+    for each in (a, b):
+        each.transitional(T1, R1, 13, 1, 2)
+        each.view(R2, 1, 2)
+    order(R2, 1, 2, Enter("h"), a, b)
+    order(R2, 2, 1, Exit("g"), a, b)
+    order(R2, 3, 2, Enter("never asked for"), a, b)
+    for each in (a, b):
+        each.transitional(T2, R2, 3, 1, 2)
+        each.view(R3, 1, 2)
+    words = [each.directory.word() for each in (a, b)]
+    assert words[0] == Groups(R3, (), (), (Earlier((R2,), ("g",)),))
+    assert words[1] == Groups(R3, ("g", "h"), (), (Earlier((R2,), ("g",)),))
+    for n, word in enumerate(words, 1):
+        order(R3, n, n, word, a, b)
+    left = ("V", (2,), Position.at(R2, 2))
+    assert (
+        a.log.events
+        == b.log.events[:2]
+        == [
+            ("T", (1, 2), Position.at(R1, 13).end(R2.rep)),
+            ("V", (1, 2), Position.at(R2, 0)),
+        ]
+    )
+    assert b.log.events[2:] == [
+        left,
+        ("T", (2,), Position.at(R2, 3).end(R3.rep)),
+        ("V", (2,), Position.at(R3, 0)),
+    ]
+    assert other.events[0] == ("V", (2,), Position.at(R2, 1))
+    assert (a.directory.members("g"), a.directory.members("h")) == ((2,), (2,))
+
+
+def test_a_word_of_earlier_rings_counts_only_where_it_was_missing() -> None:
+    """Nobody takes back what it said, speaks of rings that others had alone, or comes back to a
+    ring from which it parted."""
+    a, b, c = on_ring()
+    for each in (a, b, c):
+        each.view(R2, 1, 2, 3)
+    order(R2, 1, 1, a.directory.word(), a, b, c)
+    for each in (a, b):
+        each.transitional(T2, R2, 1, 1, 2)
+        each.view(R3, 1, 2, 3)
+    order(R3, 1, 1, Groups(R3, ("g",), (), (Earlier((R2, R1), ()),)), a, b)
+    order(R3, 2, 3, Groups(R3, ("g",), (), (Earlier((R2,), ("g",)),)), a, b)
+    order(R3, 3, 2, b.directory.word(), a, b)
+    assert (
+        a.log.events
+        == b.log.events
+        == [
+            ("V", (1, 2), Position.at(R2, 0)),
+            ("T", (1, 2), Position.at(R2, 1).end(R3.rep)),
+            ("V", (1, 2, 3), Position.at(R3, 0)),
+        ]
+    )
 
 
 def test_leaving_and_joining_again_are_two_memberships() -> None:
@@ -208,54 +362,93 @@ def test_an_enter_that_meets_a_new_ring_counts_where_it_is_ordered() -> None:
         each.transitional(T1, R1, 0, 1, 2)
         each.view(R2, 1, 2)
     words = [each.directory.word() for each in (a, b)]
-    assert words == [Groups(R2, ())] * 2
+    assert words == [Groups(R2, (), (), (Earlier((R1,), ()),))] * 2
     order(R2, 1, 1, Enter("g"), a, b)
     order(R2, 2, 2, words[1], a, b)
     order(R2, 3, 1, words[0], a, b)
     assert a.log.events == [("V", (1,), Position.at(R2, 1))]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_members_agree_whatever_happens(seed: int) -> None:
-    """Random words and ring changes: who is counted in sees the same as the others."""
-    rng = Random(f"directory/{seed}")
-    members = [Member(n) for n in (1, 2, 3)]
-    inside = [False] * 3
-    ring, number = ViewId(8, 1), 0
-    for member in members:
-        member.view(ring, 1, 2, 3)
-    pending = {n: member.directory.word() for n, member in enumerate(members, 1)}
-    for _ in range(200):
-        number += 1
-        who = rng.randrange(3)
-        draw = rng.random()
+class Parting:
+    """Four members in rings that part and merge before all, or any, have spoken."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(f"directory/{seed}")
+        self.members = {n: Member(n) for n in (1, 2, 3, 4)}
+        self.inside = dict.fromkeys(self.members, False)
+        self.due: dict[int, list[object]] = {n: [] for n in self.members}
+        """What each reader must get of the messages: all that is ordered while it is inside."""
+        self.rings: dict[int, list[ViewId]] = {n: [] for n in self.members}
+        """Those that each was on."""
+        self.seqs: dict[ViewId, int] = {}
+        self.unsaid: dict[int, Envelope] = {}
+        self.last = 0
+        self.regroup()
+
+    def regroup(self) -> None:
+        """Everybody is on a new ring, with whom it was before or with others."""
+        sides: dict[int, list[int]] = {}
+        for n in self.members:
+            sides.setdefault(self.rng.choice((1, 1, 1, 2)), []).append(n)
+        for side in sides.values():
+            ring = ViewId(self.last + 4, side[0])
+            for n in side:
+                before = self.rings[n][-1:]
+                if before and self.rng.random() < 0.9:
+                    some = [q for q in side if self.rings[q][-1:] == before]
+                    over = ViewId(self.last + 2, some[0])
+                    self.members[n].transitional(over, before[0], self.seqs[before[0]], *some)
+            for n in side:
+                self.members[n].view(ring, *side)
+                self.rings[n].append(ring)
+                self.unsaid[n] = self.members[n].directory.word()
+            self.seqs[ring] = 0
+        self.last += 4
+
+    def order(self, sender: int, word: Envelope) -> None:
+        ring = self.rings[sender][-1]
+        self.seqs[ring] += 1
+        here = [n for n in self.members if self.rings[n][-1] == ring]
+        order(ring, self.seqs[ring], sender, word, *(self.members[n] for n in here))
+        for n in here:
+            if isinstance(word, Data) and self.inside[n]:
+                self.due[n].append((sender, *word.bodies, self.seqs[ring]))
+
+    def step(self) -> None:
+        who, draw = self.rng.choice(sorted(self.members)), self.rng.random()
         if draw < 0.1:
-            late = ViewId(ring.seq + 2, 1)
-            fresh = ViewId(ring.seq + 4, 1)
-            for member in members:
-                member.transitional(late, ring, number - 1, 1, 2, 3)
-                member.view(fresh, 1, 2, 3)
-            ring, number = fresh, 0
-            pending = {n: member.directory.word() for n, member in enumerate(members, 1)}
-        elif draw < 0.5 and pending:
-            speaker = rng.choice(sorted(pending))
-            order(ring, number, speaker, pending.pop(speaker), *members)
-        elif draw < 0.6:
-            if not inside[who]:
-                members[who].directory.enter("g", members[who].log)
-            order(ring, number, who + 1, Exit("g") if inside[who] else Enter("g"), *members)
-            inside[who] = not inside[who]
+            self.regroup()
+        elif draw < 0.4:
+            if self.unsaid:
+                who = self.rng.choice(sorted(self.unsaid))
+                self.order(who, self.unsaid.pop(who))
+        elif draw < 0.5:
+            if not self.inside[who]:
+                self.members[who].directory.enter("g", self.members[who].log)
+            self.inside[who] = not self.inside[who]
+            self.order(who, Enter("g") if self.inside[who] else Exit("g"))
         else:
-            order(ring, number, who + 1, Data("g", (b"x",)), *members)
-    by_place: dict[object, set[object]] = {}
-    for n, member in enumerate(members, 1):
-        for event in member.log.events:
-            assert isinstance(event, tuple)
-            if event[0] in ("V", "T"):
-                assert n in event[1]
-                by_place.setdefault(("view", event[2]), set()).add(event)
-    assert by_place
-    assert all(len(seen) == 1 for seen in by_place.values())
+            self.order(who, Data("g", (b"%d" % self.rng.randrange(1000),)))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_members_agree_and_nothing_is_lost_whatever_happens(seed: int) -> None:
+    """Whoever reads gets all that is ordered, and those who stay together the same views."""
+    world = Parting(seed)
+    for _ in range(150):
+        world.step()
+    for who in sorted(world.unsaid):
+        world.order(who, world.unsaid[who])
+    views: dict[object, tuple[int, object]] = {}
+    for n, member in world.members.items():
+        assert [e for e in member.log.events if e[0] not in ("V", "T")] == world.due[n]  # type: ignore[index]
+        for view in member.log.views:
+            assert n in view.members
+            at = ViewId(view.position.ring_seq, view.position.ring_rep)
+            together = tuple(world.rings[n][world.rings[n].index(at) :])
+            other = views.setdefault((view.position, together), (n, view.members))
+            assert other[1] == view.members, f"{other[0]} and {n}"
+    assert views
 
 
 def test_a_ring_that_ends_without_a_transitional_view_gives_out_what_waited() -> None:
@@ -310,8 +503,8 @@ def test_where_members_are_fixed_what_they_remember_counts_from_its_place_on() -
 
 
 def test_a_protocol_without_transitional_views() -> None:
-    """What waits for words that will not come is given out at the next regular view; who went,
-    and why, is in the first view of the group after it."""
+    """What waits for one that goes on is given out when that speaks on the next ring; who went, and
+    why, is in the first view of the group after it."""
     member = Member(1)
     silent = Departure(2, Reason.SILENT, "no heartbeat")
     sets = (("core", (1, 2)),)
@@ -335,9 +528,10 @@ def test_a_protocol_without_transitional_views() -> None:
     say(R2, 3, 2, Data("g", (b"waits for 3",)))
     assert (2, b"waits for 3", 3) not in member.log.events
     ring(R3, (1, 3), silent)
-    assert (2, b"waits for 3", 3) in member.log.events
     say(R3, 1, 1, member.directory.word())
-    say(R3, 2, 3, Groups(R3, ("g",)))
+    assert (2, b"waits for 3", 3) not in member.log.events
+    say(R3, 2, 3, Groups(R3, ("g",), (), (Earlier((R2,), ()),)))
+    assert (2, b"waits for 3", 3) in member.log.events
     view = member.log.views[-1]
     assert (view.members, view.departures) == ((1, 3), (silent,))
     assert view.sets == (("core", (1,)),)
@@ -345,14 +539,14 @@ def test_a_protocol_without_transitional_views() -> None:
 
 
 def test_nobody_leaves_the_view_of_a_group_without_a_departure() -> None:
-    """A member of the new ring has not spoken when that breaks, or speaks of other groups."""
+    """A member of the new ring parts before it has spoken, or speaks of other groups."""
     members = on_ring(4)
     for member in members:
         member.view(R2, 1, 2, 3, 4)
     order(R2, 1, 1, Groups(R2, ("g",)), *members)
     order(R2, 2, 2, Groups(R2, ("h",)), *members)
     order(R2, 3, 4, Groups(R2, ("g",)), *members)
-    members[0].transitional(T2, R2, 3, 1, 2, 3, 4)
+    members[0].transitional(T2, R2, 3, 1, 2, 4)
     assert members[0].log.views[-2].members == members[0].log.views[-1].members == (1, 4)
     left, silent = members[0].log.views[-2].departures
     assert (left.member, left.reason) == (2, Reason.LEFT)

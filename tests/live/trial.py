@@ -82,6 +82,7 @@ class Trial:
         """End the load, wait for the last delivery, and check every property; the trace."""
         self.band.rest()
         self.eventually("rest", self.band.at_rest)
+        assert not self.band.lost(), "readers lost events, which no trace shows"
         until_us = wall_us()
         assert self.band.leave(DEADLINE_S)
         events = list(read_live([self.traces], settled or self.all, until_us))

@@ -216,6 +216,14 @@ class Band:
             if member.running
         )
 
+    def lost(self) -> dict[NodeId, int]:
+        """Events that readers lost, by member, of those who run."""
+        return {
+            member.id: status.lost
+            for member in self.members.values()
+            if member.running and (status := member.status) is not None and status.lost
+        }
+
     def leave(self, seconds: float) -> bool:
         """Let everybody leave in order; False if somebody did not in time."""
         for member in self.members.values():

@@ -39,7 +39,7 @@ class MemberStatus(msgspec.Struct, tag_field="event", tag="status"):
     """Delivered, since the status before."""
     mb_per_s: float
     lost: int
-    """Events this program was too slow for."""
+    """Events that its reader did not get, since the start (``EventsLost``)."""
     idle: bool
     """Whether all that was sent here has been delivered here."""
     metrics: dict[str, object]

@@ -37,6 +37,9 @@ Bodies = Annotated[tuple[bytes, ...], msgspec.Meta(max_length=MOST_BODIES)]
 MOST_GROUPS = 2**14
 """That one member is in."""
 
+MOST_EARLIER = 64
+"""Rings on which a member was not heard, and says later which groups it was in."""
+
 MOST_WRITERS, MOST_WRITTEN = 256, 64
 """Writers that are remembered, and groups of each. Whichever was silent longest is forgotten
 first, and a writer to many groups makes nobody forget another writer."""
@@ -76,13 +79,26 @@ class Known(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rows: RowNumber
 
 
+Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_GROUPS)]
+"""Of the groups that a member is in."""
+
+
+class Earlier(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Rings on which a member would have said the same."""
+
+    rings: Annotated[tuple[ViewId, ...], msgspec.Meta(max_length=MOST_EARLIER)]
+    names: Names
+
+
 class Groups(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """All groups the sender is in when ``ring`` begins: its word on a new ring."""
 
     ring: ViewId
-    names: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_GROUPS)]
+    names: Names
     known: Annotated[tuple[Known, ...], msgspec.Meta(max_length=MOST_WRITERS * MOST_WRITTEN)] = ()
     """And what it remembers of writers."""
+    earlier: Annotated[tuple[Earlier, ...], msgspec.Meta(max_length=MOST_EARLIER)] = ()
+    """And what it would have said on rings that broke before it was heard there."""
 
 
 class Enter(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
