@@ -175,7 +175,7 @@ def test_a_node_with_another_key_says_that_frames_do_not_open(
             for each in settings:
                 await stack.enter_async_context(Node.open(each))
             said = f"node 1 could open no frame of {whom} since its start, 3 s ago, though some "
-            said += "come in that name: give all members one key file"
+            said += "come in that name: give all nodes of a ring one key file"
             await eventually(lambda: any(line.startswith(said) for line in caplog.messages))
         assert "heard nothing of" not in caplog.text
         assert "has another key 1, or another network than ''" in caplog.text

@@ -219,6 +219,20 @@ def test_each_port_has_an_id_and_ways_to_find_the_others() -> None:
         ([NORTH, SOUTH], {"bind": "127.0.0.1:7"}, "bind: a node with [[ports]] says this in each"),
         ([NORTH, SOUTH], {"key_file": "k"}, "key_file: a node with [[ports]] says this in each of"),
         ([SOUTH], {}, "ports[0]: id: a node with one port has one id; leave it out here"),
+        (
+            [NORTH, {k: v for k, v in SOUTH.items() if k != "id"}],
+            {},
+            "ports[1]: id: give this port an id of its own, which no other port and no node of any "
+            "ring has; 9 is in ports[0]",
+        ),
+        ([NORTH | {"id": 5}, SOUTH], {}, "ports[0]: id: the first port has the node's own id, 9: "),
+        ([NORTH, SOUTH | {"id": 1}], {}, "ports[1]: id: give this port an id of its own"),
+        (
+            [NORTH, SOUTH | {"peers": ["1@127.0.0.1:7"]}],
+            {},
+            "ports[1]: peers: 1 is in ports[0] as well; an id names one node, or one port of a",
+        ),
+        ([NORTH, SOUTH | {"peers": ["9@127.0.0.1:7"]}], {}, "ports[1]: peers: 9 is in ports[0]"),
         ([NORTH, {"bnd": ""}], {}, "`bnd` - at `$.ports[1]`; did you mean bind? known: id, bind"),
         ([NORTH, {"id": 0}], {}, "Expected `int` >= 1 - at `$.ports[1].id`"),
         (
@@ -307,6 +321,7 @@ def test_a_file_and_its_paths(tmp_path: Path) -> None:
         seeds = ["localhost:5405"]
         key_file = "north.key"
         [[ports]]
+        id = 19
         bind = "127.0.0.1:0"
         seeds = ["localhost:5406"]
         key_file = "/etc/south.key"
@@ -321,6 +336,7 @@ def test_a_file_and_its_paths(tmp_path: Path) -> None:
     ("text", "complaint"),
     [
         ("id = ", "Invalid"),
+        ("id = 1\n[ports]", "begin the table of each port with [[ports]], not with [ports]"),
         ("id = 0", "Expected `int` >= 1 - at `$.id`"),
         ("id = 1", "missing required field `state_dir`"),
         ('id = 1\nstate_dir = "s"', "bind: say where to listen, as host:port"),

@@ -92,6 +92,8 @@ class Sheet(msgspec.Struct, frozen=True):
     """Members that its messages have room for."""
     most_ports: int = 1
     """Broadcast domains that one processor may be in."""
+    ids_everywhere: bool = False
+    """Whether an id names one port of one processor in all domains together."""
     demo_rings: Rings = ()
     """The broadcast domains of a demonstration, with two gateways between neighbours; none: five
     members in one."""

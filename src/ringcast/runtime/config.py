@@ -14,7 +14,7 @@ from ringcast.core.registry import Sheet, live_protocol, protocols
 from ringcast.core.settings import FILLED_IN, GroupSettings
 from ringcast.journal.writer import LIMITS, Limits
 from ringcast.protocols import DEFAULT
-from ringcast.runtime.port_config import PortConfig, check_apart
+from ringcast.runtime.port_config import PortConfig, check_apart, check_ids
 from ringcast.wire import envelope
 from ringcast.wire.codec import OVERHEAD
 
@@ -145,6 +145,8 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         check_apart(self.ports)
         if len(self.ports) == 1 and self.domains[0].id != self.id:
             raise ConfigError("ports[0]: id: a node with one port has one id; leave it out here")
+        if self.sheet.ids_everywhere:
+            check_ids(self.id, self.domains)
 
     def _instead(self) -> str:
         """What to do if the protocol does not bear that many ports."""
@@ -156,6 +158,8 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def from_settings(settings: dict[str, Any]) -> NodeConfig:
     """A configuration from what its file would say, not checked yet."""
+    if isinstance(settings.get("ports"), dict):
+        raise ConfigError("ports: begin the table of each port with [[ports]], not with [ports]")
     try:
         return msgspec.convert(settings, NodeConfig)
     except msgspec.ValidationError as error:

@@ -34,7 +34,8 @@ PATIENT_LOOKS = 10
 SILENT = """node %s has heard nothing of %s since its start, %s s ago: that node is down, has \
 another address, cannot be reached, or refuses this one and says why in its own log"""
 CLOSED = """node %s could open no frame of %s since its start, %s s ago, though some come in that \
-name: give all members one key file (compare them with sha256sum), network, protocol and release"""
+name: give all nodes of a ring one key file (compare them with sha256sum), network, protocol and \
+release"""
 
 MOST_HINTS = 16
 """Lines in the log about processors that are not listed, and may be anybody's invention."""

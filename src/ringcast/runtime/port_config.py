@@ -146,3 +146,24 @@ def check_apart(ports: tuple[PortConfig, ...]) -> None:
                     f"ports[{at}]: multicast = {port.multicast!r} is that of ports[{before}]; "
                     "each broadcast domain has a group of its own"
                 )
+
+
+def check_ids(own: NodeId, ports: tuple[PortConfig, ...]) -> None:
+    """Refuse an id that has two meanings, where each has one in all domains together."""
+    if ports[0].id != own:
+        raise ConfigError(
+            f"ports[0]: id: the first port has the node's own id, {own}: leave it out"
+        )
+    places: dict[NodeId, int] = {}
+    for at, port in enumerate(ports):
+        if port.id in places:
+            raise ConfigError(
+                f"ports[{at}]: id: give this port an id of its own, which no other port and no "
+                f"node of any ring has; {port.id} is in ports[{places[port.id]}]"
+            )
+        for id in (port.id, *port.peer_addresses):
+            if places.setdefault(id, at) != at:
+                raise ConfigError(
+                    f"ports[{at}]: peers: {id} is in ports[{places[id]}] as well; an id names one "
+                    "node, or one port of a gateway, in all rings together"
+                )

@@ -99,6 +99,7 @@ SHEET = register(
         messages=MESSAGES,
         most_members=MAX_MEMBERS,
         most_ports=16,
+        ids_everywhere=True,
         demo_rings=((1, 2, 6, 7), (3, 6, 7, 8, 9), (4, 5, 8, 9)),
         progress_bound_us=progress_bound_us,
         membership=MembershipKind.EVS,
