@@ -364,6 +364,19 @@ def effect_of_an_agreed_cause(trace: MadeTrace) -> None:
     trace.deliver(3, 2, A, 12)
 
 
+def effect_elsewhere(trace: MadeTrace, until: int = 20) -> None:
+    """1 goes on from the topology of the others, and never delivers 15, which they do. All are with
+    each other all the time."""
+    for node in (1, 2, 3):
+        delivered(trace, node, 6, 7, 8)
+    trace.originate(2, B, 15)
+    for node in (2, 3):
+        trace.deliver(node, 2, B, 15)
+    trace.install(1, T2, until)
+    trace.originate(3, A, 30)
+    trace.deliver(1, 3, A, 30)
+
+
 def two_ways_round(trace: MadeTrace) -> None:
     delivered(trace, 1, 6, 7)
     delivered(trace, 2, 7, 6)
@@ -490,7 +503,7 @@ WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
     "P-9": (own_left_out, own_never),
     "P-10": (last_is_not_whole,),
     "P-11": (different_sets,),
-    "P-12": (effect_without_cause, effect_of_an_agreed_cause),
+    "P-12": (effect_without_cause, effect_of_an_agreed_cause, effect_elsewhere),
     "P-13": (left_out,),
     "P-14": (unsafe, unsafe_before, unsafe_at_the_end, unsafe_long_before),
     "P-15": (two_ways_round, a_topology_at_two_places),
@@ -547,6 +560,72 @@ def test_p_14_remembers_so_much_and_does_not_judge_what_it_forgot(
         most = max(most, len(check._had))
     assert most == 16
     assert bool(checks.violations) == (not right)
+
+
+def test_p_10_what_one_delivers_in_the_last_topology_is_owed_by_all() -> None:
+    """It was originated in the topology before; 3 waits for it, or passed it, for ever."""
+    trace = together()
+    for node in (1, 2, 3):
+        delivered(trace, node, 6, 7, 8)
+    trace.originate(1, A, 20)
+    for node in (1, 2, 3):
+        trace.install(node, T2, 9, (A, C))
+    for node in (1, 2):
+        trace.deliver(node, 1, A, 20)
+    trace.end(1, 2, 3)
+    assert trace.named("P-10")[0] == (1, 3)
+
+
+@pytest.mark.parametrize("seen", ["to some", "a topology", "nothing"])
+def test_p_16_counts_all_that_its_sender_had_come_to(seen: str) -> None:
+    """Its storage is kept, so after a crash it is above that."""
+    trace = together()
+    for node in (1, 2, 3):
+        delivered(trace, node, 6, 7, 8)
+    if seen == "to some":
+        trace.submit_to(1, 50, 2)
+        trace.deliver_to(2, 1, A, 50, 2)
+    elif seen == "a topology":
+        trace.install(2, T2, 50)
+    trace.crash(2)
+    trace.start(2, 2)
+    trace.install(2, ViewId(30, 99), 30, (C,), (2,))
+    trace.originate(2, C, 40)
+    trace.deliver(2, 2, C, 40)
+    trace.end()
+    assert trace.verdicts()["P-16"] is (Verdict.VALID if seen == "nothing" else Verdict.INVALID)
+
+
+@pytest.mark.parametrize(("until", "right"), [(12, True), (20, False)])
+def test_p_12_is_about_who_was_there_at_the_place_of_the_cause(until: int, right: bool) -> None:
+    trace = together()
+    effect_elsewhere(trace, until)
+    trace.end()
+    assert trace.verdicts()["P-12"] is (Verdict.VALID if right else Verdict.INVALID)
+
+
+@pytest.mark.parametrize("order", [(T2, T1), (T1, T2)])
+def test_p_15_counts_a_topology_when_one_comes_to_it_first(order: tuple[ViewId, ViewId]) -> None:
+    """At one place a processor may come back (P-2)."""
+    trace = together()
+    trace.install(1, T2, 5)
+    trace.install(1, T1, 5)
+    delivered(trace, 1, 6)
+    for view in order:
+        trace.install(2, view, 5)
+    trace.end()
+    assert trace.verdicts()["P-15"] is Verdict.VALID
+
+
+@pytest.mark.parametrize(("place", "right"), [(5, True), (6, False)])
+def test_p_2_at_one_place_one_may_come_back(place: int, right: bool) -> None:
+    """Rings that a change brings are deleted with it. Nothing is delivered in between."""
+    trace = together()
+    trace.install(1, T2, place)
+    trace.install(1, T1, 5)
+    delivered(trace, 2, 6)
+    trace.end()
+    assert trace.verdicts()["P-2"] is (Verdict.VALID if right else Verdict.INVALID)
 
 
 @pytest.mark.parametrize(("loser", "kept"), [(1, False), (1, True), (3, False)])

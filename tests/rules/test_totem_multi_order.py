@@ -397,6 +397,19 @@ def test_mr_12_ext_a_late_bound_of_another_ring_goes_round_no_cycle() -> None:
     assert len(core.said) == said
 
 
+def test_mr_12_ext_a_bound_that_waited_for_a_change_goes_on_once() -> None:
+    """Three gateways brought it while a change was pending; another one had brought what follows.
+    All three went on as late, and each gateway that waited for a change multiplied them again."""
+    for receipts, times in (((), 0), (((3, ((31, ring("B")),), ()),), 1)):
+        core = gateway()
+        core.bound("B", 20)
+        said = len(core.said)
+        for _ in range(3):
+            bound = Forwarded(15, ring("B"), None, Bound(ring("B"), receipts))
+            core.order.accept_released(core.env, 201, bound)
+        assert len(core.said) == said + times, "once if its words are news, else never"
+
+
 def test_g_19_a_ring_of_which_nobody_told_who_is_there_is_no_ring() -> None:
     network = RingNetwork(1, {1: ring("A")})
     ends = ((101, ring("A")), (201, ring("X")))
@@ -668,6 +681,38 @@ def test_g_25_ext_nobody_waits_for_the_word_of_one_that_passed_a_ring_by() -> No
     core.accept(Change(15, gone, ring("B"), (member(202),), True))
     core.accept(Change(60, RingId(gone.seq + 2, 202), gone, (member(202),), False))
     assert 101 not in core.order.live()[1] and core.order._ready(change)
+
+
+def test_g_25_ext_nobody_waits_for_one_to_tell_of_a_transitional_ring_it_passed_by() -> None:
+    """102 tells of a transitional ring of B with 201 in it, and crashes before it tells of more.
+    By its own word 101 went on alone from B. 1 and 101 itself waited for 101 to tell how that ring
+    went on; and 101 is still on B until its own change is next."""
+    rings = {"A": (1, 101, 102), "B": (3, 201, 202)}
+    cores = (Core(1, {1: "A"}, rings), Core(101, {101: "A", 201: "B"}, rings))
+    told, own = RingId(31, 201), RingId(41, 201)
+    places = {told: "told", own: "own", RingId(43, 201): "own2", RingId(33, 1): "at"}
+    for core in cores:
+        core.names |= places | {RingId(35, 1): "at2"}
+        core.message("A11")
+        core.message("B12")
+        mine = core.order.me == 101
+
+        def say(
+            timestamp: int, to: RingId, old: RingId, *pids: NodeId, last: bool = False, own: bool
+        ) -> None:
+            if own:
+                core.order.mine.add((to, old))  # noqa: B023
+            core.accept(Change(timestamp, to, old, tuple(map(member, pids)), not last))  # noqa: B023
+
+        say(12, told, ring("B"), 201, 202, own=False)
+        say(12, RingId(33, 1), ring("A"), 1, 101, own=True)
+        say(20, RingId(35, 1), RingId(33, 1), 1, 101, last=True, own=True)
+        say(12, own, ring("B"), 201, own=mine)
+        say(21, RingId(43, 201), own, 201, last=True, own=mine)
+        for last in (RingId(35, 1), RingId(43, 201)):
+            core.accept(Forwarded(60, last, None, Bound(last, ())))
+    assert cores[0].delivered == cores[1].delivered
+    assert cores[0].topologies[-1] == ("at2", "own2")
 
 
 def test_g_20_ext_who_knows_all_of_a_gateway_keeps_it_whole() -> None:

@@ -115,6 +115,20 @@ def test_t2_what_came_first_beside_the_tree_goes_on_along_it() -> None:
     assert not routing.keeping and heard(core, routing, 102, 9) == []
 
 
+def test_t2_what_is_due_takes_along_what_precedes_it_in_its_stream() -> None:
+    """A was not settled when 9 came by C, so 9 went out there and was kept for B alone. 10 was kept
+    for both, and is heard at A: whoever is on B would take 9 for a copy after it."""
+    rings = {"A": (1, 101, 102), "B": (3, 202), "C": (4, 201, 302)}
+    core = Core(102, {102: "A", 202: "B", 302: "C"}, rings)
+    routing = TreeRouting(102, False)
+    first, second = message(9), message(10)
+    other = Forwarded(8, ring("C"), None, first.message)
+    for pid, said in ((202, first), (202, other), (102, second), (202, second)):
+        assert routing.keeps(pid, 302, said, core.order)
+    assert heard(core, routing, 102, 10) == [(202, first), (202, second)]
+    assert routing.release(202) == [other], "of another stream"
+
+
 def test_t2_where_there_is_one_way_nothing_is_kept() -> None:
     core, routing = second(acyclic=True)
     assert not routing.keeps(202, 102, message(9), core.order)

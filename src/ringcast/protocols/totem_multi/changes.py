@@ -45,9 +45,9 @@ class RingChanges(OrderState):
         listed = [member for member in change.members if member.gateway]
         id = (change.ring, change.conf)
         if change.transitional:
-            followed = any(conf == change.ring for _, conf in self.pending)
-            asked = any(m.node in gateways for m in listed) or id in self.mine
-            return followed or not asked
+            came = [m.node for m in listed if not self._passed_by(m.pid, change.ring)]
+            asked = any(node in gateways for node in came) or id in self.mine
+            return self._followed(change) or not asked
         strangers = self.network.strangers(listed, gateways)
         if (own := self._own_change(change)) is not None:
             return self._exchanged(own, strangers)
@@ -70,6 +70,10 @@ class RingChanges(OrderState):
         # G-25 ext: an interface that never came to the ring with which it was lost is at ``conf``.
         tellers += [m.node for h in late for m in listed if h.lists(m.pid) and m.pid not in known]
         return not any(node in gateways for node in tellers if node is not None)
+
+    def _followed(self, change: Change) -> bool:
+        """Whether somebody has told how the ring went on."""
+        return any(conf == change.ring for _, conf in self.pending)
 
     def _passed_by(self, pid: NodeId, ring: RingId) -> bool:
         """G-25 ext: whether an interface never came to a ring where others say that it is: by its
@@ -198,7 +202,10 @@ class RingChanges(OrderState):
 
     def _move(self, change: Change, out_of: dict[ChangeId, Change]) -> None:
         id = (change.ring, change.conf)
-        self.network.move(change, id in self.mine)
+        stay: set[NodeId] = set()
+        if change.transitional and not self._followed(change):  # G-25 ext: who did not come
+            stay = {m.pid for m in change.members if self._passed_by(m.pid, change.ring)}
+        self.network.move(change, id in self.mine, stay)
         self.done[id] = out_of.pop(id)
         self._stale()
 

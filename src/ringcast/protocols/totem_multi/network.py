@@ -46,10 +46,10 @@ class RingNetwork:
         others = [ends for node, ends in self.gateways.items() if node != self.me]
         return joined((ring,), others)
 
-    def move(self, change: Change, mine: bool) -> None:
-        """MR-20, G-13: interfaces at ``conf`` that the change lists go to its ring; mine by my own
-        word alone (A10, G-25)."""
-        pids = {member.pid for member in change.members}
+    def move(self, change: Change, mine: bool, stay: Collection[NodeId] = ()) -> None:
+        """MR-20, G-13: interfaces at ``conf`` that the change lists go to its ring, except those
+        that ``stay``; mine by my own word alone (A10, G-25)."""
+        pids = {member.pid for member in change.members} - set(stay)
         for node, ends in self.gateways.items():
             if node != self.me:
                 for pid, ring in ends.items():

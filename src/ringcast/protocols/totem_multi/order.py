@@ -140,10 +140,10 @@ class NetworkOrder(RingChanges):
         """
         if isinstance(said, Forwarded):
             ring, key = said.via or said.ring, Key(said.timestamp, said.ring)
-            entry = self.entries.get(ring)
-            known = entry is not None and self.knows(ring) and self.last < key <= entry.last
-            if known and key not in self.seen and not self.ahead(said.since):
-                self._pass_on(ring, replace(said, late=True), came)
+            late, entry = replace(said, late=True), self.entries.get(ring)
+            overtaken = entry is not None and self.knows(ring) and key <= entry.last
+            if overtaken and self._is_late(ring, key, late, False):
+                self._pass_on(ring, late, came)
                 self._take_in(ring, key, said)
                 return
         self.accept(env, came, said)

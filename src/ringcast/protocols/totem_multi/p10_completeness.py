@@ -1,4 +1,5 @@
-"""P-10: in its last topology a processor delivers all that members originated while in it."""
+"""P-10: in its last topology a processor delivers all that members originated while in it, and all
+that another one delivers there, whoever originated it."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class AllOfTheLast(TopologyProperty):
         self._originated.pop(event.node, None)
 
     def on_ended(self, event: Ended) -> None:
-        """Settled processors of one topology owe each other what they originated in it."""
+        """Settled processors of one topology owe each other what they originated in it, and what
+        they delivered: what was before it all had passed when they came."""
         for node in event.settled:
             for other in event.settled:
                 mine, theirs = self.now.get(node), self.now.get(other)
@@ -57,5 +59,13 @@ class AllOfTheLast(TopologyProperty):
                         f"is the last topology, and processor {node} did not deliver it.",
                         (other, node),
                         (shown(missing[0]),),
+                        event.t_us,
+                    )
+                elif more := self._delivered.get(other, set()) - had:
+                    self.violate(
+                        f"Processor {other} delivered {shown(min(more))} in {mine.view}, which is "
+                        f"the last topology, and processor {node} did not.",
+                        (other, node),
+                        (shown(min(more)),),
                         event.t_us,
                     )

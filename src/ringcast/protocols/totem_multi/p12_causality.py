@@ -1,5 +1,5 @@
 """P-12: what its sender had delivered before a message is delivered before it, by everybody who was
-in a topology with the sender all that time, and in the one of that delivery.
+in a topology with the sender all that time, and at that place in the one of that delivery.
 
 Theorem 5.13 does not ask for the latter. It overlooks merges that are interrupted, after which
 processors of one ring are in different topologies for a while, each with the other as a member.
@@ -41,7 +41,8 @@ class CausesFirst(TopologyProperty):
         self._latest: dict[NodeId, deque[tuple[PlaceKey, ViewId]]] = {}
         self._had: dict[NodeId, dict[PlaceKey, None]] = {}
         self._past: dict[PlaceKey, tuple[tuple[PlaceKey, ViewId], ...]] = {}
-        self._been: dict[NodeId, dict[ViewId, None]] = {}
+        self._been: dict[NodeId, dict[ViewId, PlaceKey | None]] = {}
+        """The topologies of each, and where it went on to the next."""
         self._with: dict[NodeId, dict[NodeId, PlaceKey]] = {}
         """For each processor, since which place each other one is in its topologies."""
 
@@ -50,6 +51,9 @@ class CausesFirst(TopologyProperty):
         before = self._with.get(event.node, {}) if old is not None else {}
         self._with[event.node] = {q: before.get(q, new.key) for q in new.members}
         been = self._been.setdefault(event.node, {})
+        if old is not None:
+            been[old.view] = new.key
+        been.pop(new.view, None)
         been[new.view] = None
         if len(been) > REMEMBERED:
             del been[next(iter(been))]
@@ -70,7 +74,8 @@ class CausesFirst(TopologyProperty):
         for cause, view in self._past.get(key, ()):
             if since is None or view not in been or (oldest is not None and cause < oldest):
                 continue
-            if cause > since and cause not in had:
+            left = been[view]
+            if cause > since and cause not in had and (left is None or cause < left):
                 self.violate(
                     f"Processor {node} delivered {shown(key)} at {event.t_us} us without "
                     f"{shown(cause)}, which its sender {event.sender} had delivered before.",

@@ -37,8 +37,9 @@ class OneOrder(Property):
         self._next(event.node, (event.ring, event.seq), event.t_us)
 
     def on_installed(self, event: Installed) -> None:
-        """A topology."""
-        self._next(event.node, (event.view, -1), event.t_us)
+        """A topology, when a processor comes to it first: P-2 speaks of those that come back."""
+        if event.node not in self._places.get((event.view, -1), ()):
+            self._next(event.node, (event.view, -1), event.t_us)
 
     def _next(self, node: NodeId, what: Happening, t_us: int) -> None:
         mine = self._count[node] = self._count.get(node, 0) + 1

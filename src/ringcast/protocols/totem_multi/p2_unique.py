@@ -1,5 +1,7 @@
 """P-2: a topology's name stands for one list of rings and members, told everywhere as the same kind
-of view at the same place, and nobody enters it twice."""
+of view at the same place, and nobody enters it twice. At one place a processor may come back to it
+(G-8 ext): several changes to a ring, and rings that are deleted with them, have one, and no message
+lies between them."""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class TopologyUnique(TopologyProperty):
                 event.t_us,
             )
         been = self._entered.setdefault(event.node, set())
-        if new.view in been:
+        if new.view in been and (old is None or old.key[:3] != new.key[:3]):
             self.violate(
                 f"Processor {event.node} entered {new.view} again at {event.t_us} us.",
                 (event.node,),

@@ -56,14 +56,18 @@ class TreeRouting:
     ) -> list[tuple[NodeId, Forwarded]]:
         """T2, G-35: another gateway has passed it on, or it is of that ring itself. At an interface
         of the tree, it is for me to pass it on at those others of the tree for which I keep it: it
-        came another way first."""
+        came another way first. What precedes it there goes with it."""
         if not self.keeping:
             return []
         self._kept.get(pid, {}).pop(key, None)
         self._passing[pid, stream] = key
         ends = self._ends(order)
-        due = [q for q in ends if key in self._kept.get(q, ())] if pid in ends else []
-        return [(q, self._kept[q].pop(key)[1]) for q in sorted(due)]
+        due: list[tuple[NodeId, Forwarded]] = []
+        for q in sorted(ends if pid in ends else ()):
+            _, said = self._kept.get(q, {}).pop(key, (0, None))
+            if said is not None:
+                due += [(q, each) for each in (*self.kept_before(q, said), said)]
+        return due
 
     def kept_before(self, pid: NodeId, said: Forwarded) -> list[Forwarded]:
         """T2: what is kept at an interface of the stream of something that goes out there now, and
