@@ -709,8 +709,8 @@ def partly_told(core: Core) -> Core:
 
 
 def test_g_25_ext_nobody_waits_for_one_to_tell_of_a_transitional_ring_it_passed_by() -> None:
-    """1 and 101 itself waited for 101 to tell how that ring went on. 101 is on B until its own change
-    is next."""
+    """1 and 101 itself waited for 101 to tell how that ring went on. 101 is on B until its own
+    change is next."""
     rings: dict[str, tuple[NodeId, ...]] = {"A": (1, 101, 102), "B": (3, 201, 202)}
     one = partly_told(Core(1, {1: "A"}, rings))
     gateway = partly_told(Core(101, {101: "A", 201: "B"}, rings))
