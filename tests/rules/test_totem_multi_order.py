@@ -638,7 +638,7 @@ def test_mr_29_between_the_changes_of_a_merge_no_stream_is_forgotten() -> None:
     core.network_topology(mine, 201, rings, ends)
     core.change("At", "A", 20, 1, 102)
     core.change("N2", "At", 30, 1, 3, 102, 201)
-    assert core.topologies[-2:] == [("Bt",), ("C", "N2")]
+    assert core.topologies[-2:] == [("C", "Bt", "N2"), ("C", "N2")]
     assert core.order.entries[ring("C")].placeholder.timestamp == 40
 
 
@@ -716,6 +716,19 @@ def test_g_25_ext_nobody_waits_for_one_to_tell_of_a_transitional_ring_it_passed_
     gateway = partly_told(Core(101, {101: "A", 201: "B"}, rings))
     assert one.delivered == gateway.delivered
     assert one.topologies[-1] == ("last", "after")
+
+
+def test_g_14_what_is_told_moves_no_interface_whose_change_is_pending() -> None:
+    """Three gateways that merged into one ring each took the others to be there already, and waited
+    for a stream that was to come by them."""
+    network = RingNetwork(1, {1: ring("A")})
+    before: dict[str, tuple[NodeId, ...]] = {"A": (1, 101), "B": (201,), "C": (3,)}
+    network.merge(graph_of(before, {101: "A", 201: "B"}))
+    after = graph_of({"A": (1, 101), "C": (3, 201)}, {101: "A", 201: "C"})
+    network.merge(after, {(201, ring("B"), ring("C"))})
+    assert network.gateways[101][201] == ring("B")
+    network.merge(after, {(201, ring("A"), ring("C"))})
+    assert network.gateways[101][201] == ring("C"), "a change that takes it from elsewhere"
 
 
 def test_g_20_ext_who_knows_all_of_a_gateway_keeps_it_whole() -> None:

@@ -158,7 +158,9 @@ class RingChanges(OrderState):
         mine = id in self.mine
         near = self._own_change(change) is not None
         begun = {ring for ring, _ in (*self.pending, *self.late)}
+        left = {change.conf}
         for before in [h for h in self.late.values() if h.ring == change.conf]:
+            left.add(before.conf)
             self._move(before, self.late)
         self._move(change, self.pending)
         told: list[NetworkTopology | TopologyChange] = []
@@ -184,7 +186,7 @@ class RingChanges(OrderState):
                     entry.since = since
                 if entry.last <= key or entry.last.rank != Rank.REGULAR:
                     entry.last, entry.placeholder = max(entry.last, key), unheard
-            elif ring == change.conf:
+            elif ring in left:  # by some; the others' part is behind the place of the change
                 entry = self.entries[ring]
                 entry.placeholder = max(entry.placeholder, unheard)
         self._prune(old if near and not mine else set())
@@ -218,7 +220,8 @@ class RingChanges(OrderState):
 
     def _learn(self, graph: NetworkGraph) -> None:
         """G-19, A11: what a gateway of the ring, or beyond it, can reach."""
-        self.network.merge(graph)
+        awaited = {(m.pid, c.conf, c.ring) for c in self.pending.values() for m in c.members}
+        self.network.merge(graph, awaited)
         for change in graph.late:
             id = (change.ring, change.conf)
             known = id in self.late or id in self.done or id in self.pending

@@ -15,6 +15,9 @@ from ringcast.protocols.totem_single.messages import RingId
 
 Path = tuple[RingId, ...]
 
+Move = tuple[NodeId, RingId, RingId]
+"""An interface, the ring that it leaves, and the one it goes to."""
+
 
 class RingNetwork:
     """G, and the members of every ring that counts."""
@@ -72,8 +75,9 @@ class RingNetwork:
             for pid, ring in ends.items()
         )
 
-    def merge(self, graph: NetworkGraph) -> None:
-        """G-19: gateways that somebody else knows; of two words on an interface the later ring.
+    def merge(self, graph: NetworkGraph, awaited: Collection[Move] = ()) -> None:
+        """G-19: gateways that somebody else knows; of two words on an interface the later ring,
+        unless it is ``awaited`` there: a change will move it, and is no way before its time (G-14).
         G-20 ext: of a new one that has lost an interface there, the rest is not known here either.
         """
         for entry in graph.rings:
@@ -86,9 +90,10 @@ class RingNetwork:
             for pid, ring in ends:
                 if ring not in self.members:
                     continue  # nobody has told who is there
-                if pid not in known:
+                old = known.get(pid)
+                if old is None:
                     self.cut.discard(node)
-                if pid not in known or known[pid] < ring:
+                if old is None or (old < ring and (pid, old, ring) not in awaited):
                     known[pid] = ring
             if new and node in graph.cut:
                 self.cut.add(node)
