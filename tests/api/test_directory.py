@@ -257,6 +257,30 @@ def test_too_much_of_a_ring_that_broke_does_not_wait(monkeypatch: pytest.MonkeyP
         assert not each.directory.crowded
 
 
+def test_too_much_to_some_is_told_to_who_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages to some, which others do not see, open no ring. One that is about to enter hears
+    what it lost, too, and nobody else does; what was given out counts no more."""
+    monkeypatch.setattr(directory, "MOST_WAITING", 1_000)
+    a, b = on_ring(2)
+    other = Log()
+    a.directory.enter("h", other)
+    for each in (a, b):
+        each.view(R2, 1, 2)
+    words = [each.directory.word() for each in (a, b)]
+    order(R2, 1, 1, Enter("h"), a, b)
+    place = Position.at(R2, 2)
+    for _ in range(5):
+        a.directory.on_envelope(2, Level.AGREED, place, Data("h", (b"x" * 100,)), "", (1,))
+    a.directory.on_envelope(2, Level.AGREED, place, Data("nobody's", (b"x" * 900,)), "", (1,))
+    for n, word in enumerate(words, 1):
+        order(R2, 2 + n, n, word, a, b)
+    told = [event for event in other.events if isinstance(event, tuple) and event[0] == "lost"]
+    assert told == [("lost", 3)] and len(other.events) == 1 + 2 + 1
+    assert ("lost", 3) not in a.log.events
+    a.directory.on_envelope(2, Level.AGREED, place, Data("h", (b"y",)), "", (1,))
+    assert other.events[-1] == (2, b"y", 2) and a.directory._some_bytes == 0
+
+
 def test_rings_that_break_one_after_the_other_wait_and_not_too_many() -> None:
     """Nobody is heard on any of them; the first is given out when there are too many."""
     members = on_ring(2)
@@ -313,6 +337,18 @@ def test_joins_and_leaves_on_a_ring_that_broke_count_on_the_next() -> None:
     ]
     assert other.events[0] == ("V", (2,), Position.at(R2, 1))
     assert (a.directory.members("g"), a.directory.members("h")) == ((2,), (2,))
+
+
+def test_a_word_that_is_too_large_says_the_groups_at_least() -> None:
+    """A machine refuses it, and the ring would wait for it for ever."""
+    a, _ = on_ring(2)
+    a.directory.streams.learn([Known("g", f"writer {n}", 1, 1) for n in range(20)])
+    for ring in (R2, R3):
+        a.view(ring, 1, 2)
+    whole = a.directory.word()
+    assert whole.earlier and len(whole.known) == 20
+    assert a.directory.word(len(encode(whole)) - 1) == Groups(R3, ("g",), whole.known)
+    assert a.directory.word(100) == Groups(R3, ("g",))
 
 
 def test_a_word_of_earlier_rings_counts_only_where_it_was_missing() -> None:

@@ -54,6 +54,24 @@ def test_the_hard_bound_leaves_one_word_and_the_newest_view() -> None:
     assert not any(isinstance(event, EventsLost) for event in rest)
 
 
+def test_a_reader_that_waits_loses_nothing_however_much_comes_at_once() -> None:
+    """What waited for members of a new ring is given out in one turn of the loop."""
+
+    async def story() -> None:
+        box = Inbox(soft=2, hard=5)
+        reading = asyncio.ensure_future(box.take())
+        await asyncio.sleep(0)
+        for _ in range(20):
+            box.push(batch(b"a", b"b"))
+        assert await reading == [batch(b"a", b"b")] * 20
+        for _ in range(20):
+            box.push(batch(b"a", b"b"))
+        lost, *_ = await box.take()
+        assert isinstance(lost, EventsLost), "nobody waits"
+
+    asyncio.run(story())
+
+
 def test_bytes_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox, "SOFT_BYTES", 100)
     monkeypatch.setattr(inbox, "HARD_BYTES", 1000)

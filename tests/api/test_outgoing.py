@@ -46,6 +46,31 @@ class Machine:
         self.order.append(groups)
 
 
+def test_not_more_is_under_way_than_a_share() -> None:
+    """On a new ring a word about groups comes behind it."""
+
+    async def story() -> None:
+        machine = Machine()
+        outgoing = SubmissionQueue(machine, 60_000)  # type: ignore[arg-type]
+        outgoing.on_ring(16)
+        for _ in range(10):
+            outgoing.put(Item("g", Level.AGREED, (bytes(2**20),)))
+        await asyncio.sleep(0)
+        assert len(machine.taken) == 2, "32 MiB by sixteen"
+        outgoing.put_first(Item("", Level.AGREED, (), word=Enter("h")))
+        outgoing.delivered(1, Position.at(ViewId(8, 1), 1))
+        outgoing.flush()
+        assert [type(each) for each, _ in machine.taken[2:]] == [Enter, Data]
+        outgoing.uncertain(range(2, 5))
+        outgoing.flush()
+        assert len(machine.taken) == 4 + 3, "the word again, and two more"
+        outgoing.on_ring(1)
+        outgoing.flush()
+        assert len(machine.taken) == 12
+
+    asyncio.run(story())
+
+
 SIZES = st.sampled_from([0, 1, 31, 32, 255, 256, 5_000, 20_000, ENVELOPE_BYTES, 100_000])
 CALLS = st.tuples(
     st.sampled_from(["a", "b"]),

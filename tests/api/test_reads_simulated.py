@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 import ringcast
-from ringcast.testing import Host, Swarm, World, simtest
+from ringcast.testing import Crash, Host, Swarm, World, simtest
 
 PROTOCOLS = ("totem", "total", "counter", "rbp", "irbp", "totem-multi")
 """Those whose members come back."""
@@ -57,6 +57,38 @@ async def member(node: ringcast.Node, host: Host, lives: dict[str, Reader]) -> N
         mine.quiet = True
         await asyncio.Event().wait()
         reading.cancel()
+
+
+@simtest(
+    seeds=1,
+    faults=(Crash(at=2.95, lasts=2.0, host="member2"),),
+    settings={"settings": {"max_packet": 60_000}},
+)
+async def test_a_backlog_is_no_reason_to_be_left_aside(world: World) -> None:
+    """The word of one that sends much came behind all that its machine had taken; what it had sent
+    itself was too much to wait for that, and it lost that, and its groups."""
+
+    lives = {f"member{number}": Reader() for number in range(3)}
+
+    async def sender(node: ringcast.Node, host: Host) -> None:
+        mine = lives[host.name]
+        async with node.join("g") as group:
+            reading = asyncio.create_task(mine.reading(group))
+            if host.name == "member0":
+                await node.wait_for_ring(3)
+                await asyncio.sleep(2.9 - host.world.now)
+                bodies = [number.to_bytes(2) + bytes(2**20) for number in range(120)]
+                await asyncio.gather(*map(group.send, bodies))
+                mine.confirmed += bodies
+            await asyncio.Event().wait()
+            reading.cancel()
+
+    for name in lives:
+        world.host(name, sender)
+    first, second, _ = lives.values()
+    await world.until(lambda: bool(first.confirmed), within=60)
+    await world.until(lambda: len(second.read) == 120, within=10)
+    assert not first.missing() and not first.lost
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

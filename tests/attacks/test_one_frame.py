@@ -143,7 +143,7 @@ def test_a_member_that_never_says_its_groups_is_left_aside(
         async with AsyncExitStack() as stack:
             silent = Node.open(settings[2])
             of_another_ring = Groups(ViewId(1, 9), ("g",))
-            monkeypatch.setattr(silent._directory, "word", lambda: of_another_ring)
+            monkeypatch.setattr(silent._directory, "word", lambda most: of_another_ring)
             nodes = await opened(stack, settings[:2])
             groups = await joined(nodes)
             await stack.enter_async_context(silent)

@@ -18,11 +18,13 @@ from the place of their words on.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from ringcast.api.group_views import GroupViews, Sink
 from ringcast.api.writer_dedup import WriterDedup
@@ -37,6 +39,7 @@ from ringcast.wire.envelope import (
     Exit,
     Groups,
     Known,
+    encode,
 )
 
 MOST_WAITING = 64 * 2**20
@@ -72,6 +75,9 @@ class UnopenedRing:
         self.known: dict[NodeId, tuple[Known, ...]] = {}
         self.bytes = 0
         """Of its messages to all."""
+        self.some_bytes = 0
+        self.lost: Counter[str] = Counter()
+        """By group: messages to some that were too much."""
         self.overfull = False
         """It opens without those who have not spoken."""
 
@@ -125,8 +131,15 @@ class Directory:
         if not self._fixed:
             self.streams.learn(self._memory)
 
-    def word(self) -> Groups:
-        """What this node has to say on the present ring, and on those that wait for its word."""
+    def word(self, most: int = MOST_WAITING) -> Groups:
+        """What this node has to say on the present ring, and on those that wait for its word; so
+        much of it as a message of ``most`` bytes takes, the groups it is in first."""
+        word = self._whole_word()
+        while len(encode(word)) > most and word.earlier:
+            word = replace(word, earlier=word.earlier[1:])
+        return word if len(encode(word)) <= most else replace(word, known=())
+
+    def _whole_word(self) -> Groups:
         if self._fixed:
             return Groups(self._views.ring, (), self._memory)
         *before, (ring, names) = self._own_groups()
@@ -165,7 +178,7 @@ class Directory:
     @property
     def crowded(self) -> bool:
         """Whether much waits for members that have not spoken."""
-        return self._bytes > CROWDED
+        return self._bytes + self._some_bytes > CROWDED
 
     def waits_for(self) -> tuple[NodeId, ...]:
         """The members that have not said which groups they are in."""
@@ -176,6 +189,7 @@ class Directory:
         protocol that has none, the next regular one, it is known who goes on together."""
         for ring in self._unopened:
             ring.present = tuple(q for q in ring.present if q in change.members)
+            ring.known.clear()  # they count on a ring on which all spoke, and are said again
         if self._unopened and not self._unopened[-1].waits_for():
             self._give_out()
         if self._fixed or (change.transitional and self.open):
@@ -206,18 +220,24 @@ class Directory:
         else:
             bodies = envelope.bodies if type(envelope) is Data else ()
             size = ITEM_BYTES + sum(map(len, bodies)) + 64 * len(bodies)
-            if to or filtered:
-                self._some_bytes += size
-                if self._some_bytes > MOST_WAITING:
-                    for sink in self._views.sinks.values():
-                        sink.lost(len(bodies))
-                    return
-            else:
+            if not (to or filtered):
                 self._unopened[-1].bytes += size
                 self._bytes += size
+            elif self._some_bytes + size <= MOST_WAITING:
+                self._unopened[-1].some_bytes += size
+                self._some_bytes += size
+            else:
+                self._lose(envelope)
+                return
             self._waiting.append(Waiting(sender, level, position, envelope, writer, to))
             while self._bytes > MOST_WAITING:
                 self._open_overfull()
+
+    def _lose(self, envelope: Envelope) -> None:
+        """A message to some is too much; whoever reads its group is told with the ring."""
+        views = self._views
+        if isinstance(envelope, Data) and envelope.group in {*views.sinks, *views.entering}:
+            self._unopened[-1].lost[envelope.group] += len(envelope.bodies)
 
     def _hear(self, sender: NodeId, word: Groups) -> None:
         """A member says which groups it is in. A word for an earlier ring comes too late: what it
@@ -255,7 +275,6 @@ class Directory:
         """Everybody has spoken, or nobody else will: the views, and what waited for them."""
         while self._unopened:
             self._open_first()
-        self._some_bytes = 0
         self._opened()
 
     def _open_first(self) -> None:
@@ -263,14 +282,20 @@ class Directory:
         ring, views, waiting = self._unopened.pop(0), self._views, self._waiting
         self.complete = ring.complete
         self._bytes -= ring.bytes
+        self._some_bytes -= ring.some_bytes
         waiting.popleft()
         views.turn(ring.begins, ring.words)
-        while waiting:
-            item = waiting[0]
+        while waiting and not _begins(item := waiting[0]):
             if isinstance(item, Waiting):
                 views.act(*item)
-            elif item.transitional:
-                views.turn(item, {})
             else:
-                return
+                views.turn(item, {})
             waiting.popleft()
+        for group, count in sorted(ring.lost.items()):
+            if group in views.sinks:
+                views.sinks[group].lost(count)
+
+
+def _begins(item: InstallView | Waiting) -> bool:
+    """Whether a ring begins here."""
+    return isinstance(item, InstallView) and not item.transitional

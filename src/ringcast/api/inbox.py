@@ -46,7 +46,8 @@ class Inbox:
             self._bytes += sum(map(len, event.bodies))
         else:
             self._messages += 1
-        if self._messages > self._hard or self._bytes > HARD_BYTES:
+        # A reader that waits is not behind: what came at once, it takes in its next turn.
+        if self._reader is None and (self._messages > self._hard or self._bytes > HARD_BYTES):
             self._drop()
         self._wake()
 

@@ -29,7 +29,16 @@ from ringcast.runtime.config import NodeConfig, from_settings, load
 from ringcast.runtime.host import LiveHost
 from ringcast.runtime.platform import LIVE, Platform
 from ringcast.wire import envelope
-from ringcast.wire.envelope import MOST_GROUPS, MOST_ROWS, ROOM, Data, Enter, Exit, NumberedRows
+from ringcast.wire.envelope import (
+    MOST_GROUPS,
+    MOST_ROWS,
+    NAME_HEAD,
+    ROOM,
+    Data,
+    Enter,
+    Exit,
+    NumberedRows,
+)
 
 SOFT, HARD = 50_000, 500_000
 """Messages a reader may be behind before the ring slows down, and before events are lost."""
@@ -217,6 +226,12 @@ class Node:
             raise RingcastError(f"this node is in {group.name!r} already")
         if len(self._groups) >= MOST_GROUPS // 2:  # groups that were left may not be gone yet
             raise RingcastError(f"this node is in {len(self._groups)} groups: leave some first")
+        names = sum(len(name.encode()) + NAME_HEAD for name in (*self._groups, group.name))
+        if names > self.max_message // 4:  # it says all of them in one message on a new ring
+            raise RingcastError(
+                f"the names of this node's {len(self._groups) + 1} groups take {names} bytes, more "
+                f"than a quarter of max_message: leave some, or give shorter names"
+            )
         self._groups[group.name] = group
         self._directory.enter(group.name, group)
         self.outgoing.put(Item(group.name, Level.AGREED, (), word=Enter(group.name)))
@@ -347,7 +362,10 @@ class Node:
         self._directory.on_view(change)
         if not change.transitional:
             self._ring = change
-            self.outgoing.put_first(Item("", Level.AGREED, (), word=self._directory.word()))
+            self.outgoing.on_ring(len(change.members))
+            self.outgoing.put_first(
+                Item("", Level.AGREED, (), word=self._directory.word(self.max_message))
+            )
             self._changed.set()
 
     def on_uncertain(self, first: int, count: int) -> None:

@@ -32,6 +32,11 @@ MOST_INTERESTS = 256
 AT_ONCE = 16
 """Envelopes given to the machine in one step."""
 
+UNDER_WAY, LEAST_UNDER_WAY = 32 * 2**20, 2**20
+"""What all members together may have given their machines that is not delivered, and each at
+least. On a new ring a node's word about its groups comes behind that, and what is delivered before
+it waits for it, bounded (``directory``)."""
+
 PART_BODIES, PART_BYTES = 512, 2**20
 """A large ``send_many`` is taken in parts of this size, because a machine bounds what one
 submission may bring; one larger body is a part of its own."""
@@ -63,6 +68,11 @@ class SubmissionQueue:
         self._items: deque[Item] = deque()
         self._messages = self._bytes = 0
         self._submitted = self._delivered = 0
+        self._under_way: deque[tuple[int, int]] = deque()
+        """Last number and bytes of each submission that is not delivered yet."""
+        self._under_way_bytes = 0
+        self.share = UNDER_WAY
+        """How many of them there may be before more is given to the machine."""
         self._waiters: dict[int, list[tuple[int, asyncio.Future[Position]]]] = {}
         """By submission number: index of the body in its envelope, and who waits for it."""
         self._words: dict[int, Envelope] = {}
@@ -119,7 +129,7 @@ class SubmissionQueue:
         self._scheduled = False
         if not self._items:
             return
-        while self._items and self._host.ready:
+        while self._items and self._host.ready and self._under_way_bytes < self.share:
             if (word := self._items[0].word) is not None:
                 item = self._items.popleft()
                 if item.done is not None:
@@ -207,13 +217,28 @@ class SubmissionQueue:
         group: int = 0,
     ) -> None:
         self._submitted += len(envelopes)
-        self._host.submit(tuple(map(envelope.encode, envelopes)), level, to, group)
+        bodies = tuple(map(envelope.encode, envelopes))
+        size = sum(map(len, bodies))
+        self._under_way.append((self._submitted, size))
+        self._under_way_bytes += size
+        self._host.submit(bodies, level, to, group)
+
+    def on_ring(self, size: int) -> None:
+        """A new ring of so many members."""
+        self.share = max(UNDER_WAY // size, LEAST_UNDER_WAY)
+
+    def _landed(self) -> None:
+        """What was delivered, or never will be, is not under way."""
+        under_way = self._under_way
+        while under_way and under_way[0][0] <= self._delivered:
+            self._under_way_bytes -= under_way.popleft()[1]
 
     def delivered(self, number: int, position: Position) -> None:
         """Our submission ``number`` was delivered, its first body at ``position``."""
         if number > self._submitted:
             return  # in our name, and not ours
         self._delivered = number
+        self._landed()
         if self._drained is not None:
             self._check_drained()
         if self._words:
@@ -235,6 +260,7 @@ class SubmissionQueue:
                     done.set_exception(error)
             if (word := self._words.pop(number, None)) is not None:
                 again.append(Item("", Level.AGREED, (), word=word))
+        self._landed()
         for item in reversed(again):
             self.put_first(item)
         self._check_drained()
@@ -252,6 +278,7 @@ class SubmissionQueue:
         self._items.clear()
         self._messages = self._bytes = 0
         self._delivered = self._submitted
+        self._landed()
         self._room.set()
         self._check_drained()
 

@@ -37,6 +37,9 @@ Bodies = Annotated[tuple[bytes, ...], msgspec.Meta(max_length=MOST_BODIES)]
 MOST_GROUPS = 2**14
 """That one member is in."""
 
+NAME_HEAD = 5
+"""At most so many bytes stand in front of a name."""
+
 MOST_EARLIER = 64
 """Rings on which a member was not heard, and says later which groups it was in."""
 
