@@ -270,9 +270,9 @@ class TotemMulti(Speaker):
 
     def _hand_up_forwarded(self, env: Env, pid: NodeId, sender: NodeId, said: Streamed) -> None:
         """Step 1, MR-31, MR-32: what a gateway new on the ring passes on waits for the change that
-        introduced it; G-6: what is older than that change never crosses. Only a Topology Change
-        does (G-18 ext): whoever on the ring has applied that change takes it, so that nobody says
-        it here again."""
+        introduced it; G-6: what is older than that change never crosses. A Topology Change
+        does whose change is pending here (G-18 ext): whoever on the ring has applied the other one
+        takes it, so that nobody says it here again."""
         if not self._reaches(env, said.timestamp):
             return
         self._see(said.timestamp, said.ring)
@@ -286,7 +286,7 @@ class TotemMulti(Speaker):
         elif (waits := (begun.ring, begun.conf)) in self.order.pending:
             if not key_of(said) < begun:
                 self._buffers.setdefault(waits, []).append((pid, sender, said))
-            elif isinstance(said, TopologyChange):
+            elif isinstance(said, TopologyChange) and said.change in self.order.pending:
                 self.order.accept(env, pid, said)
             else:
                 env.drop("multi MR-31", "older than the change that joins its gateway")
