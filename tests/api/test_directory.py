@@ -261,6 +261,7 @@ def test_too_much_to_some_is_told_to_who_reads_it(monkeypatch: pytest.MonkeyPatc
     """Messages to some, which others do not see, open no ring. One that is about to enter hears
     what it lost, too, and nobody else does; what was given out counts no more."""
     monkeypatch.setattr(directory, "MOST_WAITING", 1_000)
+    monkeypatch.setattr(directory, "CROWDED", 500)
     a, b = on_ring(2)
     other = Log()
     a.directory.enter("h", other)
@@ -272,10 +273,11 @@ def test_too_much_to_some_is_told_to_who_reads_it(monkeypatch: pytest.MonkeyPatc
     for _ in range(5):
         a.directory.on_envelope(2, Level.AGREED, place, Data("h", (b"x" * 100,)), "", (1,))
     a.directory.on_envelope(2, Level.AGREED, place, Data("nobody's", (b"x" * 900,)), "", (1,))
+    crowded = a.directory.crowded
     for n, word in enumerate(words, 1):
         order(R2, 2 + n, n, word, a, b)
     told = [event for event in other.events if isinstance(event, tuple) and event[0] == "lost"]
-    assert told == [("lost", 3)] and len(other.events) == 1 + 2 + 1
+    assert crowded and told == [("lost", 3)] and len(other.events) == 1 + 2 + 1
     assert ("lost", 3) not in a.log.events
     a.directory.on_envelope(2, Level.AGREED, place, Data("h", (b"y",)), "", (1,))
     assert other.events[-1] == (2, b"y", 2) and a.directory._some_bytes == 0
@@ -349,6 +351,16 @@ def test_a_word_that_is_too_large_says_the_groups_at_least() -> None:
     assert whole.earlier and len(whole.known) == 20
     assert a.directory.word(len(encode(whole)) - 1) == Groups(R3, ("g",), whole.known)
     assert a.directory.word(100) == Groups(R3, ("g",))
+
+
+def test_what_is_said_of_writers_is_kept_for_the_present_ring_alone() -> None:
+    """It may be large, and is said again on the next ring."""
+    a, _ = on_ring(2)
+    a.view(R2, 1, 2)
+    order(R2, 1, 2, Groups(R2, ("g",), (Known("g", "w", 1, 1),)), a)
+    a.view(R3, 1, 2)
+    order(R3, 1, 2, Groups(R3, ("g",), (Known("g", "w", 2, 1),)), a)
+    assert [len(ring.known) for ring in a.directory._unopened] == [0, 1]
 
 
 def test_a_word_of_earlier_rings_counts_only_where_it_was_missing() -> None:

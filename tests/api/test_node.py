@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 from journals import bodies, caught_up
-from loopback import configs, eventually, run
+from loopback import configs, eventually, ring, run
 
+from ringcast.api.directory import Directory
 from ringcast.api.node import Node
+from ringcast.api.outgoing import UNDER_WAY
 from ringcast.core.errors import NodeStopped, RingcastError, StorageError
+from ringcast.wire.envelope import Groups
 
 
 @pytest.mark.parametrize("setting", ["journal", "trace_dir"])
@@ -122,5 +125,41 @@ def test_a_name_that_cannot_travel_is_refused_and_the_node_stays_well(
                 await node.join(name).join()
             async with node.join("g") as group:
                 await group.send(b"x")
+
+    run(story)
+
+
+def test_names_that_do_not_fit_one_message_are_refused(tmp_path: Path) -> None:
+    """On a new ring a node says all of them in one; its ring waited for that for ever."""
+
+    async def story() -> None:
+        (config,) = configs(tmp_path, 1, settings={"max_message": 70_000})
+        async with Node.open(config) as node:
+            with pytest.raises(RingcastError, match=r"groups take \d+ bytes, more than a quarter"):
+                for number in range(300):
+                    await node.join(f"{number:064}").join()
+            async with node.join("g") as group:
+                await group.send(b"x")
+
+    run(story)
+
+
+def test_a_new_ring_gives_each_member_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what may be under way; and its word fits a message."""
+    asked: list[int] = []
+    word = Directory.word
+
+    def spy(self: Directory, most: int = 0) -> Groups:
+        asked.append(most)
+        return word(self, most)
+
+    monkeypatch.setattr(Directory, "word", spy)
+
+    async def story() -> None:
+        async with ring(tmp_path, 2, settings={"max_message": 100_000}) as nodes:
+            assert [node.outgoing.share for node in nodes] == [UNDER_WAY // 2] * 2
+            assert set(asked) == {100_000}
 
     run(story)

@@ -19,9 +19,12 @@ import ringcast.protocols  # noqa: F401  (makes the protocols known by name)
 from ringcast.cli.app import app
 from ringcast.core.registry import protocol
 from ringcast.demo import shop_stream
+from ringcast.demo.play import Play, table
+from ringcast.demo.screen import Late, Screen
 from ringcast.demo.shop import Shop, ShopOrder
 from ringcast.demo.stream import Show, Spark, differing
-from ringcast.members.process import Band
+from ringcast.members.process import Band, MemberProcess
+from ringcast.members.words import MemberStatus
 
 COMMAND = [sys.executable, "-m", "ringcast.cli", "demo"]
 
@@ -129,6 +132,24 @@ pathlib.Path(sys.argv[1], "spark-started").touch()
 while True:
     signal.pause()
 """
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_what_readers_lost_ends_the_demonstration(
+    lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trace ends below the readers, so it is valid all the same."""
+    monkeypatch.setattr(MemberProcess, "running", True)
+    monkeypatch.setattr(MemberProcess, "signal", lambda *_: None)
+    monkeypatch.setattr(Band, "rest", lambda _: None)
+    band = Band(3, tmp_path, tmp_path / "traces")
+    for member in band.members.values():
+        mine = lost if member.id == 2 else 0
+        member.status = MemberStatus(0, member.id, "", (), (), 0, 0, 0.0, 0.0, mine, True, {})
+    play = Play(band, Screen(lambda: table(band), quiet=True), protocol("totem"))
+    with pytest.raises(Late, match=r"readers lost .*\{2: 3\}") if lost else nullcontext():
+        play.settle()
+    play.close()
 
 
 def test_a_spark_that_ends_by_itself_has_not_read_to_the_end(tmp_path: Path) -> None:

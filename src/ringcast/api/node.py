@@ -227,7 +227,7 @@ class Node:
         if len(self._groups) >= MOST_GROUPS // 2:  # groups that were left may not be gone yet
             raise RingcastError(f"this node is in {len(self._groups)} groups: leave some first")
         names = sum(len(name.encode()) + NAME_HEAD for name in (*self._groups, group.name))
-        if names > self.max_message // 4:  # it says all of them in one message on a new ring
+        if names > (self.max_message + ROOM) // 4:  # all go into one message on a new ring
             raise RingcastError(
                 f"the names of this node's {len(self._groups) + 1} groups take {names} bytes, more "
                 f"than a quarter of max_message: leave some, or give shorter names"
@@ -363,9 +363,8 @@ class Node:
         if not change.transitional:
             self._ring = change
             self.outgoing.on_ring(len(change.members))
-            self.outgoing.put_first(
-                Item("", Level.AGREED, (), word=self._directory.word(self.max_message))
-            )
+            word = self._directory.word(self.max_message + ROOM)
+            self.outgoing.put_first(Item("", Level.AGREED, (), word=word))
             self._changed.set()
 
     def on_uncertain(self, first: int, count: int) -> None:

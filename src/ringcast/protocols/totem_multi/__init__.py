@@ -33,7 +33,8 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           A5  rings without survivors, and those that drain, are part of a topology's name
           A8  what lost gateways brought to a cycle goes ahead of the change that lost them
           G-8  at one place a processor may come back to a topology
-          G-18  a Topology Change crosses where it is older than the gateway's own change
+          G-18  a Topology Change that is waited for crosses, though it is older than the change
+                that joins its gateway
           G-20  a known gateway that cannot be reached, or has lost an interface, is waited for
           G-25  so is one that was lost with a ring where it never came
           MR-4  one frame raises the clock by a bounded step

@@ -47,7 +47,7 @@ class RingChanges(OrderState):
         if change.transitional:
             came = [m.node for m in listed if not self._passed_by(m.pid, change.ring)]
             asked = any(node in gateways for node in came) or id in self.mine
-            return self._followed(change) or not asked
+            return self._followed(change.ring) or not asked
         strangers = self.network.strangers(listed, gateways)
         if (own := self._own_change(change)) is not None:
             return self._exchanged(own, strangers)
@@ -71,9 +71,9 @@ class RingChanges(OrderState):
         tellers += [m.node for h in late for m in listed if h.lists(m.pid) and m.pid not in known]
         return not any(node in gateways for node in tellers if node is not None)
 
-    def _followed(self, change: Change) -> bool:
-        """Whether somebody has told how the ring went on."""
-        return any(conf == change.ring for _, conf in self.pending)
+    def _followed(self, ring: RingId) -> bool:
+        """Whether somebody has told how a ring went on."""
+        return any(conf == ring for _, conf in self.pending)
 
     def _passed_by(self, pid: NodeId, ring: RingId) -> bool:
         """G-25 ext: whether an interface never came to a ring where others say that it is: by its
@@ -205,7 +205,7 @@ class RingChanges(OrderState):
     def _move(self, change: Change, out_of: dict[ChangeId, Change]) -> None:
         id = (change.ring, change.conf)
         stay: set[NodeId] = set()
-        if change.transitional and not self._followed(change):  # G-25 ext: who did not come
+        if change.transitional and not self._followed(change.ring):  # G-25 ext: who did not come
             stay = {m.pid for m in change.members if self._passed_by(m.pid, change.ring)}
         self.network.move(change, id in self.mine, stay)
         self.done[id] = out_of.pop(id)

@@ -267,9 +267,8 @@ class NetworkOrder(RingChanges):
         """Step 5, MR-22, MR-27: what a ring stands for of which nothing waits."""
         rings, gateways = self.live()
         if entry.late:
-            followed = any(conf == ring for _, conf in self.pending)
             some = any(m.node in gateways for m in self.network.members[ring] if m.gateway)
-            return WAIT if some and not followed else None
+            return WAIT if some and not self._followed(ring) else None
         if ring not in self.topology:
             return None
         if ring in rings:
