@@ -144,7 +144,7 @@ def multi_lost_rings_stay(patch: MonkeyPatch) -> None:
 @mutant("MR-25", "P-4", "P-13", "P-3", "progress", "P-14", "P-11", "P-9", "P-10", "P-12")
 def multi_does_not_wait_for_the_exchange(patch: MonkeyPatch) -> None:
     """A change of an own ring is applied before the gateways have told what they can reach."""
-    after(patch, NetworkOrder, "_exchanged", lambda word, *_: True)
+    after(patch, NetworkOrder, "_unheard", lambda word, *_: [])
 
 
 @mutant("MR-31 A8", "P-13", "P-11", "P-14", "progress", "P-9", "P-10", "P-12", "P-3", "P-4")

@@ -114,16 +114,16 @@ def a_merge_is_a_path_before_its_time(patch: MonkeyPatch) -> None:
 @mutant("MR-26 G-21", "progress")
 def waits_for_a_topology_that_cannot_come(patch: MonkeyPatch) -> None:
     """Far from a ring, its change waits for the word of a gateway, though all are gone."""
-    whole = NetworkOrder._ready
+    whole = NetworkOrder.awaited
 
-    def ready(self: NetworkOrder, change: Change) -> bool:
+    def awaited(self: NetworkOrder, change: Change) -> list[NodeId]:
         known = (*self.network.gateways, self.me)
         strange = any(m.gateway and m.node not in known for m in change.members)
         far = not change.transitional and self._own_change(change) is None
         told = (change.ring, change.conf) in self.told
-        return whole(self, change) and not (strange and far and not told)
+        return whole(self, change) or [self.me] * (strange and far and not told)
 
-    patch.setattr(NetworkOrder, "_ready", ready)
+    patch.setattr(NetworkOrder, "awaited", awaited)
 
 
 @mutant("MR-31 A7", "progress")

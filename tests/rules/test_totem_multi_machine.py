@@ -44,6 +44,7 @@ from ringcast.protocols.totem_multi.messages import (
     read,
     written,
 )
+from ringcast.protocols.totem_multi.state import EACH
 from ringcast.protocols.totem_single.messages import (
     LAST,
     REACH,
@@ -607,3 +608,28 @@ def test_mr_19_neighbours_remember_the_change_that_showed_them() -> None:
     network.cluster.restart(5)
     network.run(3 * SECOND)
     assert network.machine(1).order.neighbours[1][5] > before
+
+
+def test_mr_25_a_processor_says_whose_word_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gateway 5 does not say what it can reach, and the rings wait."""
+    monkeypatch.setattr(TotemMulti, "exchange", lambda *_: None)
+    cluster, _ = pair()
+    said = {cluster.machine(node).blocked.partition(";")[2] for node in range(1, 5)}
+    assert said == {" waiting for the word of 5"}
+    assert cluster.machine(5).blocked == ""
+
+
+def test_mr_31_what_waits_for_a_gateway_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TotemMulti, "exchange", lambda *_: None)
+    cluster, _ = pair()
+    machine, env = cluster.machine(1), Env(1, Random(0))
+    assert isinstance(machine, TotemMulti)
+    most = machine._buffered_bytes + 2 * EACH
+    monkeypatch.setattr("ringcast.protocols.totem_multi.state.MOST_WAITING", most)
+    late = max(change.timestamp for change in machine.order.pending.values())
+    for n in range(3):
+        assert not [each for each in env.take() if isinstance(each, Stop)]
+        machine._hand_up_forwarded(
+            env, 1, 5, Forwarded(late + 1 + n, RingId(7, 9), None, Wants(9, ()))
+        )
+    assert [each.reason for each in env.take() if isinstance(each, Stop)]

@@ -5,9 +5,13 @@ from __future__ import annotations
 from itertools import pairwise, permutations
 
 import msgspec
+import pytest
+from driver import only
 from multi_driver import Core, chain, gateway, graph_of, member, ring
 
+from ringcast.core.effects import Stop
 from ringcast.core.ids import Level, NodeId
+from ringcast.core.settings import MIB
 from ringcast.protocols.totem_multi.messages import (
     Bound,
     Change,
@@ -23,7 +27,7 @@ from ringcast.protocols.totem_multi.messages import (
     TopologyChange,
 )
 from ringcast.protocols.totem_multi.network import RingNetwork
-from ringcast.protocols.totem_multi.state import MOST_REMEMBERED
+from ringcast.protocols.totem_multi.state import MOST_FORETOLD, MOST_REMEMBERED
 from ringcast.protocols.totem_single.messages import RingId
 
 
@@ -668,6 +672,66 @@ def test_g_25_ext_one_lost_with_a_ring_where_it_never_came_tells_of_its_own() ->
     assert core.topology == "A X2 after"
 
 
+def test_g_18_ext_a_topology_change_may_come_before_its_change() -> None:
+    """It is older than the change that joins its gateway, and nobody says it again."""
+    core = chain()
+    core.bound("B", 5)
+    core.change("Ct", "C", 4, 4, 202)
+    change = Change(9, ring("C2"), ring("Ct"), (member(4), member(202), member(103)), False)
+    ends = {103: "C2", 203: "D", 102: "B", 202: "C2"}
+    graph = graph_of({"C2": (4, 202, 103), "D": (5, 203)}, ends)
+    said = TopologyChange(change.timestamp, change.ring, change.conf, graph)
+    core.order.foretell(core.env, 1, said)
+    assert ("forward", said) not in core.said
+    core.accept(change)
+    core.bound("A", 20)
+    core.bound("B", 20)
+    assert core.topology == "A B C2 D" and ("forward", said) in core.said
+    assert not core.order.foretold
+
+
+def test_g_18_ext_what_is_foretold_is_bounded_and_forgotten() -> None:
+    core = chain()
+    graph = graph_of({"A": (1, 101)}, {})
+    for n in range(MOST_FORETOLD + 2):
+        core.order.foretell(core.env, 1, TopologyChange(9 + n, RingId(90 + n, 7), ring("C"), graph))
+    assert len(core.order.foretold) == MOST_FORETOLD
+    core.order.foretell(core.env, 1, TopologyChange(1, ring("N"), ring("C"), graph))
+    assert sum(core.env.dropped.values()) == 3
+    core.order.last = Key(20, ring("A"), Rank.SHRINK)
+    core.order._prune(set())
+    assert min(said.timestamp for _, said in core.order.foretold.values()) == 20
+
+
+def test_mr_25_and_mr_26_a_change_says_whose_word_it_waits_for() -> None:
+    """On its ring, and far from it."""
+    core = Core(101, {101: "A", 201: "B"}, {"A": (1, 101), "B": (3, 201)})
+    core.bound("A", 5)
+    core.bound("B", 50)
+    core.change("At", "A", 5, 1, 101, mine=True)
+    change = core.change("A2", "At", 9, 1, 2, 101, 102, mine=True)
+    assert core.order.awaited(change) == [102]
+    far = chain()
+    far.bound("B", 5)
+    far.change("Ct", "C", 4, 4, 202)
+    change = far.change("C2", "Ct", 9, 4, 202, 103)
+    far.bound("A", 20)
+    far.bound("B", 20)
+    assert far.order.awaited(change) == [102], "it has 202 on C"
+
+
+def test_a7_what_waits_for_its_ring_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it can be left out, so the processor ends and says why."""
+    monkeypatch.setattr("ringcast.protocols.totem_multi.state.MOST_WAITING", 3 * MIB)
+    core = chain()
+    core.change("B2", "B", 9, 3, 201, 102)
+    for n in range(3):
+        assert not only(core.env.take(), Stop)
+        core.accept(Forwarded(20 + n, ring("N"), None, Data(9, Level.AGREED, n + 1, (bytes(MIB),))))
+    (stop,) = only(core.env.take(), Stop)
+    assert "more than 3 MiB" in stop.reason and "group.blocked" in stop.reason
+
+
 def test_g_25_ext_nobody_waits_for_the_word_of_one_that_passed_a_ring_by() -> None:
     """202 is said to have gone to Bt, and by its own word it went elsewhere from B. So 101 cannot
     be reached over it, and 102 will never tell how Bt went on."""
@@ -680,7 +744,7 @@ def test_g_25_ext_nobody_waits_for_the_word_of_one_that_passed_a_ring_by() -> No
     gone = RingId(ring("Bt").seq + 1, 202)
     core.accept(Change(15, gone, ring("B"), (member(202),), True))
     core.accept(Change(60, RingId(gone.seq + 2, 202), gone, (member(202),), False))
-    assert 101 not in core.order.live()[1] and core.order._ready(change)
+    assert 101 not in core.order.live()[1] and not core.order.awaited(change)
 
 
 def partly_told(core: Core) -> Core:

@@ -23,6 +23,7 @@ from ringcast.protocols.totem_multi.messages import (
 )
 from ringcast.protocols.totem_multi.network import leaves
 from ringcast.protocols.totem_multi.state import (
+    MOST_FORETOLD,
     ChangeId,
     OrderState,
     Streamed,
@@ -39,20 +40,20 @@ class RingChanges(OrderState):
     def accept(self, env: Env, came: NodeId | None, said: Streamed, again: bool = False) -> None:
         """Step 2."""
 
-    def _ready(self, change: Change) -> bool:
-        """Step 7, MR-26, MR-33: whether all is known that the change leads to."""
+    def awaited(self, change: Change) -> list[NodeId]:
+        """Step 7, MR-26, MR-33: whose word is missing on what the change leads to."""
         _, gateways = self.live()
         listed = [member for member in change.members if member.gateway]
         id = (change.ring, change.conf)
         if change.transitional:
             came = [m.node for m in listed if not self._passed_by(m.pid, change.ring)]
-            asked = any(node in gateways for node in came) or id in self.mine
-            return self._followed(change.ring) or not asked
+            asked = [*(node for node in came if node in gateways), *(id in self.mine) * [self.me]]
+            return [] if self._followed(change.ring) else asked
         strangers = self.network.strangers(listed, gateways)
         if (own := self._own_change(change)) is not None:
-            return self._exchanged(own, strangers)
+            return self._unheard(own, strangers)
         if not strangers or id in self.told:
-            return True
+            return []
         ends = {
             (pid, ring): node
             for node, each in self.network.gateways.items()
@@ -69,7 +70,17 @@ class RingChanges(OrderState):
         known = {pid for pid, _ in ends}
         # G-25 ext: an interface that never came to the ring with which it was lost is at ``conf``.
         tellers += [m.node for h in late for m in listed if h.lists(m.pid) and m.pid not in known]
-        return not any(node in gateways for node in tellers if node is not None)
+        return [node for node in tellers if node is not None and node in gateways]
+
+    def foretell(self, env: Env, came: NodeId, said: TopologyChange) -> None:
+        """G-18 ext: one that is older than the change that joins its gateway. It counts for a
+        change that is pending, or will be; nobody says it again."""
+        if said.change in self.pending:
+            self.accept(env, came, said)
+        elif said.key > self.last and len(self.foretold) < MOST_FORETOLD:
+            self.foretold.setdefault(said.change, (came, said))
+        else:
+            env.drop("multi MR-31", "older than the change that joins its gateway")
 
     def _followed(self, ring: RingId) -> bool:
         """Whether somebody has told how a ring went on."""
@@ -95,20 +106,34 @@ class RingChanges(OrderState):
                 return self.pending[id]
         return None
 
-    def _exchanged(self, change: Change, strangers: list[Member]) -> bool:
-        """MR-24, MR-25: say what I can reach; wait for strangers that were here all the time."""
+    def _all_came_along(self, change: Change) -> bool:
+        """Then nobody says anything; one may be cut off here (G-20)."""
         pids = {member.pid for member in change.members}
-        if pids <= {m.pid for m in self.network.members[change.conf]}:
-            return True  # all came along, so nobody says anything; one may be cut off here (G-20)
-        (pid,) = pids & self.pids
-        if change.ring not in self.exchanged and len(self.pids) > 1:
-            self.exchanged.add(change.ring)
-            graph = self._graph(change.ring)
-            said = NetworkTopology(change.timestamp, change.ring, self.me, graph)
-            self.out.exchange(pid, said)
-        here = self.neighbours[pid]
+        return pids <= {m.pid for m in self.network.members[change.conf]}
+
+    def _say_topology(self, change: Change) -> None:
+        """MR-24: tell the new ring once what I can reach, if the change leads me there."""
+        own = self._own_change(change)
+        if own is None or own.transitional or change.transitional or len(self.pids) == 1:
+            return
+        if own.ring not in self.exchanged and not self._all_came_along(own):
+            self.exchanged.add(own.ring)
+            said = NetworkTopology(own.timestamp, own.ring, self.me, self._graph(own.ring))
+            self.out.exchange(self._interface(own), said)
+
+    def _interface(self, change: Change) -> NodeId:
+        """Mine that a change concerns."""
+        (pid,) = {member.pid for member in change.members} & self.pids
+        return pid
+
+    def _unheard(self, change: Change, strangers: list[Member]) -> list[NodeId]:
+        """MR-25: wait for strangers that were here all the time."""
+        if self._all_came_along(change):
+            return []
+        here = self.neighbours[self._interface(change)]
         heard = self.heard_from.get(change.ring, {})
-        return all(m.pid in heard for m in strangers if m.pid in here and here[m.pid] <= change.key)
+        asked = [m for m in strangers if m.pid in here and here[m.pid] <= change.key]
+        return [m.node for m in asked if m.pid not in heard]
 
     def may_admit(self, pid: NodeId, sender: NodeId, key: Key) -> ChangeId | None:
         """MR-32 ext: the next change of the ring at an interface that may bring what lies beyond a
@@ -196,8 +221,8 @@ class RingChanges(OrderState):
             said = TopologyChange(change.timestamp, change.ring, change.conf, graph)
             self.told[id] = said
             remember(self._passed_on, id)
-            self.out.forward(said, next(iter({m.pid for m in change.members} & self.pids)))
-        waiting, self.unplaced = self.unplaced, []
+            self.out.forward(said, self._interface(change))
+        waiting, self.unplaced, self._unplaced_bytes = self.unplaced, [], 0
         for came, each in waiting:  # A7
             self.accept(env, came, each, again=True)
         self._changed(env, key)
@@ -255,6 +280,7 @@ class RingChanges(OrderState):
         self.network.members = {ring: m for ring, m in members.items() if ring in kept}
         self._whole_again()
         self.told = {id: t for id, t in self.told.items() if id in self.done or t.key > self.last}
+        self.foretold = {id: t for id, t in self.foretold.items() if t[1].key > self.last}
         self.mine &= {*self.pending, *self.late, *self.done}
         self.exchanged &= changing
         self.heard_from = {r: h for r, h in self.heard_from.items() if r in changing}

@@ -270,9 +270,9 @@ class TotemMulti(Speaker):
 
     def _hand_up_forwarded(self, env: Env, pid: NodeId, sender: NodeId, said: Streamed) -> None:
         """Step 1, MR-31, MR-32: what a gateway new on the ring passes on waits for the change that
-        introduced it; G-6: what is older than that change never crosses. A Topology Change
-        does whose change is pending here (G-18 ext): whoever on the ring has applied the other one
-        takes it, so that nobody says it here again."""
+        introduced it; G-6: what is older than that change never crosses, but for a Topology
+        Change that is waited for (G-18 ext): whoever on the ring has applied the other one takes
+        it, so that nobody says it here again."""
         if not self._reaches(env, said.timestamp):
             return
         self._see(said.timestamp, said.ring)
@@ -285,9 +285,9 @@ class TotemMulti(Speaker):
             env.drop("multi MR-31", "forwarded by one that is no gateway here")
         elif (waits := (begun.ring, begun.conf)) in self.order.pending:
             if not key_of(said) < begun:
-                self._buffers.setdefault(waits, []).append((pid, sender, said))
-            elif isinstance(said, TopologyChange) and said.change in self.order.pending:
-                self.order.accept(env, pid, said)
+                self._buffer(env, waits, pid, sender, said)
+            elif isinstance(said, TopologyChange):
+                self.order.foretell(env, pid, said)
             else:
                 env.drop("multi MR-31", "older than the change that joins its gateway")
         else:
@@ -410,6 +410,15 @@ class TotemMulti(Speaker):
         for at in self.ports.values():
             if at.rider.at_once is not None:
                 at.take_up(self.order)
+
+    @property
+    def blocked(self) -> str:
+        """Step 7: a change is next, and somebody has not said what it leads to."""
+        found = self.order.least() if self.order.pending else None
+        if found is None or not isinstance(change := found[1], Change):
+            return ""
+        waits = ", ".join(map(str, sorted({*self.order.awaited(change)} - {self.me})))
+        return f"ring {change.conf} changes; waiting for the word of {waits}" if waits else ""
 
     def snapshot(self) -> dict[str, object]:
         """What a person would ask for."""

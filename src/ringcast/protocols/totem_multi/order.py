@@ -32,7 +32,9 @@ from ringcast.protocols.totem_multi.state import (
     MOST_REMEMBERED,
     Streamed,
     StreamEntry,
+    check_waiting,
     remember,
+    weight,
 )
 from ringcast.protocols.totem_single.messages import RingId
 
@@ -167,6 +169,8 @@ class NetworkOrder(RingChanges):
         self.pending[change] = said
         self._enter(said)
         insort(self.entries[said.ring].items, (said.key, said), key=lambda item: item[0])
+        if change in self.foretold:
+            self.accept(env, *self.foretold.pop(change))
 
     def _accept_late(self, env: Env, came: NodeId | None, said: Change, again: bool) -> None:
         """G-16: keep a late transitional change, its stream and its move; A12: of any other the
@@ -189,11 +193,12 @@ class NetworkOrder(RingChanges):
         """A7: of an unknown ring, which a pending change may bring; else not for us (G-23)."""
         if not self.pending:
             self.refuse(env, came, said, "of a ring that is not in the topology")
-        elif again:
+        elif again or all(each != said for _, each in self.unplaced):
             self.unplaced.append((came, said))
-        elif all(each != said for _, each in self.unplaced):
-            self.unplaced.append((came, said))
-            self.out.forward(said, came)
+            self._unplaced_bytes += weight(said)
+            check_waiting(env, self._unplaced_bytes)
+            if not again:
+                self.out.forward(said, came)
 
     def refuse(self, env: Env, came: NodeId | None, said: Streamed, why: str) -> None:
         """G-20, G-23: it is not for us, unless it comes another way from a ring that we know."""
@@ -306,7 +311,8 @@ class NetworkOrder(RingChanges):
                 self.out.interested(env, what)
                 self._drained(env, key, ring)
             elif isinstance(what, Change):
-                if not self._ready(what):
+                self._say_topology(what)
+                if self.awaited(what):
                     return
                 self._taken(ring)
                 self._apply(env, what)

@@ -35,7 +35,7 @@ from ringcast.protocols.totem_multi.places import joined_by, key_of
 from ringcast.protocols.totem_multi.receipts import MOST_KEYS
 from ringcast.protocols.totem_multi.ring_port import RingPort
 from ringcast.protocols.totem_multi.routing import TreeRouting
-from ringcast.protocols.totem_multi.state import ChangeId, Streamed
+from ringcast.protocols.totem_multi.state import ChangeId, Streamed, check_waiting, weight
 from ringcast.protocols.totem_multi.withholding import Withholding, shares
 from ringcast.protocols.totem_single.messages import RingId
 
@@ -60,6 +60,7 @@ class Speaker(Machine):
         self._to_say: deque[tuple[NodeId, Said]] = deque()
         self._buffers: dict[ChangeId, list[tuple[NodeId, NodeId, Streamed]]] = {}
         """MR-31: what waits for a change, at which interface and from whom it came."""
+        self._buffered_bytes = 0
         self._to_ack: list[SafeKey] = []
         self._to_refuse: list[SafeKey] = []
         self._stirred = False  # something came up that the core has to look at
@@ -129,14 +130,23 @@ class Speaker(Machine):
                 if pid == at.mine.pid and sender in known:
                     self.forward(joined_by(begun, said), pid)
 
+    def _buffer(
+        self, env: Env, waits: ChangeId, pid: NodeId, sender: NodeId, said: Streamed
+    ) -> None:
+        """MR-31: until the change is applied that joins its gateway."""
+        self._buffers.setdefault(waits, []).append((pid, sender, said))
+        self._buffered_bytes += weight(said)
+        check_waiting(env, self._buffered_bytes)
+
     def release(self, env: Env, change: Change) -> None:
         """Step 8, G-20: gateways whose word never came are not admitted."""
         for pid, sender, said in self._buffers.pop((change.ring, change.conf), ()):
+            self._buffered_bytes -= weight(said)
             node = next((m.node for m in change.members if m.pid == sender), None)
             if node in self.order.network.gateways:
                 self.order.accept_released(env, pid, said)
             elif (later := self.order.may_admit(pid, sender, key_of(said))) is not None:
-                self._buffers.setdefault(later, []).append((pid, sender, said))
+                self._buffer(env, later, pid, sender, said)
             else:
                 self.order.refuse(env, pid, said, "from a gateway that was not admitted")
 

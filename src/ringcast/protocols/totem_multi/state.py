@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from ringcast.core.env import Env
 from ringcast.core.ids import NodeId
+from ringcast.core.settings import MIB
 from ringcast.protocols.totem_multi.messages import (
     Change,
     Data,
@@ -52,6 +53,33 @@ Known: TypeAlias = tuple[
 MOST_REMEMBERED = 4096
 """Refused messages, and topology changes that were passed on, that are remembered, so that none
 goes round in a cycle."""
+
+MOST_FORETOLD = 256
+"""Topology changes that are kept for a change of which nothing is known yet."""
+
+EACH = 1024
+"""About what anything takes that waits, beside its bodies."""
+
+MOST_WAITING = 256 * MIB
+"""What may wait for changes, in bytes."""
+
+
+def weight(said: Streamed) -> int:
+    """About how many bytes it takes to keep it."""
+    message = said.message if isinstance(said, Forwarded) else None
+    bodies = message.bodies if isinstance(message, Data) else ()
+    return EACH + sum(map(len, bodies))
+
+
+def check_waiting(env: Env, taken: int) -> None:
+    """What waits for a change cannot be left out, and is bounded all the same: a gateway that
+    passes on and never tells what it can reach would fill the memory."""
+    if taken > MOST_WAITING:
+        env.stop(
+            f"more than {MOST_WAITING // MIB} MiB from other rings wait for a change of a ring "
+            "that is not settled; see whose word is missing (group.blocked), and start this node "
+            "again"
+        )
 
 
 def remember(some: dict[T, None], key: T) -> None:
@@ -146,7 +174,10 @@ class OrderState:
         self.neighbours: dict[NodeId, dict[NodeId, Key]] = {pid: {} for pid in rings}
         """On each interface the gateways there, and the change that first showed them."""
         self.told: dict[ChangeId, TopologyChange] = {}
+        self.foretold: dict[ChangeId, tuple[NodeId, TopologyChange]] = {}
+        """G-18 ext: by the change that each is about, and of which nothing is known yet."""
         self.unplaced: list[tuple[NodeId | None, Forwarded | Change]] = []  # A7
+        self._unplaced_bytes = 0
         self.shrunk: dict[RingId, frozenset[NodeId]] = {}  # A5's shr
         self.lacking: set[RingId] = set()
         """F7: rings of which a message is lacking here since the last change."""
