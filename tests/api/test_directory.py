@@ -674,3 +674,19 @@ def test_words_in_another_s_name_change_nothing_there() -> None:
         each.view(R2, 1, 2, 3)
         each.directory.on_envelope(9, Level.AGREED, Position.at(R2, 1), Groups(R2, ()))
         assert each.directory.waits_for() == (1, 2, 3), "9 is no member"
+
+
+def test_views_of_a_ring_that_broke_before_all_had_spoken_are_not_complete() -> None:
+    """Those who go on have spoken, so it is given out, and ``join`` waits for the next one."""
+    a, b = Member(1), Member(2)
+    for each in (a, b):
+        each.view(R1, 1, 2, 3)
+    for n, each in enumerate((a, b), 1):
+        order(R1, n, n, each.directory.word(), a, b)
+    for each in (a, b):
+        each.transitional(T1, R1, 3, 1, 2)
+        assert each.directory.open and not each.directory.complete
+        each.view(R2, 1, 2)
+    for n, each in enumerate((a, b), 1):
+        order(R2, n, n, each.directory.word(), a, b)
+    assert a.directory.complete and b.directory.complete

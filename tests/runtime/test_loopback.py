@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from ringcast.runtime.loopback import FIRST_PORT, LOOPBACK, OWN_PORTS, PORTS, free_ports
+from ringcast.runtime.loopback import (
+    FIRST_PORT,
+    LOOPBACK,
+    OWN_PORTS,
+    PORTS,
+    _Block,
+    free_ports,
+)
 
 LAST_OF_ALL = FIRST_PORT + PORTS
 
@@ -48,3 +55,12 @@ def test_there_may_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringcast.runtime.loopback._free", never)
     with pytest.raises(OSError, match="no free ports"):
         free_ports(1)
+
+
+def test_a_block_that_another_process_has_marked_is_passed_over() -> None:
+    one, other = _Block(), _Block()
+    try:
+        assert one.first != other.first
+    finally:
+        for each in (one, other):
+            each._mark.close()
