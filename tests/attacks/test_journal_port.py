@@ -47,7 +47,7 @@ from ringcast.journal.service import (
 )
 from ringcast.replica import words
 from ringcast.replica.contents import Command, encode
-from ringcast.wire import keys
+from ringcast.wire import keys, tcp_listener
 from ringcast.wire.address import Address, parse
 from ringcast.wire.envelope import MOST_BODIES
 from ringcast.wire.keys import Grant, KeyFile
@@ -91,7 +91,9 @@ def test_bursts_of_strangers_take_bounded_room(tmp_path: Path) -> None:
             await opened(stack, settings)
             before, at, calls = open_files(), place(settings[0]), []
             for _ in range(3):
-                burst = [asyncio.open_connection(*at) for _ in range(60)]
+                burst = [
+                    asyncio.open_connection(*at) for _ in range(tcp_listener.HOST_AT_ONCE // 3)
+                ]
                 calls += await asyncio.gather(*burst)
             few = Server.MOST + 8  # and those of the journal itself
             await eventually(lambda: open_files() - before - len(calls) <= few)
@@ -121,6 +123,31 @@ def test_strangers_make_room_at_the_cost_of_their_own_host(tmp_path: Path) -> No
             assert len(await ask(line, Look(token(), START))) == 1
             line.close()
             for _, theirs in flood:
+                theirs.close()
+
+    run(story)
+
+
+def test_a_flood_of_calls_is_hung_up_on_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4,400 calls a second, each 220 us of the ring's time, slowed it down 17 times."""
+    monkeypatch.setattr(tcp_listener, "SLICE_S", 3600.0)
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1)
+        async with AsyncExitStack() as stack:
+            (node,) = await opened(stack, settings)
+            (host, port), calls = place(settings[0]), []
+            for _ in range(tcp_listener.HOST_AT_ONCE + 20):
+                calls.append(await asyncio.open_connection(host, port))
+            reader, writer = await asyncio.open_connection(host, port, local_addr=("127.0.0.2", 0))
+            line = Line(reader, writer, MESSAGES)
+            await line.answer(2, KeyFile(tmp_path / "group.key"), None)
+            assert len(await ask(line, Look(token(), START))) == 1
+            assert node.metrics()["journal"]["calls_refused"] == 20  # type: ignore[index]
+            line.close()
+            for _, theirs in calls:
                 theirs.close()
 
     run(story)

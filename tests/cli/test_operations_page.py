@@ -44,7 +44,8 @@ def test_every_metric_is_explained(tmp_path: Path) -> None:
     }
     host = LiveHost(msgspec.convert(config, NodeConfig), Nobody())
     try:
-        of_node = {"groups_wait_for", "left_aside", "messages_unreadable"}  # which know of groups
+        # A node, which has groups and a journal, has some of its own.
+        of_node = {"groups_wait_for", "journal", "left_aside", "messages_unreadable"}
         assert names("Metrics") == host.metrics().keys() | of_node
     finally:
         host.close()

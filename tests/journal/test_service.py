@@ -65,9 +65,7 @@ class Stage:
     def play(self, story: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
             async with asyncio.timeout(120):
-                self.address = Address(
-                    "127.0.0.1", await self.server.start(Address("127.0.0.1", 0))
-                )
+                self.address = Address("127.0.0.1", self.server.start(Address("127.0.0.1", 0)))
                 try:
                     await story()
                 finally:

@@ -116,6 +116,58 @@ def test_streams_carry_bytes_in_order_through_a_bad_network() -> None:
         passed(test, seed=seed, network=NetworkModel(link=link))
 
 
+def test_a_listening_socket_gives_out_connections_one_by_one() -> None:
+    """As ringcast's own does: the program decides how many it takes."""
+
+    async def serve(host: Host) -> None:
+        loop, listening = asyncio.get_running_loop(), socket.create_server((host.address, 80))
+        listening.setblocking(False)
+        assert listening.getsockname() == (host.address, 80)
+        called = asyncio.Event()
+        loop.add_reader(listening, called.set)
+        for _ in range(2):
+            await called.wait()
+            call, (name, _) = listening.accept()
+            assert name == world_of["client"].address
+            reader, writer = await asyncio.open_connection(sock=call)
+            writer.write(await reader.readline())
+            writer.close()
+            called.clear()
+        await called.wait()
+        listening.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+        loop.remove_reader(listening)
+        await asyncio.sleep(1)
+        listening.close()
+
+    async def client() -> list[bytes]:
+        await asyncio.sleep(0.5)
+        said = []
+        for number in range(3):
+            reader, writer = await asyncio.open_connection("echo", 80)
+            writer.write(b"%d\n" % number)
+            said.append(await reader.read())
+            writer.close()
+        reader, writer = await asyncio.open_connection("echo", 80)
+        with pytest.raises(ConnectionResetError):
+            await reader.read()  # it was never taken
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("echo", 80)
+        return said
+
+    world_of: dict[str, Host] = {}
+
+    async def test(world: World) -> None:
+        world.host("echo", serve)
+        world_of["client"] = asking = world.host("client", client)
+        await world.until(lambda: asking.done)
+        assert asking.result == [b"0\n", b"1\n", b""]
+
+    for seed in range(5):
+        passed(test, seed=seed)
+
+
 def test_a_long_write_waits_for_the_reader() -> None:
     async def slow(host: Host) -> None:
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

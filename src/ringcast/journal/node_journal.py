@@ -115,7 +115,7 @@ class NodeJournal:
     async def start(self) -> None:
         """Listen where the node does, in each of its domains, and begin to catch up."""
         for server, domain in zip(self._servers, self._domains, strict=True):
-            await server.start(domain.address)
+            server.start(domain.address)
         for work in (self._catch_up(), self._trim()):
             self._tasks.add(asyncio.get_running_loop().create_task(work))
 
@@ -369,6 +369,8 @@ class NodeJournal:
             "cut_bytes": commits.journal.cut_bytes,
             "error": commits.error,
             "conversations_refused": sum(server.refused for server in self._servers),
+            "calls_refused": sum(server.listener.refused for server in self._servers),
+            "calls_paused": sum(server.listener.pauses for server in self._servers),
         }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
@@ -25,6 +26,7 @@ from ringcast.wire.address import Address
 from ringcast.wire.envelope import Bodies, RowNumber, check_rows
 from ringcast.wire.keys import Grant, KeyFile
 from ringcast.wire.line import Line
+from ringcast.wire.tcp_listener import TcpListener
 from ringcast.wire.turns import FrameTurns
 
 GUEST: NodeId = 2**32 - 1
@@ -257,7 +259,7 @@ class Server:
         """``tellers`` pack and seal what is answered."""
         self._me, self._keys, self._serve, self._network = me, keys, serve, network
         self._tellers = tellers
-        self._server: asyncio.Server | None = None
+        self.listener = TcpListener(self._on_call)
         self._turns = FrameTurns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[asyncio.Task[None], str] = {}
@@ -269,30 +271,28 @@ class Server:
         """Conversations that ended because the other side was not of the group or made no sense, or
         had no place."""
 
-    async def start(self, address: Address) -> int:
+    def start(self, address: Address) -> int:
         """Listen; the port, which is another one if 0 was asked for."""
         try:
-            self._server = await asyncio.start_server(
-                self._talk, address.host, address.port, limit=2**22, start_serving=False
-            )
-            await self._server.start_serving()  # apart, so that a cancellation here leaks nothing
+            return self.listener.open(address)
         except OSError as error:
             raise TransportError(
                 f"cannot serve the journal on TCP port {address.port} of {address.host}: "
                 f"{error.strerror}; choose another port in bind"
             ) from None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _on_call(self, call: socket.socket, host: str) -> None:
+        self._tasks.add(asyncio.get_running_loop().create_task(self._talk(call, host)))
+
+    async def _talk(self, call: socket.socket, host: str) -> None:
         task = asyncio.current_task()
         assert task is not None
-        line = Line(reader, writer, MESSAGES)
-        self._tasks.add(task)
         if len(self._strangers) >= self.MOST:
             self._end(of_most(self._strangers))
-        self._strangers[task] = (writer.get_extra_info("peername") or [""])[0]
+        self._strangers[task] = host
+        line: Line | None = None
         try:
+            line = Line(*await asyncio.open_connection(sock=call, limit=2**22), MESSAGES)
             await line.greet(self._me, self._keys, self._network)
             self._strangers.pop(task, None)
             self._seat(task, line)
@@ -304,7 +304,8 @@ class Server:
         finally:
             self._leave(task)
             self._tasks.discard(task)
-            line.close()
+            if line is not None:
+                line.close()
 
     def _seat(self, task: asyncio.Task[None], line: Line) -> None:
         """A place for somebody who has greeted; among guests whoever has most makes room."""
@@ -353,8 +354,8 @@ class Server:
 
     async def close(self) -> None:
         """End all conversations."""
-        if self._server is not None:
-            self._server.close()
+        self.listener.close()
+        await asyncio.sleep(0)  # calls just taken begin, and so hang up when they are cancelled
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -23,7 +23,7 @@ from ringcast.testing.sockets import DYNAMIC, Place, SimSocket, failure
 if TYPE_CHECKING:
     from ringcast.api.node import Node
     from ringcast.testing.handles import SimTask
-    from ringcast.testing.streams import SimServer, Stream
+    from ringcast.testing.streams import SimListener, SimServer, Stream
     from ringcast.testing.world import World
 
 Main: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
@@ -59,7 +59,7 @@ class Host:
         self.lives = 0
         self.done = False
         self.result: Any = None
-        self.servers: dict[int, SimServer] = {}
+        self.servers: dict[int, SimServer | SimListener] = {}
         self.streams: list[Stream] = []
         self.calls = Calls(self)
         self._main, self._on_error = main, on_error
@@ -264,7 +264,7 @@ class Host:
         if self._ports.get(port) is opened:
             del self._ports[port]
 
-    def listen(self, server: SimServer, port: int) -> int:
+    def listen(self, server: SimServer | SimListener, port: int) -> int:
         """Connections to a port go to a server."""
         port = port or self.next_port()
         if port in self.servers:
@@ -272,7 +272,7 @@ class Host:
         self.servers[port] = server
         return port
 
-    def unlisten(self, server: SimServer) -> None:
+    def unlisten(self, server: SimServer | SimListener) -> None:
         """No longer."""
         for port in [port for port, each in self.servers.items() if each is server]:
             del self.servers[port]

@@ -296,9 +296,11 @@ class SimLoop(_Base):  # type: ignore[misc]
     async def create_connection(
         self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **kwargs: Any
     ) -> tuple[streams.Stream, Any]:
-        """A simulated stream to another host."""
-        self._plain(kwargs)
-        stream = await streams.connect(self, sockets.owner().host, host, port)
+        """A simulated stream to another host, or one that a listener accepted."""
+        stream = kwargs.pop("sock", None)
+        if not isinstance(stream, streams.Stream):
+            self._plain(kwargs | {"sock": stream})
+            stream = await streams.connect(self, sockets.owner().host, host, port)
         protocol = protocol_factory()
         stream.begin(protocol)
         return stream, protocol

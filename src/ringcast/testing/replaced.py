@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from ringcast.testing.copies import copies
 from ringcast.testing.process import PROCESS
 from ringcast.testing.sockets import SimPoll, SimSocket, numeric, owner
+from ringcast.testing.streams import SimListener
 from ringcast.testing.threads import JobResult, Pool
 
 if TYPE_CHECKING:
@@ -288,6 +289,12 @@ class _Socket(SimSocket):
 
 
 put(socket, "socket", lambda real: _Socket)
+
+
+@replaces(socket, "create_server")
+def _create_server(world: World, address: Any, **_: Any) -> SimListener:
+    process = owner()
+    return SimListener(process.host, process, address[:2])
 
 
 @replaces(select, "poll")

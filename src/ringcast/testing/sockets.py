@@ -46,7 +46,7 @@ class SimSocket:
         self._peer: Place | None = None
         self._limit = BUFFER
         self._held = 0
-        self.inbox: deque[tuple[bytes, Place]] = deque()
+        self.inbox: deque[tuple[Any, Place]] = deque()
         self.reader: asyncio.Handle | None = None
         self.waking = False
         self._number = host.next_descriptor()
@@ -111,7 +111,7 @@ class SimSocket:
             self.waking = True
             self._host.loop._ready.append(self.reader)
 
-    def listen(self, callback: Callable[..., object], *args: Any) -> None:
+    def watch(self, callback: Callable[..., object], *args: Any) -> None:
         """Call back while there is something to receive. One handle serves for all times, because
         this is the path of every frame."""
 
@@ -222,7 +222,7 @@ def add_reader(loop: SimLoop, file: Any, callback: Callable[..., object], *args:
     """Call back when a socket has something to read."""
     if not isinstance(file, SimSocket):
         loop.escapes.escape("waiting for a real file", "the sockets of hosts can be waited for")
-    file.listen(callback, *args)
+    file.watch(callback, *args)
 
 
 def remove_reader(loop: SimLoop, file: Any) -> bool:

@@ -1,4 +1,5 @@
-"""TCP between simulated hosts: what ``asyncio.open_connection`` and ``start_server`` use.
+"""TCP between simulated hosts: what ``asyncio.open_connection`` and ``start_server`` use, and
+``socket.create_server``.
 
 A connection delivers bytes in order or breaks. While hosts are cut off from each other its bytes
 wait and are tried again; after ``PATIENCE_US`` without success it breaks. A process that dies
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +19,8 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from ringcast.testing.network import RETRY_US
-from ringcast.testing.sockets import Place, failure
+from ringcast.testing.process import Process
+from ringcast.testing.sockets import Place, SimSocket, failure
 
 if TYPE_CHECKING:
     from ringcast.testing.host import Host
@@ -224,7 +228,7 @@ class SimServer(asyncio.AbstractServer):
         self._context = copy_context()
         self._closed = asyncio.Event()
 
-    def accept(self, caller: Host, there: Place) -> Stream:
+    def arrive(self, there: Place) -> Stream:
         """A connection arrives: an end of ours for it."""
 
         def make() -> Stream:
@@ -272,6 +276,39 @@ class SimServer(asyncio.AbstractServer):
         self.close()
 
 
+class SimListener(SimSocket):
+    """What ``socket.create_server`` gives: connections wait in it until they are accepted."""
+
+    def __init__(self, host: Host, process: Process, place: Place) -> None:
+        super().__init__(host, process)
+        self.type = socket.SOCK_STREAM
+        self._bound, self._port = place[0] or "0.0.0.0", host.listen(self, place[1])
+        self._context = copy_context()
+
+    def arrive(self, there: Place) -> Stream:
+        """A connection arrives: an end of ours for it."""
+        place = self.getsockname()
+        stream = self._context.copy().run(Stream, self._host.loop, self._host, place, there)
+        self.inbox.append((stream, there))
+        self.wake()
+        return stream
+
+    def accept(self) -> tuple[Stream, Place]:
+        """The next one, for ``open_connection(sock=...)`` or to be closed."""
+        if not self.inbox:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return self.inbox.popleft()
+
+    def close(self) -> None:
+        """Nobody connects any more; those that wait are reset."""
+        if not self._closed:
+            self._closed = True
+            self._host.unlisten(self)
+            self.reader = None
+            while self.inbox:
+                self.inbox.popleft()[0].abort()
+
+
 async def connect(loop: SimLoop, host: Host, name: str, port: int) -> Stream:
     """A connection from ``host``; OSError if there is none to be had."""
     target = host.find(name)
@@ -291,7 +328,7 @@ async def connect(loop: SimLoop, host: Host, name: str, port: int) -> Stream:
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
     here = (host.address, host.next_port())
     mine = Stream(loop, host, here, (target.address, port))
-    mine.peer = server.accept(host, here)
+    mine.peer = server.arrive(here)
     mine.peer.peer = mine
     await asyncio.sleep(back_us / 1e6)
     return mine
