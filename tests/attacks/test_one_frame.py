@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -17,13 +19,18 @@ from ringcast.api import directory
 from ringcast.api.node import Node
 from ringcast.core.ids import Level, ViewId
 from ringcast.core.inputs import Message
+from ringcast.core.registry import protocols
 from ringcast.protocols.totem_single.messages import LAST, REACH, Join
+from ringcast.runtime.config import from_settings
 from ringcast.runtime.host import LiveHost
+from ringcast.runtime.port import compared
 from ringcast.wire import address
 from ringcast.wire.address import Address, parse
-from ringcast.wire.codec import EVERYBODY
+from ringcast.wire.codec import EVERYBODY, Codec
 from ringcast.wire.envelope import Groups
+from ringcast.wire.keys import KeyFile
 from ringcast.wire.meeting import Hello, Whereabouts
+from ringcast.wire.seal import Medium, Realm
 
 
 def host(node: Node) -> LiveHost:
@@ -85,6 +92,31 @@ def test_a_later_start_of_a_member_that_another_speaks_of_is_none(
                 assert [m.body for m in await messages(group, 1)] == [b"still me"]
             assert host(nodes[2]).ports[0].addresses()[1] == parse(settings[0]["bind"], "bind")
             assert all(node.ring == (1, 2, 3) for node in nodes)
+
+    run(story)
+
+
+@pytest.mark.parametrize("name", [each.name for each in protocols() if each.live])
+def test_a_hello_for_one_node_in_its_own_id_does_not_end_it(tmp_path: Path, name: str) -> None:
+    """One frame with the node's id in the header as the receiver went to its protocol, which took
+    the sender to be another processor with its id; nobody had met that one."""
+
+    async def story() -> None:
+        settings = keyed(tmp_path, 1, protocol=name)
+        config = from_settings(settings[0])
+        async with AsyncExitStack() as stack:
+            node = await stack.enter_async_context(Node.open(settings[0]))
+            out = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            out.bind(("127.0.0.1", 0))
+            boot = host(node).boot + 10**9
+            keys, realm = KeyFile(tmp_path / "group.key"), Realm(Medium.RING, "", name)
+            codec = Codec(config.sheet.messages, 1, boot, keys, realm, *compared(config))
+            forged = Hello((Whereabouts(1, boot, *out.getsockname()),), False)
+            out.sendto(codec.encode(forged, 1), parse(settings[0]["bind"], "bind"))
+            asked = select.poll()  # it is asked who it is
+            asked.register(out, select.POLLIN)
+            await eventually(lambda: asked.poll(0) or not node.running)
+            assert node.running
 
     run(story)
 

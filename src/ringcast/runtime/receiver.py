@@ -125,10 +125,10 @@ class Receiver:
                         src, boot, to, message = frame
                         if shim is not None and shim.loses(src):
                             continue
-                        if to:
-                            tokens.append(Received(src, boot, message, port))
-                        elif type(message) is Hello:
+                        if type(message) is Hello:  # of anybody with the key, met or not
                             on_hello(src, boot, message)
+                        elif to:
+                            tokens.append(Received(src, boot, message, port))
                         else:
                             handle(Received(src, boot, message, port))
                     if source is alone:
