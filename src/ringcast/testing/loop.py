@@ -39,6 +39,8 @@ WORKERS = 8
 ROUNDING = 0.999
 """Seconds are floats: a timer is never early for that."""
 
+NOBODY = Context()
+"""Of no process: what runs in it runs whoever stands still."""
 
 _Base: Any = asyncio.BaseEventLoop
 """Its signatures differ between versions of Python; ours take what all of them give."""
@@ -62,6 +64,8 @@ class SimLoop(_Base):  # type: ignore[misc]
         self._slack_us = self._order.choice((0, SLACK_US, SLACK_US))
         self._numbers = count(1)
         self._threads = Random(f"{seed}/threads")
+        self.unheard: list[tuple[int, SimTask]] = []
+        """Tasks that ended with an error, and when; those that somebody asked are taken out."""
         self.ending = False
         """The world ends: async generators that are left over are not run to their end."""
 
@@ -238,7 +242,19 @@ class SimLoop(_Base):  # type: ignore[misc]
         self._check_closed()
         number = next(self._numbers)
         name = name or f"Task-{number}"
-        return SimTask(coro, loop=self, number=number, name=name, context=context, **kwargs)
+        task = SimTask(coro, loop=self, number=number, name=name, context=context, **kwargs)
+        task.add_done_callback(self._task_ended, context=NOBODY)
+        return task
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        """Keep one whose error nobody has seen: asyncio tells of it when the task is collected,
+        which is at no certain moment."""
+        if task._log_traceback:
+            self.unheard.append((self.now_us, task))  # type: ignore[arg-type]
+
+    def forget_heard(self) -> None:
+        """Let go of tasks whose error somebody has seen."""
+        self.unheard = [each for each in self.unheard if each[1]._log_traceback]
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Errors that nobody awaits are the world's to report."""

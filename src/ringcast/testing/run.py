@@ -125,6 +125,8 @@ def run(test: Test, setup: RunSetup) -> Outcome:
             except Exception as failed:
                 error = failed
             finally:
+                unheard = world.unheard()
+                error = error or unheard
                 ended_us, turns = world.loop.now_us, world.loop.turns
                 events, met = list(world.events), dict(world.met)
                 world.end()

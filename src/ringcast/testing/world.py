@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
@@ -268,6 +269,8 @@ class World:
 
     def _look(self) -> None:
         """Everything at one moment has been done."""
+        if self.loop.unheard:
+            self.loop.forget_heard()
         if self._failure is not None:
             raise self._failure
         if self.escapes.first is not None:
@@ -286,12 +289,33 @@ class World:
         """Everything once more, at the end."""
         self._look()
 
+    def unheard(self) -> HostFailed | None:
+        """The first error of a task that nobody asked about, at the end; each gets its line. A
+        process that has crashed cannot ask any more, so its tasks do not count."""
+        self.loop.forget_heard()
+        first: HostFailed | None = None
+        for at_us, task in self.loop.unheard:
+            process, error = task.context.get(PROCESS), task.exception()
+            if error is None or (process is not None and not process.alive):
+                continue
+            host = process.host.name if process else ""
+            task_name = getattr(task.get_coro(), "__qualname__", task.get_name())
+            what = f"{type(error).__name__}: {error}"
+            place = bisect_right(self.events, at_us, key=lambda event: event[0])
+            self.events.insert(place, (at_us, host, f"task {task_name} fails: {first_line(what)}"))
+            if first is None:
+                first = HostFailed(
+                    f"{host or 'the test'}, in its task {task_name} that nobody awaits: {what}"
+                )
+                first.__cause__ = error
+        return first
+
     def _on_error(self, context: dict[str, Any]) -> None:
         """A callback failed, or a task nobody asked about."""
         error, message = context.get("exception"), context.get("message", "an error")
         if isinstance(error, KeyboardInterrupt | SystemExit) or self.loop.ending:
             return
-        text = f"{message.splitlines()[0]}: {type(error).__name__}: {error}" if error else message
+        text = f"{first_line(message)}: {type(error).__name__}: {error}" if error else message
         self.record(self._who(), text)
         if "never retrieved" not in message:
             self.fail(HostFailed(f"{self._who() or 'the test'}: {text}"), error)
@@ -363,6 +387,11 @@ class World:
 def name(host: str | Host) -> str:
     """Of a host that may be given by its name."""
     return host if isinstance(host, str) else host.name
+
+
+def first_line(text: str) -> str:
+    """What fits into a line of a story."""
+    return text.partition("\n")[0]
 
 
 def sides_of(sides: list[list[str | Host]]) -> str:
