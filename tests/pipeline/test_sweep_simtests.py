@@ -94,6 +94,7 @@ def test_seeds_on_spark(file: Path, tmp_path: Path, first_session: None) -> None
     assert told["runs"] == 100
     assert [(row["failures"], row["first"]) for row in told["kinds"]] == [(10, 3), (4, 25)]
     assert told["kinds"][1]["kind"] == "Violated: no quarter"
+    assert told["kinds"][0]["repeat"].startswith("PYTHONHASHSEED=")
     assert told["kinds"][0]["repeat"].endswith("::test_some_fail --simtest-seed 3")
     assert [row["failures"] for row in told["density"]] == [1, 1, 2, 1, 2, 1, 1, 2, 1, 2]
     assert told["never_met"] == ["a miracle"]

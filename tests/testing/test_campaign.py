@@ -72,11 +72,11 @@ def failure(test: Callable[..., None], *args: Any) -> str:
 
 def test_the_story_of_a_failure() -> None:
     text = failure(simtest(seeds=50, faults="swarm", span=3.0)(forgetful))
-    first, *rest = text.splitlines()
+    first, *rest = (line for line in text.splitlines() if "PYTHONHASHSEED is" not in line)
     assert first.startswith("seed ")
     assert " after " in first
     seed = int(first.split()[1].rstrip(":"))
-    assert rest[0].startswith("repeat: pytest ")
+    assert " pytest " in rest[0]
     assert rest[0].endswith(f"--simtest-seed {seed}")
     assert ": 1 faults, 0 of" in rest[1], "one crash is all it takes"
     assert "crash of server" in rest[2]
@@ -340,7 +340,7 @@ def test_the_seed_is_in_the_line_and_repeats(tmp_path: Path, more: list[str]) ->
     said = pytest_says(*more)
     assert "FAILED test_it.py::test_fails_at_thirteen - " in said
     assert "SimFailure: seed 13: unlucky" in said
-    assert "repeat: pytest test_it.py::test_fails_at_thirteen --simtest-seed 13" in said
+    assert "pytest test_it.py::test_fails_at_thirteen --simtest-seed 13" in said
     assert "1 failed, 1 passed" in said
     if not more:
         again = pytest_says("test_it.py::test_fails_at_thirteen", "--simtest-seed", "13")

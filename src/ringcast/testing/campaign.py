@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import shlex
 from collections.abc import Callable, Coroutine, Iterable
 from functools import wraps
 from types import TracebackType
@@ -17,7 +16,7 @@ from ringcast.sim.model import NetworkModel
 from ringcast.testing.errors import NeverMet, NotDeterministic, SimFailure
 from ringcast.testing.run import Faults, Outcome, RunSetup, Test, run
 from ringcast.testing.shrink import shrink
-from ringcast.testing.story import story
+from ringcast.testing.story import repeat, story
 from ringcast.testing.world import World
 
 SHRINK_RUNS = 150
@@ -148,7 +147,7 @@ class Campaign:
         assert error is not None
         again = run(test, outcome.setup)
         same(outcome, again)
-        text = story(shrink(test, again, self._shrink_runs), seed, repeat(seed))
+        text = story(shrink(test, again, self._shrink_runs), seed, repeat(this_test(), seed))
         raise SimFailure(text) from error.with_traceback(own_frames(error.__traceback__))
 
     def _with_hypothesis(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -173,7 +172,7 @@ class Campaign:
                 raise
             test, outcome = self._last
             told = story(shrink(test, outcome, self._shrink_runs), outcome.setup.seed,
-                         repeat(outcome.setup.seed))  # fmt: skip
+                         repeat(this_test(), outcome.setup.seed))  # fmt: skip
             notes = getattr(error, "__notes__", [])
             raise SimFailure("\n".join([told, *notes])) from error
 
@@ -198,11 +197,9 @@ def same(one: Outcome, other: Outcome) -> None:
     )
 
 
-def repeat(seed: int) -> str:
-    """The command that runs this seed again."""
-    current = os.environ.get("PYTEST_CURRENT_TEST", "")
-    name = current.rpartition(" ")[0]
-    return f"pytest {shlex.quote(name) if name else '...'} --simtest-seed {seed}"
+def this_test() -> str:
+    """The test that runs, as pytest names it."""
+    return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
 
 
 def own_frames(trace: TracebackType | None) -> TracebackType | None:

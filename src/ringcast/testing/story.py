@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from difflib import SequenceMatcher
 
 from ringcast.testing.faults import told
@@ -13,8 +15,26 @@ FOLD = 6
 """So many lines in a row that are the same in both runs are folded."""
 
 MOST_ROWS = 80
+NO_HASH_SEED = (
+    "PYTHONHASHSEED is not set: if this line passes, the order of a set of strings mattered; with "
+    "PYTHONHASHSEED=0 before pytest, what fails repeats"
+)
+"""A process draws its hashes when it starts and tells nobody."""
 WIDTH = 62
 """Of the column on the left."""
+
+
+def hash_seed() -> str:
+    """What decides the order of sets of strings; empty if only this process knows."""
+    given = os.environ.get("PYTHONHASHSEED", "")
+    return given if given.isdecimal() else ""
+
+
+def repeat(test: str, seed: int, hashes: str | None = None) -> str:
+    """The command that runs this seed again, with the same hashes as far as they are known."""
+    hashes = hash_seed() if hashes is None else hashes
+    before = f"PYTHONHASHSEED={hashes} " if hashes else ""
+    return f"{before}pytest {shlex.quote(test) if test else '...'} --simtest-seed {seed}"
 
 
 def story(shrunk: ShrunkTest, seed: int, repeat: str) -> str:
@@ -22,7 +42,8 @@ def story(shrunk: ShrunkTest, seed: int, repeat: str) -> str:
     best = shrunk.best
     assert best.error is not None
     first, *more = (str(best.error) or type(best.error).__name__).splitlines()
-    lines = [f"seed {seed}: {first}", f"repeat: {repeat}", *found(shrunk)]
+    lines = [f"seed {seed}: {first}", f"repeat: {repeat}"]
+    lines += [*([] if hash_seed() else [NO_HASH_SEED]), *found(shrunk)]
     left = spoken(best)
     if shrunk.passing is None:
         lines += ["", "what happened:", *(told_alone(row) for row in shortened(left))]

@@ -14,7 +14,6 @@ from functools import partial
 from importlib import util
 from math import ceil
 from pathlib import Path
-from shlex import quote
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from ringcast.pipeline.spark.session import Where, open_session
 from ringcast.pipeline.spark.tasks import tasks
 from ringcast.pipeline.sweep.job import FEWEST_TASKS, TASK_S
 from ringcast.pipeline.sweep.results import parquet, writing
+from ringcast.testing import story
 
 if TYPE_CHECKING:
     from ringcast.testing.campaign import Campaign
@@ -174,5 +174,6 @@ def sweep_simtest(
 
 
 def repeat(target: Target, seed: int) -> str:
-    """The command that shows a failure, small."""
-    return f"pytest {quote(target.spelt)} --simtest-seed {seed}"
+    """The command that shows a failure, small. Spark's workers have the hash seed of the driver's
+    environment, or 0."""
+    return story.repeat(target.spelt, seed, story.hash_seed() or "0")
