@@ -3,6 +3,9 @@
 The files are real, in a folder of the world, so a program uses them as it always does. Only
 ``os.fsync`` and ``os.fdatasync`` are replaced: they note what a file holds, or which names a folder
 has, at that moment. A crash puts that back, or some of what came later, or all of it.
+
+SQLite syncs in C, past them. It does so at every commit, so a crash leaves its files as they are,
+and SQLite rolls back what was not committed when they are opened again.
 """
 
 from __future__ import annotations
@@ -22,6 +25,11 @@ process dies)."""
 
 SHARED_MEMORY = Path("/dev/shm")
 """Where there is one: nothing has to reach a real disk."""
+
+SQLITE = b"SQLite format 3\0"
+"""How a database begins."""
+SQLITE_BESIDE = ("-journal", "-wal", "-shm")
+"""Files that SQLite has beside a database, by how their names end."""
 
 
 class WorldDisk:
@@ -79,11 +87,16 @@ class WorldDisk:
         present = {each.name: each for each in sorted(old.iterdir())}
         known = self._names.get(old.stat().st_ino, {})
         kept: dict[str, int] = {}
+        databases = sqlite_files(present)
         for name in sorted({*present, *known}):
             path = present.get(name)
             synced = known.get(name)
             ino = path.stat().st_ino if path else None
-            if ino != synced and (
+            if name in databases:
+                if path is None:
+                    continue
+                self._write(new / name, path.read_bytes())
+            elif ino != synced and (
                 loss == "unsynced" or (loss == "torn" and rng.random() < 0.5)
             ):  # the change of the name is lost
                 if synced is None:
@@ -134,6 +147,17 @@ class WorldDisk:
     def root(self) -> str:
         """The world's folder, whose name differs from run to run."""
         return str(self._root)
+
+
+def sqlite_files(present: dict[str, Path]) -> set[str]:
+    """Names of databases in a folder, and of what SQLite may have beside them."""
+    found = set()
+    for name, path in present.items():
+        if path.is_file():
+            with path.open("rb") as file:
+                if file.read(len(SQLITE)) == SQLITE:
+                    found |= {name, *(name + end for end in SQLITE_BESIDE)}
+    return found
 
 
 def read(file: int, size: int) -> bytes:
