@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import os
+import sys
 from collections.abc import Callable, Coroutine, Iterable
 from functools import wraps
-from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from ringcast.sim.model import NetworkModel
-from ringcast.testing.errors import NeverMet, NotDeterministic, SimFailure
+from ringcast.testing.errors import NeverMet, SimFailure, headline
+from ringcast.testing.reports import own_frames, same, this_test
 from ringcast.testing.run import Faults, Outcome, RunSetup, Test, run
 from ringcast.testing.shrink import shrink
 from ringcast.testing.story import repeat, story
@@ -88,7 +88,6 @@ class Campaign:
         self.seeds = seeds
         self.setup = setup
         self._shrink_runs = shrink_runs
-        self._last: tuple[Test, Outcome] | None = None
 
     def function(self) -> Callable[..., None]:
         """What a test runner calls: everything but the world comes from there."""
@@ -98,8 +97,12 @@ class Campaign:
         @wraps(self._outer)
         def runs(*args: Any, **kwargs: Any) -> None:
             __tracebackhide__ = True
+            if (
+                hypothesis := sys.modules.get("hypothesis")
+            ) and hypothesis.currently_in_test_context():
+                raise TypeError(f"{self.test.__name__}: put @simtest above @given")
             if self._hypothesis:
-                self._with_hypothesis(args, kwargs)
+                self._with_hypothesis(args, kwargs, runs._hypothesis_internal_use_settings)  # type: ignore[attr-defined]
             else:
                 self.run(args, kwargs)
 
@@ -124,7 +127,7 @@ class Campaign:
         seeds = self._wanted()
         test = self._bound(args, kwargs)
         for seed in seeds:
-            outcome = run(test, replace(self.setup, seed=seed))
+            outcome = self._outcome(test, seed)
             if outcome.error is not None:
                 self.report(test, outcome)
             if seed == seeds[0]:
@@ -135,78 +138,73 @@ class Campaign:
         if never and OPTIONS.seeds is None:
             raise NeverMet(f"in {len(seeds)} seeds never: {'; '.join(never)}")
 
+    def _outcome(self, test: Test, seed: int) -> Outcome:
+        """Of one seed. What the test runner raises meanwhile, such as a timeout, passes."""
+        __tracebackhide__ = True
+        try:
+            return run(test, replace(self.setup, seed=seed))
+        except BaseException as error:
+            error.add_note(f"in seed {seed}; repeat: {repeat(this_test(), seed)}")
+            raise
+
     def _wanted(self) -> tuple[int, ...]:
         if OPTIONS.seeds is not None:
             return OPTIONS.seeds
         return self.seeds if OPTIONS.count is None else tuple(range(OPTIONS.count))
 
-    def report(self, test: Test, outcome: Outcome) -> None:
-        """Tell the story of a failure."""
+    def report(self, test: Test, outcome: Outcome, *notes: str) -> NoReturn:
+        """Tell the story of a failure, with the traceback of the run that it tells of."""
         __tracebackhide__ = True
-        seed, error = outcome.setup.seed, outcome.error
-        assert error is not None
-        again = run(test, outcome.setup)
-        same(outcome, again)
-        text = story(shrink(test, again, self._shrink_runs), seed, repeat(this_test(), seed))
-        raise SimFailure(text) from error.with_traceback(own_frames(error.__traceback__))
+        seed = outcome.setup.seed
+        assert outcome.error is not None
+        line = repeat(this_test(), seed)
+        try:
+            again = run(test, outcome.setup)
+            same(outcome, again)
+            shrunk = shrink(test, again, self._shrink_runs)
+        except BaseException as stopped:
+            stopped.add_note(f"seed {seed} had failed: {headline(outcome.error)}; repeat: {line}")
+            raise
+        text = "\n".join([story(shrunk, seed, line), *notes])
+        assert shrunk.best.error is not None
+        raise SimFailure(text).with_traceback(own_frames(shrunk.best.error, self.test)) from None
 
-    def _with_hypothesis(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _with_hypothesis(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], settings: Any
+    ) -> None:
         """Hypothesis makes the inputs small first, then we the run."""
         __tracebackhide__ = True
+        last: tuple[Test, Outcome] | None = None
 
+        @wraps(self.test)
         def example(*args: Any, **kwargs: Any) -> None:
+            nonlocal last
             kwargs.pop("world")
             test = self._bound(args, kwargs)
             for seed in self._wanted():
-                outcome = run(test, replace(self.setup, seed=seed))
+                outcome = self._outcome(test, seed)
                 if outcome.error is not None:
-                    self._last = (test, outcome)
+                    last = test, outcome
                     raise outcome.error
 
         self._hypothesis.inner_test = example
-        self._last = None
+        self._outer._hypothesis_internal_use_settings = patient(settings)  # type: ignore[attr-defined]
         try:
             self._outer(*args, **kwargs, world=None)
-        except Exception as error:
-            if self._last is None:
+        except Exception:
+            if last is None:
                 raise
-            test, outcome = self._last
-            told = story(shrink(test, outcome, self._shrink_runs), outcome.setup.seed,
-                         repeat(this_test(), outcome.setup.seed))  # fmt: skip
-            notes = getattr(error, "__notes__", [])
-            raise SimFailure("\n".join([told, *notes])) from error
+        else:
+            return
+        self.report(*last, *getattr(last[1].error, "__notes__", []))
 
 
-def same(one: Outcome, other: Outcome) -> None:
-    """Raise if two runs of a seed differ."""
-    __tracebackhide__ = True
-    if one.events == other.events and one.kind == other.kind:
-        return
-    mine, theirs = one.trace.splitlines(), other.trace.splitlines()
-    at = next(
-        (at for at, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b),
-        min(len(mine), len(theirs)),
-    )
-    once, again = ("\n".join(trace[at : at + 3]) or "(the end)" for trace in (mine, theirs))
-    raise NotDeterministic(
-        f"seed {one.setup.seed} ran in two ways. Line {at + 1} was once\n{once}\n"
-        f"and then\n{again}\n"
-        "Does the program go through a set of objects, keep state in a module from run to run, "
-        "or use something that is not simulated?"
-        + (f" Once it failed: {one.kind}." if one.error is not None else "")
-    )
+def patient(settings: Any) -> Any:
+    """Settings of Hypothesis for an example that is many simulated worlds: no deadline, which would
+    be one of real time, unless the user gave one; and one bug at a time, as we tell one story."""
+    from hypothesis import settings as all_settings
 
-
-def this_test() -> str:
-    """The test that runs, as pytest names it."""
-    return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-
-
-def own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback from the user's first frame on."""
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        if "/ringcast/testing/" not in name and "/asyncio/" not in name:
-            return trace
-        trace = trace.tb_next
-    return None
+    settings = settings or all_settings.default
+    usual = all_settings.get_profile("default").deadline
+    deadline = None if settings.deadline == usual else settings.deadline
+    return all_settings(settings, deadline=deadline, report_multiple_bugs=False)

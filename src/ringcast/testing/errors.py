@@ -53,6 +53,31 @@ class EscapeLog:
         raise error
 
 
+def origin_of(error: BaseException) -> BaseException:
+    """What went wrong in the program, of which ours tells; of a group, the first."""
+    if isinstance(error, HostFailed | Violated) and error.__cause__ is not None:
+        error = error.__cause__
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def described(error: BaseException) -> str:
+    """Its type and text; of a group, the first one's, too."""
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return (
+        f"{text}: {described(error.exceptions[0])}"
+        if isinstance(error, BaseExceptionGroup)
+        else text
+    )
+
+
+def headline(error: BaseException) -> str:
+    """What to say of the error of a run; our own say what they are."""
+    own = Escape | HostFailed | NotReached | Stuck | Violated
+    return str(error) if isinstance(error, own) else described(error)
+
+
 class SimFailure(RingcastError, AssertionError):
     """A seed fails; the text tells the story of the smallest run that fails so."""
 

@@ -14,7 +14,7 @@ from zlib import crc32
 from ringcast.core.inputs import Received
 from ringcast.testing.calls import Calls, Request
 from ringcast.testing.disk import Loss
-from ringcast.testing.errors import HostFailed
+from ringcast.testing.errors import HostFailed, described
 from ringcast.testing.network import Datagram, SimNetwork
 from ringcast.testing.nodes import open_node, settings_of
 from ringcast.testing.process import PROCESS, Clock, Process
@@ -168,9 +168,9 @@ class Host:
             self.done, self.result = True, task.result()
             self.note("its program has ended")
         elif self._on_error == "fail":
-            self.world.fail(HostFailed(f"{self.name}: {type(error).__name__}: {error}"), error)
+            self.world.fail(HostFailed(f"{self.name}: {described(error)}"), error)
         else:
-            self.note(f"its program failed: {type(error).__name__}: {error}")
+            self.note(f"its program failed: {described(error)}")
             self.crash("nothing")
             self.world.later(RESTART_S, self.start)
 

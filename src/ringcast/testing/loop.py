@@ -186,18 +186,29 @@ class SimLoop(_Base):  # type: ignore[misc]
                     continue
                 try:
                     context.run(handle._callback, *handle._args)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
                 except BaseException as error:
-                    name = getattr(handle._callback, "__qualname__", "")
-                    told = {"message": f"Exception in callback {name}", "exception": error}
-                    context.run(self.on_error, told)
+                    self._failed(handle, process, error)
             spins += 1
             if spins > SPIN:
                 raise Stuck(
                     f"{SPIN} turns of the event loop, and no time has passed: some task spins, for "
                     "instance in a loop around asyncio.sleep(0)"
                 )
+
+    def _failed(
+        self, handle: asyncio.Handle, process: Process | None, error: BaseException
+    ) -> None:
+        """What becomes of the error of a callback. A process may exit; what else is no Exception
+        is the test runner's: a timeout, a skip, Ctrl-C."""
+        callback: Any = handle._callback  # type: ignore[attr-defined]
+        exits = isinstance(error, SystemExit) and process is not None
+        if not isinstance(error, Exception) and not exits:
+            raise error
+        if exits and isinstance(getattr(callback, "__self__", None), asyncio.Task):
+            return  # the task has ended with it, and who waits for it is told
+        told = {"message": f"Exception in callback {getattr(callback, '__qualname__', '')}"}
+        context: Context = handle._context  # type: ignore[attr-defined]
+        context.run(self.on_error, {**told, "exception": error})
 
     def _mix(self, batch: list[Any]) -> None:
         """Put the steps of tasks in another order."""
@@ -250,6 +261,9 @@ class SimLoop(_Base):  # type: ignore[misc]
         """Keep one whose error nobody has seen: asyncio tells of it when the task is collected,
         which is at no certain moment."""
         if task._log_traceback:
+            error = task._exception
+            if error and not isinstance(error, Exception | SystemExit | BaseExceptionGroup):
+                raise error  # it is the test runner's
             self.unheard.append((self.now_us, task))  # type: ignore[arg-type]
 
     def forget_heard(self) -> None:

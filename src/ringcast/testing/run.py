@@ -19,7 +19,7 @@ import msgspec
 
 from ringcast.sim.model import NetworkModel
 from ringcast.testing import replaced
-from ringcast.testing.errors import NotReached, Violated
+from ringcast.testing.errors import NotReached, Violated, origin_of
 from ringcast.testing.faults import Plan, Swarm, draw_plan
 from ringcast.testing.network import CALM, draw_network, every
 from ringcast.testing.process import MILLION
@@ -122,7 +122,7 @@ def run(test: Test, setup: RunSetup) -> Outcome:
                 asyncio.set_event_loop(None)
                 world.loop.run_until_complete(test(world))
                 world.check()
-            except Exception as failed:
+            except (Exception, SystemExit) as failed:
                 error = failed
             finally:
                 unheard = world.unheard()
@@ -173,17 +173,20 @@ def logged(world: World) -> Iterator[None]:
         root.removeHandler(handler)
 
 
+def not_the_users(filename: str) -> bool:
+    """Whether a frame of a traceback is ours, or of what we stand on."""
+    return any(f"/{part}/" in filename for part in ("ringcast/testing", "asyncio", "hypothesis"))
+
+
 def kind_of(error: BaseException | None) -> str:
     """What two failures have in common that are the same one."""
     if error is None:
         return ""
     if isinstance(error, Violated | NotReached):
         return f"{type(error).__name__}: {error.name}"
-    origin = error.__cause__ or error
+    origin = origin_of(error)
     frames = [
-        frame
-        for frame in extract_tb(origin.__traceback__)
-        if "/ringcast/testing/" not in frame.filename and "/asyncio/" not in frame.filename
+        frame for frame in extract_tb(origin.__traceback__) if not not_the_users(frame.filename)
     ]
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"{type(origin).__name__}{place}"

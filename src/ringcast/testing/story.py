@@ -6,6 +6,7 @@ import os
 import shlex
 from difflib import SequenceMatcher
 
+from ringcast.testing.errors import headline
 from ringcast.testing.faults import told
 from ringcast.testing.process import MILLION
 from ringcast.testing.run import Outcome
@@ -41,7 +42,7 @@ def story(shrunk: ShrunkTest, seed: int, repeat: str) -> str:
     """All of it; the first line says which seed and what."""
     best = shrunk.best
     assert best.error is not None
-    first, *more = (str(best.error) or type(best.error).__name__).splitlines()
+    first, *more = headline(best.error).splitlines()
     lines = [f"seed {seed}: {first}", f"repeat: {repeat}"]
     lines += [*([] if hash_seed() else [NO_HASH_SEED]), *found(shrunk)]
     left = spoken(best)

@@ -17,7 +17,7 @@ from ringcast.sim.model import NetworkModel
 from ringcast.sim.network import Hearer
 from ringcast.testing import faults as faults_of
 from ringcast.testing.disk import Loss, WorldDisk
-from ringcast.testing.errors import EscapeLog, HostFailed, NotReached, Stuck, Violated
+from ringcast.testing.errors import EscapeLog, HostFailed, NotReached, Stuck, Violated, described
 from ringcast.testing.faults import Plan
 from ringcast.testing.handles import SimTask
 from ringcast.testing.host import LOOPBACK, Host, Main, OnError
@@ -300,7 +300,7 @@ class World:
                 continue
             host = process.host.name if process else ""
             task_name = getattr(task.get_coro(), "__qualname__", task.get_name())
-            what = f"{type(error).__name__}: {error}"
+            what = described(error)
             place = bisect_right(self.events, at_us, key=lambda event: event[0])
             self.events.insert(place, (at_us, host, f"task {task_name} fails: {first_line(what)}"))
             if first is None:
@@ -313,9 +313,9 @@ class World:
     def _on_error(self, context: dict[str, Any]) -> None:
         """A callback failed, or a task nobody asked about."""
         error, message = context.get("exception"), context.get("message", "an error")
-        if isinstance(error, KeyboardInterrupt | SystemExit) or self.loop.ending:
+        if self.loop.ending:
             return
-        text = f"{first_line(message)}: {type(error).__name__}: {error}" if error else message
+        text = f"{first_line(message)}: {described(error)}" if error else message
         self.record(self._who(), text)
         if "never retrieved" not in message:
             self.fail(HostFailed(f"{self._who() or 'the test'}: {text}"), error)

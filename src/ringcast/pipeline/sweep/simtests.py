@@ -27,6 +27,7 @@ from ringcast.pipeline.spark.tasks import tasks
 from ringcast.pipeline.sweep.job import FEWEST_TASKS, TASK_S
 from ringcast.pipeline.sweep.results import parquet, writing
 from ringcast.testing import story
+from ringcast.testing.errors import headline
 
 if TYPE_CHECKING:
     from ringcast.testing.campaign import Campaign
@@ -106,7 +107,7 @@ def run_seeds(target: Target, seeds: range) -> Iterator[dict[str, Any]]:
         for name, seen in outcome.met.items():
             met[name] = met.get(name, False) or seen
         if outcome.error is not None:
-            text = str(outcome.error)[:MOST_TEXT]
+            text = headline(outcome.error)[:MOST_TEXT]
             yield {"seed": seed, "kind": outcome.kind, "text": text, "runs": 0, "seconds": 0.0}
     yield {
         "seed": seeds[0],
