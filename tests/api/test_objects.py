@@ -17,10 +17,10 @@ from ringcast.api.objects import (
     Lock,
     Queue,
     ReplicatedDict,
-    Shared,
     _Dict,
     _Queue,
 )
+from ringcast.api.shared import Shared
 
 S = TypeVar("S", bound=Shared)
 

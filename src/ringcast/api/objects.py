@@ -8,102 +8,16 @@ replica's promises hold (docs/api.md). Values are what JSON knows, and bytes. Ev
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
-
-import msgspec
+from typing import Any, NamedTuple
 
 from ringcast.api.events import Message, View
 from ringcast.api.group import Group
-from ringcast.api.replica import Local, Replica
-from ringcast.api.state_machine import NoQuorum, StateMachine
+from ringcast.api.replica import Local
+from ringcast.api.shared import MethodMachine, Shared, Value, copied
+from ringcast.api.state_machine import NoQuorum
 from ringcast.core.ids import NodeId
-
-Value = Any
-"""None, bool, int, float, str, bytes, and lists and dicts with str keys of these."""
-
-Self = TypeVar("Self", bound="Shared")
-
-PIECE = 1_000
-"""Values of a large state that are encoded at a time, a fraction of a millisecond."""
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
-
-
-class MethodMachine(StateMachine[Any]):
-    """A state that msgpack can hold; a command is the name of a method ``do_...`` and arguments."""
-
-    def __init__(self, state: Any) -> None:
-        self.state = state
-
-    def apply(self, command: Message) -> Any:
-        """Call the method that the command names."""
-        name, *arguments = _decode(command.body)
-        return getattr(self, f"do_{name}")(command, *arguments)
-
-    def snapshot(self) -> bytes:
-        """The state."""
-        return _encode(self.state)
-
-    def pieces(self) -> Iterator[bytes]:
-        """In pieces if it is large; values are replaced, and never changed where they are."""
-        if isinstance(self.state, dict | list) and len(self.state) > PIECE:
-            return encoded_pieces(self.state.copy())
-        return super().pieces()
-
-    def restore(self, state: bytes) -> None:
-        """Take over a state."""
-        self.state = _decode(state)
-
-
-def encoded_pieces(state: dict[str, Any] | list[Any]) -> Iterator[bytes]:
-    """MessagePack says first how many there are, and then come the values: parts that leave out
-    how many they are make the whole."""
-    table = isinstance(state, dict)
-    yield (b"\xdf" if table else b"\xdd") + len(state).to_bytes(4, "big")
-    values = iter(state.items() if isinstance(state, dict) else state)
-    while some := list(islice(values, PIECE)):
-        part = _encode(dict(some) if table else some)
-        yield part[1 if len(some) < 16 else 3 :]
-
-
-class Shared:
-    """What the objects have in common."""
-
-    def __init__(
-        self,
-        group: Group,
-        machine: MethodMachine,
-        members: int | Iterable[NodeId],
-        dir: str | Path,
-        timeout: float | None,
-    ) -> None:
-        self.replica: Replica[Any] = Replica(group, machine, members, dir)
-        self._timeout = timeout
-
-    async def __aenter__(self: Self) -> Self:
-        """Join the group."""
-        await self.replica.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.replica.__aexit__(kind, error, trace)
-
-    async def _do(self, *command: Value) -> Any:
-        return await self.replica.submit(_encode(command), timeout=self._timeout)
-
-    async def _state(self, look: Callable[[Any], Any]) -> Any:
-        return await self.replica.read(lambda machine: look(machine.state), self._timeout)
-
 
 # --- dict ----------------------------------------------------------------------------------
 
@@ -120,6 +34,11 @@ class _Dict(MethodMachine):
             return False
         self.state[key] = new
         return True
+
+
+def copied_items(state: dict[str, Value]) -> dict[str, Value]:
+    """By value: what cannot be changed is not copied."""
+    return {key: copied(value) for key, value in state.items()}
 
 
 class ReplicatedDict(Shared):
@@ -148,15 +67,15 @@ class ReplicatedDict(Shared):
 
     async def get(self, key: str) -> Value:
         """The value, with everything in it that was confirmed before; None if there is none."""
-        return await self._state(lambda state: state.get(key))
+        return await self._state(lambda state: copied(state.get(key)))
 
     async def items(self) -> dict[str, Value]:
         """A copy of everything."""
-        return dict(await self._state(dict))
+        return await self._state(copied_items)  # type: ignore[no-any-return]
 
     def local(self, key: str) -> Local[Value]:
         """The value here and now, with its age."""
-        return self.replica.local(lambda machine: machine.state.get(key))
+        return self.replica.local(lambda machine: copied(machine.state.get(key)))
 
 
 # --- counter -------------------------------------------------------------------------------

@@ -26,7 +26,11 @@ class StateMachine(ABC, Generic[R]):
 
     @abstractmethod
     def apply(self, command: Message) -> R:
-        """Carry out a command; the result goes to its submitter, as does an exception."""
+        """Carry out a command; the result goes to its submitter, as does an exception.
+
+        The submitter gets the object itself: return a copy of what is part of the state and can be
+        changed, or a submitter that changes it has another state than the others.
+        """
 
     def on_view(self, view: View) -> None:
         """The members are others now: the place to free what a lost member held.
