@@ -47,6 +47,60 @@ def test_an_error_is_a_result_too() -> None:
         RequestOutcome.of(2**70).get()
 
 
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+class Point(msgspec.Struct):
+    inside: object = None
+
+
+def nested(depth: int, kind: type = list) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = Point(value) if kind is Point else kind([value])
+    return value
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ("half a \ud800", "surrogates"),
+        (nested(5000), "nested more than 100"),
+        (nested(101, tuple), "nested more than 100"),
+        (nested(101, Point), "nested more than 100"),
+        ({"a": object()}, "object"),
+    ],
+    ids=["text", "far too deep", "too deep", "structs too deep", "object"],
+)
+def test_a_result_that_cannot_be_kept_is_an_error_that_can(result: object, why: str) -> None:
+    """It was applied, so it is an outcome, the same at all members; nothing escapes."""
+    table = Sessions()
+    table.record("c", 1, RequestOutcome.of(result))
+    found = again(table).recall("c", 1)
+    assert found is not None
+    with pytest.raises(CommandFailed, match=f"applied, but its result cannot be kept.*{why}"):
+        found.get()
+
+
+def test_what_is_just_not_too_deep_is_kept() -> None:
+    assert RequestOutcome.of(nested(100)).get() == nested(100)
+    loop: list[object] = []
+    loop += [loop, loop]
+    assert RequestOutcome.of(loop).error, "without end, and found so at once"
+
+
+def test_every_text_of_an_error_can_be_kept() -> None:
+    for error, text in ((ValueError("no \ud800"), r"no \\ud800"), (Silent(), "cannot be had")):
+        table = Sessions()
+        table.record("c", 1, RequestOutcome.failed(error))
+        found = again(table).recall("c", 1)
+        assert found is not None
+        with pytest.raises((ValueError, CommandFailed), match=text):
+            found.get()
+
+
 def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "CLIENTS", 3)
     table = Sessions()

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+import pytest
+
 import ringcast
 from ringcast.testing import Host, World, simtest
 
@@ -38,6 +40,13 @@ class Members:
         return await self.hosts[number - 1].spawn(work)
 
 
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
 async def values_are_copies(world: World) -> None:
     """A read, a change of what was read, and a conditional write: as anybody would write it."""
     members = Members(world, ringcast.ReplicatedDict)
@@ -55,6 +64,11 @@ async def values_are_copies(world: World) -> None:
         one.local("page").value["n"].append(2)
         assert await two.compare_and_set("page", {"n": [1]}, {"n": 3})
         for each in (one, two):
+            with pytest.raises(ValueError, match="nested more than 100 deep"):
+                await each.set("deep", nested(101))
+            await each.set("deep", nested(100))
+            assert await each.get("deep") == nested(100)
+            await each.delete("deep")
             assert await each.items() == {"cart": ["apple", "pear"], "page": {"n": 3}}
 
     await members.at(1, program())

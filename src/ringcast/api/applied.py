@@ -87,10 +87,16 @@ class Applied(Generic[R]):
         """Apply a command, and tell who waits; what is to be kept for repetitions, if so."""
         try:
             result = self.machine.apply(message)
+            outcome = RequestOutcome.of(result) if kept else None
+        except (RecursionError, MemoryError) as error:  # others may have had more room
+            raise RingcastError(
+                f"the replica has stopped: {error!r} while it applied command "
+                f"{message.position.seq}. That depends on the process, so its state may differ "
+                "from the others' now; start it again, with more memory or a flatter `apply`"
+            ) from error
         except Exception as error:
             settle(waiting, error)
             return RequestOutcome.failed(error) if kept else None
-        outcome = RequestOutcome.of(result) if kept else None
         if outcome is not None and outcome.error:
             recalled(waiting, outcome)
         elif waiting is not None:

@@ -366,6 +366,8 @@ class AvailableCopy(Generic[R]):
         waiting = self._results.get(command.number) if message.sender == self.group.me else None
         try:
             result = self.machine.apply(msgspec.structs.replace(message, body=command.body))
+        except (RecursionError, MemoryError):  # others may have had more room: this copy ends
+            raise
         except Exception as error:
             if waiting is not None and not waiting.done():
                 waiting.set_exception(error)

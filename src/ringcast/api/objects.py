@@ -83,12 +83,16 @@ class ReplicatedDict(Shared):
 
 class _Counter(MethodMachine):
     def do_add(self, _: Message, amount: int) -> int:
+        if not isinstance(amount, int):
+            raise TypeError(f"a counter takes whole numbers, not {amount!r}")
+        if not -(2**63) <= self.state + amount < 2**63:  # a snapshot could not hold it
+            raise OverflowError(f"{self.state} + {amount} has more than 64 bits; nothing was added")
         self.state += amount
         return int(self.state)
 
 
 class Counter(Shared):
-    """A number."""
+    """A whole number of 64 bits, with its sign."""
 
     def __init__(
         self,
@@ -100,7 +104,7 @@ class Counter(Shared):
         super().__init__(group, _Counter(0), members, dir, timeout)
 
     async def add(self, amount: int = 1) -> int:
-        """Add to it; the number after that."""
+        """Add to it; the number after that. OverflowError if it would have more than 64 bits."""
         return int(await self._do("add", amount))
 
     async def value(self) -> int:

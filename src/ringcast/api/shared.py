@@ -15,9 +15,11 @@ from ringcast.api.group import Group
 from ringcast.api.replica import Replica
 from ringcast.api.state_machine import StateMachine
 from ringcast.core.ids import NodeId
+from ringcast.replica.contents import DEEPEST, too_deep
 
 Value = Any
-"""None, bool, int, float, str, bytes, and lists and dicts with str keys of these."""
+"""None, bool, int, float, str, bytes, and lists and dicts with str keys of these, inside each other
+up to ``DEEPEST``."""
 
 Self = TypeVar("Self", bound="Shared")
 
@@ -98,6 +100,8 @@ class Shared:
         await self.replica.__aexit__(kind, error, trace)
 
     async def _do(self, *command: Value) -> Any:
+        if any(map(too_deep, command)):
+            raise ValueError(f"a value is nested more than {DEEPEST} deep")
         return await self.replica.submit(_encode(command), timeout=self._timeout)
 
     async def _state(self, look: Callable[[Any], Any]) -> Any:

@@ -3,7 +3,9 @@ the same in the group of a replica."""
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple, TypeAlias
+from collections.abc import Iterable
+from itertools import chain
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -62,3 +64,34 @@ def submission(body: bytes) -> Submission | None:
         content.request if numbered else None,
         content.body,
     )
+
+
+DEEPEST = 100
+"""Containers inside each other in a value or a result: msgpack must hold it whatever part of the
+stack a member has in use, or members would differ."""
+PLAIN = (str, bytes, int, float, type(None))
+
+
+def too_deep(value: object) -> bool:
+    """Whether containers are nested more than ``DEEPEST`` deep. Counts level by level, because
+    where a recursion ends depends on the process."""
+    if isinstance(value, PLAIN):
+        return False
+    level = {0: value}
+    for _ in range(DEEPEST):
+        parts = chain.from_iterable(map(_parts, level.values()))
+        level = {id(part): part for part in parts if not isinstance(part, PLAIN)}
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: Any) -> Iterable[object]:
+    """What msgpack finds in a value."""
+    if isinstance(value, dict):
+        return chain(value, value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return value
+    kind = type(value)
+    names = getattr(kind, "__struct_fields__", ()) or getattr(kind, "__dataclass_fields__", ())
+    return [getattr(value, name, None) for name in names]

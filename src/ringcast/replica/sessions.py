@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from ringcast.core.errors import RingcastError
+from ringcast.replica.contents import DEEPEST, too_deep
 from ringcast.replica.words import Ticket
 
 CLIENTS, REQUESTS = 10_000, 16
@@ -35,24 +36,30 @@ class CommandFailed(RingcastError):
 class RequestOutcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a request gave: a result, or the name and text of an error."""
 
-    result: msgspec.Raw = msgspec.Raw(b"\xc0")
+    result: bytes = b"\xc0"
     error: str = ""
     text: str = ""
 
     @classmethod
     def of(cls, result: object) -> RequestOutcome:
-        """A result, in the form in which it is kept."""
+        """A result, in the form in which it is kept. One that cannot be is an error, at all members
+        alike; only what depends on the process is raised."""
         try:
-            return cls(msgspec.Raw(_encode(result)))
-        except (TypeError, NotImplementedError, OverflowError) as error:
-            return cls.failed(
-                CommandFailed(f"applied, but its result cannot be kept for repetitions: {error}")
-            )
+            if not too_deep(result):
+                return cls(_encode(result))
+            why = f"it is nested more than {DEEPEST} deep"
+        except (RecursionError, MemoryError):
+            raise
+        except Exception as error:
+            why = _text(error)
+        return cls.failed(
+            CommandFailed(f"applied, but its result cannot be kept for repetitions: {why}")
+        )
 
     @classmethod
     def failed(cls, error: Exception) -> RequestOutcome:
         """An error, in the form in which it is kept."""
-        return cls(error=type(error).__name__, text=str(error))
+        return cls(error=_readable(type(error).__name__), text=_readable(_text(error)))
 
     def get(self) -> Any:
         """The result; raises the error. One of Python's own comes as itself."""
@@ -150,6 +157,19 @@ class Sessions(msgspec.Struct, array_like=True):
 def _name(node: int, boot: int) -> str:
     """What a replica is called in the table."""
     return f"{node}/{boot}"
+
+
+def _text(error: Exception) -> str:
+    """What an error says; one that cannot is no reason to end all replicas."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its text cannot be had)"
+
+
+def _readable(text: str) -> str:
+    """A text that msgpack takes: half of a character is spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 _encode = msgspec.msgpack.Encoder().encode

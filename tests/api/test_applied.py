@@ -1,0 +1,90 @@
+"""What a replica has applied: a function of the log, whatever a machine does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from loopback import run
+
+from ringcast.api.applied import Applied
+from ringcast.api.events import Message
+from ringcast.api.objects import _Counter
+from ringcast.api.state_machine import StateMachine
+from ringcast.core.errors import RingcastError
+from ringcast.replica.contents import Command, encode
+from ringcast.replica.sessions import CommandFailed
+from ringcast.replica.words import Epoch, LogEntry, Ticket
+
+NOW = Epoch(4, 1)
+
+
+class Does(StateMachine[Any]):
+    """Does what it is told to."""
+
+    def apply(self, command: Message) -> Any:
+        return eval(command.body, {"again": self.again})
+
+    def again(self, *depth: int) -> int:
+        return self.again(*depth) + 1
+
+    def snapshot(self) -> bytes:
+        return b""
+
+    def restore(self, state: bytes) -> None:
+        pass
+
+
+def given(applied: Applied[Any], number: int, body: bytes, client: str = "") -> asyncio.Future[Any]:
+    """The result of a command."""
+    waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    entry = LogEntry(NOW, Ticket(1, 7, number), encode(Command(body, client, number)))
+    applied.apply(number, entry, waiting)
+    return waiting
+
+
+def test_no_command_makes_a_state_that_cannot_be_written() -> None:
+    async def story() -> None:
+        applied: Applied[Any] = Applied(Does())
+        with pytest.raises(CommandFailed, match="cannot be kept"):
+            await given(applied, 1, b"'\\ud800'", "c")
+        with pytest.raises(SyntaxError):
+            await given(applied, 2, b"'\\ud800' no", "c")
+        assert await given(applied, 3, b"3", "c") == 3
+        other: Applied[Any] = Applied(Does())
+        other.restore(await applied.state())
+        assert await other.state() == await applied.state()
+
+    run(story)
+
+
+@pytest.mark.parametrize("body", [b"again()", b"' ' * 2**62"], ids=["stack", "memory"])
+@pytest.mark.parametrize("client", ["", "c"])
+def test_what_depends_on_the_process_ends_the_replica(body: bytes, client: str) -> None:
+    """Another member may have had the room: this is no outcome of the command."""
+
+    async def story() -> None:
+        applied: Applied[Any] = Applied(Does())
+        with pytest.raises(RingcastError, match="its state may differ"):
+            given(applied, 1, body, client)
+        assert not applied.sessions.clients
+
+    run(story)
+
+
+def test_a_counter_stays_within_what_a_snapshot_holds() -> None:
+    counter = _Counter(0)
+    command: Any = None
+    assert counter.do_add(command, 2**63 - 1) == 2**63 - 1
+    for amount in (1, 2**63):
+        with pytest.raises(OverflowError, match="nothing was added"):
+            counter.do_add(command, amount)
+    assert counter.do_add(command, 1 - 2**63) == 0
+    assert counter.do_add(command, -(2**63)) == -(2**63)
+    with pytest.raises(OverflowError):
+        counter.do_add(command, -1)
+    with pytest.raises(TypeError, match="whole numbers"):
+        counter.do_add(command, 0.5)  # type: ignore[arg-type]
+    counter.restore(counter.snapshot())
+    assert counter.state == -(2**63)
