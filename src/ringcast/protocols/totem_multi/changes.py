@@ -230,7 +230,7 @@ class RingChanges(OrderState):
     def _move(self, change: Change, out_of: dict[ChangeId, Change]) -> None:
         id = (change.ring, change.conf)
         stay: set[NodeId] = set()
-        if change.transitional and not self._followed(change.ring):  # G-25 ext: who did not come
+        if change.transitional:  # G-25 ext: who did not come
             stay = {m.pid for m in change.members if self._passed_by(m.pid, change.ring)}
         self.network.move(change, id in self.mine, stay)
         self.done[id] = out_of.pop(id)
