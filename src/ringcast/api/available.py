@@ -12,9 +12,10 @@ Nothing is on disk, and a result may be contradicted by the merge.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
-from typing import Generic, TypeAlias
+from typing import Annotated, Generic, TypeAlias
 
 import msgspec
 
@@ -22,7 +23,10 @@ from ringcast.api.events import Event, EventsLost, Message, View
 from ringcast.api.group import Bytes, Group, NotJoined, all_bytes
 from ringcast.api.state_machine import R, ResultLost, StateMachine
 from ringcast.core.errors import UNREADABLE, DeliveryUncertain
-from ringcast.core.ids import NodeId, Position
+from ringcast.core.ids import NodeId, Position, Seq
+
+LAST_COMMAND = 2**62
+"""No history counts further: a member that says it has the longest there is ends no other."""
 
 
 class Version(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
@@ -32,22 +36,22 @@ class Version(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False
     to offer to a group that has been working. ``lineage`` is a hash over all events.
     """
 
-    commands: int
+    commands: Annotated[int, msgspec.Meta(ge=0, le=LAST_COMMAND)]
     position: Position
-    lineage: int
+    lineage: Annotated[int, msgspec.Meta(ge=0, lt=2**56)]
 
 
 class NumberedCommand(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """Something to apply; ``number`` lets the submitter find its result."""
 
-    number: int
+    number: Seq
     body: bytes
 
 
 class AskAgain(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """The sender has lost events: everybody is to say again what it has."""
 
-    number: int
+    number: Seq
 
 
 class Have(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
@@ -87,13 +91,21 @@ _decode = msgspec.msgpack.Decoder(Word).decode
 PIECE, AROUND = 2**18, 2**10
 """Bytes of a state in one message, at most, and what may go around them."""
 
+MOST_HELD, MOST_STATE = 256 * 2**20, 2**32
+"""Bytes of commands that are held back, and of the states of a round. Members have less under way;
+with more, a copy drops what it has and asks again, as one that has lost events."""
+
+ITEM_BYTES = 64
+"""What a command or a piece counts for besides its body."""
+
 
 def later(version: Version | None, position: Position, item: Item) -> Version:
     """The version after one more event."""
     commands, lineage = (version.commands, version.lineage) if version else (0, 0)
     digest = blake2b(f"{lineage}/{position}".encode(), digest_size=7).digest()
     more = 0 if isinstance(item, View) else 1
-    return Version(commands + more, position, int.from_bytes(digest, "big"))
+    counted = min(commands + more, LAST_COMMAND)
+    return Version(counted, position, int.from_bytes(digest, "big"))
 
 
 def merged(versions: Iterable[Version | None], commands: int, at: Position) -> Version:
@@ -127,7 +139,10 @@ class AvailableCopy(Generic[R]):
         self._heard: dict[NodeId, Have] = {}
         self._held: list[tuple[Position, Item]] = []
         """Not applied yet. Nobody submits during a round and a state travels in the same order,
-        so what is under way bounds it."""
+        so what is under way bounds it; and MOST_HELD, should somebody submit all the same."""
+        self._held_bytes = self._pieces_bytes = 0
+        self.refused: Counter[NodeId] = Counter()
+        """Words of others that were refused, by sender."""
         self._awaited: Position | None = None
         self._pieces: dict[NodeId, list[bytes]] = {}
         """Of the states that are awaited, by sender, in the order in which they are merged."""
@@ -219,9 +234,12 @@ class AvailableCopy(Generic[R]):
                 return  # whoever publishes into the group, or to some of it, is no replica
             try:
                 word = _decode(event.body)
-            except UNREADABLE:
-                return  # not from a replica
-            self._on_word(event, word)
+            except UNREADABLE:  # not from a replica
+                word = None
+            if word is None or event.sender not in self._members:
+                self.refused[event.sender] += 1
+            else:
+                self._on_word(event, word)
         elif isinstance(event, EventsLost):
             self._on_loss()
         elif not event.transitional:
@@ -249,7 +267,7 @@ class AvailableCopy(Generic[R]):
             if self._live.is_set():
                 self._apply(message.position, (message, word))
             else:
-                self._held.append((message.position, (message, word)))
+                self._hold(message, word)
         elif isinstance(word, Have):
             if word.round == self._round:
                 self._heard[message.sender] = word
@@ -257,17 +275,26 @@ class AvailableCopy(Generic[R]):
                     self._decide(message.position)
         elif word.at == self._awaited and message.sender in self._pieces:
             self._pieces[message.sender].append(word.body)
-            if word.last:
+            self._pieces_bytes += len(word.body) + ITEM_BYTES
+            if self._pieces_bytes > MOST_STATE:
+                self._on_loss()
+            elif word.last:
                 self._came[message.sender] = word.version
                 if self._came.keys() == self._pieces.keys():
                     self._take_over(word.at)
+
+    def _hold(self, message: Message, command: NumberedCommand) -> None:
+        self._held.append((message.position, (message, command)))
+        self._held_bytes += len(command.body) + ITEM_BYTES
+        if self._held_bytes > MOST_HELD:
+            self._on_loss()
 
     def _on_loss(self) -> None:
         """Our state is a beginning of the others' at best: drop what is held and ask."""
         self._live.clear()
         self._round = None
         self._await(None)
-        self._held.clear()
+        self._drop_held()
         self._lose(list(self._results), ResultLost("events were lost before the result came"))
         self._number += 1
         self._asked = self._number
@@ -309,7 +336,7 @@ class AvailableCopy(Generic[R]):
             [i[1].number for _, i in self._held if not isinstance(i, View) and self._is_mine(i[0])],
             ResultLost("another state was taken over before the result came"),
         )
-        self._held.clear()
+        self._drop_held()
         self._behind = mine not in states
         self._await(at, senders)
 
@@ -333,6 +360,7 @@ class AvailableCopy(Generic[R]):
         """From here on the states of this place are awaited, or none."""
         self._awaited = state
         self._pieces = {node: [] for node in senders}
+        self._pieces_bytes = 0
         self._came = {}
 
     def _state(self, at: Position) -> list[Word]:
@@ -353,9 +381,13 @@ class AvailableCopy(Generic[R]):
         self._live.set()
 
     def _apply_held(self) -> None:
-        held, self._held = self._held, []
+        held = self._held
+        self._drop_held()
         for position, item in held:
             self._apply(position, item)
+
+    def _drop_held(self) -> None:
+        self._held, self._held_bytes = [], 0
 
     def _apply(self, position: Position, item: Item) -> None:
         self._version = later(self._version, position, item)

@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack, suppress
-from itertools import islice
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ringcast.api.applied import Applied, give, settle
 from ringcast.api.events import Batch, EventsLost, View
-from ringcast.api.group import Bytes, Group, NotJoined, WouldBlock, all_bytes, check_size
+from ringcast.api.group import Bytes, Group, NotJoined, all_bytes, check_size
 from ringcast.api.log_writer import LogWriter, open_store
+from ringcast.api.replica_words import WordQueue
 from ringcast.api.state_machine import NoQuorum, R, StateMachine
-from ringcast.core.errors import UNREADABLE, DeliveryUncertain, NodeStopped, RingcastError
+from ringcast.core.errors import UNREADABLE, NodeStopped, RingcastError
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.replica import words
 from ringcast.replica.contents import Command, Present, encode
@@ -39,7 +39,7 @@ from ringcast.replica.effects import (
 )
 from ringcast.replica.engine import PIECE, Engine
 from ringcast.replica.exchange import lacking
-from ringcast.replica.log import Image, ReplicaLog
+from ringcast.replica.log import Image
 from ringcast.replica.sessions import WINDOW
 from ringcast.replica.words import Ticket, attempt_at
 
@@ -51,8 +51,6 @@ AROUND = 2**10
 """Bytes around a command in a word."""
 MOST_WAITING = 64 * 2**20
 """Bytes of commands that wait to be confirmed; beyond this, submitters wait before."""
-AT_ONCE = 64
-"""Words given to the group in one step."""
 
 
 class Local(NamedTuple, Generic[T]):
@@ -81,6 +79,10 @@ class QuorumCopy(Generic[R]):
         self._disk: LogWriter
         self._me = group.me
         self._view: View | None = None
+        self._here: frozenset[NodeId] = frozenset()
+        """The members of the last regular view; in a transitional one their words count, too."""
+        self.refused: Counter[NodeId] = Counter()
+        """Words of others that were refused, by sender."""
         self._announced: Ticket | None = None
         self._results: dict[int, tuple[asyncio.Future[Any], float]] = {}
         """Of commands that wait to be confirmed, by number, with the time of their submission."""
@@ -88,12 +90,12 @@ class QuorumCopy(Generic[R]):
         self._reads: dict[Ticket, tuple[asyncio.Future[bool] | None, float]] = {}
         """Barriers under way, with the time at which they were sent."""
         self._fresh_at = -math.inf
-        self._words: deque[bytes] = deque()
+        self._words = WordQueue(lambda: self.group)
         self._scheduled = False
         """Whether a step comes at the end of this turn of the loop."""
         self._callers: list[asyncio.Future[None]] = []
         """Who waits for a change: of the phase, of room, or the end."""
-        self._to_say, self._ended = asyncio.Event(), asyncio.Event()
+        self._ended = asyncio.Event()
         self._error: BaseException | None = NotJoined(
             "the replica has not been opened: use it in `async with`"
         )
@@ -107,11 +109,12 @@ class QuorumCopy(Generic[R]):
             store = await open_store(self._folder, self._me, self.group.name)
             undo.callback(store.close)
             piece = min(PIECE, self.group.max_message // 4)
-            self._most = self.group.max_message - 2 * piece - AROUND
-            log = ReplicaLog.replay(store.records)
-            store.records = []
+            largest = self.group.max_message - 2 * piece  # with others, it still fits one word
+            self._most = largest - AROUND
+            log = store.replay()
             boot = secrets.randbits(60) + 1
-            self._engine = Engine(self._me, boot, self._members, log, piece)
+            self._engine = Engine(self._me, boot, self._members, log, piece, largest)
+            self.refused = self._engine.refused
             self._disk = LogWriter(store, log.records, self._synced, self._stop)
             undo.pop_all()
             undo.push_async_callback(self._disk.close)
@@ -120,7 +123,7 @@ class QuorumCopy(Generic[R]):
             self._step()
             await self.group.join()
             undo.pop_all()  # all is well: nothing to undo
-        for part in (self._read, self._say, self._tick, self._leave):
+        for part in (self._read, self._words.run, self._tick, self._leave):
             self._tasks.append(asyncio.ensure_future(self._guarded(part)))
 
     async def close(self) -> None:
@@ -293,13 +296,14 @@ class QuorumCopy(Generic[R]):
     def _step(self) -> None:
         """Carry out what the engine asks for, until it asks for nothing more."""
         self._scheduled = False
+        if self._error is not None:
+            return  # what it could not carry out must not come to the disk
         try:
             while self._error is None and (effects := self._engine.take()):
                 for effect in effects:
                     self._act(effect)
             self._disk.turn()
-            if self._words:
-                self._flush()
+            self._words.flush()
         except Exception as error:
             self._stop(error)
 
@@ -308,15 +312,14 @@ class QuorumCopy(Generic[R]):
             case Apply():
                 self._apply(effect)
             case Say(word):
-                self._words.append(words.encode(word))
+                self._words.put(word)
             case Write(record):
                 self._disk.write(record)
             case Sync(ticket):
                 self._disk.sync(ticket)
-            case Restore(_, state):
-                self._applied.restore(state)
-                self._wake()
-            case BarrierPassed(ticket, _):
+            case Restore(at, state):
+                self._restore(at, state)
+            case BarrierPassed(ticket, _) if ticket in self._reads:
                 passed, sent_at = self._reads.pop(ticket)
                 self._fresh_at = max(self._fresh_at, sent_at)
                 give(passed, True)
@@ -324,6 +327,14 @@ class QuorumCopy(Generic[R]):
                 self._became(phase)
             case Halt(reason):
                 self._stop(RingcastError(f"the replica has stopped: {reason}"))
+
+    def _restore(self, at: int, state: bytes) -> None:
+        try:
+            self._applied.restore(state)
+        except Exception as error:
+            why = f"the machine cannot take over the state after entry {at}; the disk is as before"
+            raise RingcastError(f"{why}: {error!r}") from error
+        self._wake()
 
     def _apply(self, green: Apply) -> None:
         """A command of ours that waits is newer than all that was confirmed before (RS-14)."""
@@ -337,6 +348,8 @@ class QuorumCopy(Generic[R]):
 
     def _became(self, phase: Phase) -> None:
         self._wake()
+        if phase is Phase.EXCHANGE:
+            self._words.clear()  # of attempts that are over: nobody would take them
         if phase is not Phase.PRIMARY:
             for passed, _ in self._reads.values():
                 give(passed, False)
@@ -369,47 +382,34 @@ class QuorumCopy(Generic[R]):
         engine = self._engine
         if isinstance(event, View):
             self._view = None if event.transitional else event
+            if not event.transitional:
+                self._here = frozenset(event.members)
             engine.on_view(event.ring, event.transitional, attempt_at(event.position))
             return
         if event.writer or event.to:
             return  # whoever publishes into the group, or to some of it, is no replica
+        sender = event.sender
+        if sender not in self._here:
+            self.refused[sender] += len(event.bodies)
+            return
         for body in event.bodies:
             try:
                 word = words.decode(body)
             except UNREADABLE:  # not from a replica
+                self.refused[sender] += 1
                 continue
-            engine.on_word(event.sender, word)
+            engine.on_word(sender, word)
 
     async def _rejoin(self) -> None:
         """Words went by unheard: this copy leaves the component, and comes back as a new member
         of the group, which makes all exchange what they have."""
-        self._view = None
+        self._view, self._here = None, frozenset()
         self._engine.on_view(ViewId(0, self._me), True)
         self._step()
         self._words.clear()
         await self.group.leave()
         self.group = self.group.anew()
         await self.group.join()
-
-    def _flush(self) -> None:
-        try:
-            while self._words:
-                some = tuple(islice(self._words, AT_ONCE))
-                self.group.send_many_nowait(some)
-                for _ in some:
-                    self._words.popleft()
-        except (WouldBlock, NotJoined):
-            self._to_say.set()
-
-    async def _say(self) -> None:
-        """Words for which there was no room."""
-        while True:
-            await self._to_say.wait()
-            self._to_say.clear()
-            while self._words:
-                with suppress(NotJoined, DeliveryUncertain):  # another view asks anew
-                    await self.group.send(self._words.popleft())
-                self._flush()
 
     # --- the disk --------------------------------------------------------------------------
 
@@ -424,6 +424,7 @@ class QuorumCopy(Generic[R]):
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
+            self._check()
             self._engine.tick()
             age = asyncio.get_running_loop().time() - self._fresh_at
             if self.primary and not self._reads and age > 2 * TICK_S:

@@ -126,6 +126,12 @@ class Replica(Generic[R]):
         """Whether this copy is up to date and goes on with a majority."""
         return self._quorum("primary").primary
 
+    @property
+    def refused(self) -> dict[NodeId, int]:
+        """How many messages of its group this copy has refused, by sender: of those that are not in
+        the group, and what no copy says."""
+        return dict(self._copy.refused)
+
     async def until(self, met: Callable[[Any], bool]) -> None:
         """Wait until ``met(machine)`` here, which is looked at after each change of the state and
         of the quorum; raises what ends the replica."""

@@ -13,6 +13,8 @@ from ringcast.core.ids import LIMIT, NodeId
 from ringcast.replica import words
 from ringcast.replica.words import Action, Epoch
 
+MOST_MEMBERS = 2**16
+
 
 class Command(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """Something to apply, perhaps a numbered request of a client."""
@@ -26,7 +28,7 @@ class Present(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """Who is in the group's view in which this primary component goes on."""
 
     epoch: Epoch
-    members: tuple[NodeId, ...]
+    members: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MOST_MEMBERS)]
 
 
 Content: TypeAlias = Command | Present

@@ -14,24 +14,33 @@ Inputs are method calls, each run to completion; the host carries the list of ef
 
 from __future__ import annotations
 
-from ringcast.core.ids import NodeId, ViewId
+from collections import Counter
+
+from ringcast.core.ids import LIMIT, NodeId, ViewId
+from ringcast.replica.disk_log import DiskLog
 from ringcast.replica.effects import (
     Apply,
     BarrierPassed,
-    Became,
-    Effect,
     Halt,
     Phase,
     Restore,
     Say,
-    Sync,
-    Write,
 )
-from ringcast.replica.exchange import WRONG, Decision, IncomingBase, decide, misfit, pieces
-from ringcast.replica.log import Adopt, Append, Image, Promise, Record, ReplicaLog, common
+from ringcast.replica.exchange import (
+    ENTRY_BYTES,
+    MOST_BASE,
+    WRONG,
+    Decision,
+    IncomingBase,
+    decide,
+    misfit,
+    pieces,
+    sound,
+)
+from ringcast.replica.log import Adopt, Image, Promise, ReplicaLog, common
+from ringcast.replica.progress import Lifts, TransferProgress
 from ringcast.replica.tally import Tally
 from ringcast.replica.words import (
-    NEVER,
     Ack,
     Action,
     Again,
@@ -45,10 +54,8 @@ from ringcast.replica.words import (
     Status,
     Ticket,
     Word,
+    after,
 )
-
-LAST = Epoch(2**62, 0)
-"""A promise beyond this is not followed: it would leave no room for later epochs."""
 
 PIECE = 2**17  # bytes of a transfer in one word, about
 
@@ -56,8 +63,9 @@ MOST_QUEUED = 64 * 2**20
 """Bytes of commands kept for a log that is still being transferred."""
 
 
-class Engine:
-    """One replica. ``members`` are the voters, by name or by number."""
+class Engine(DiskLog):
+    """One replica. ``members`` are the voters, by name or by number; a word of a transfer has about
+    ``piece`` bytes, and the largest command that fits one ``largest``."""
 
     def __init__(
         self,
@@ -66,17 +74,13 @@ class Engine:
         members: int | frozenset[NodeId],
         log: ReplicaLog,
         piece: int = PIECE,
+        largest: int = MOST_BASE,
     ) -> None:
-        self.me, self.boot = me, boot
-        self.named = () if isinstance(members, int) else tuple(sorted(members))
-        self.count = members if isinstance(members, int) else len(members)
-        self.log = log
-        self.phase = Phase.APART
-        self.epoch = NEVER
-        """Of the attempt under way, or of the primary component."""
+        super().__init__(me, boot, members, log)
         self.applied = log.trimmed
-        self._piece = piece
-        self._effects: list[Effect] = []
+        self._piece, self._largest = piece, largest
+        self.refused: Counter[NodeId] = Counter()
+        """Words that no replica says, by sender."""
         self._number = self._reads = 0
         self._pending: dict[int, bytes] = {}
         """Commands of ours that are not green yet, by number."""
@@ -92,23 +96,10 @@ class Engine:
         """Whether this disk has the log that goes on in this epoch."""
         self._queue: list[LogEntry] = []
         self._queued_bytes = 0
-        self._fresh: list[LogEntry] = []
-        """At the end of the log, and no record of the disk's yet: one takes all of them."""
-        self._synced = log.length
-        self._syncs: dict[int, tuple[str, Epoch, int]] = {}
-        self._ticket = 0
-        self._still = 0
-
-    def take(self) -> list[Effect]:
-        """What is to be done, in order."""
-        self._write_fresh()
-        effects, self._effects = self._effects, []
-        return effects
-
-    @property
-    def pending(self) -> bool:
-        """Whether there is anything to be done."""
-        return bool(self._effects or self._fresh)
+        self._lifts = Lifts(0)
+        self._progress = TransferProgress(piece)
+        self._gave_up = False
+        """Whether we left this epoch in its view, and wait for another attempt."""
 
     # --- the application -------------------------------------------------------------------
 
@@ -153,10 +144,8 @@ class Engine:
         """RS-16: an attempt that does not get on is given up; RS-12: a silent voter spoken for."""
         if self.phase is Phase.PRIMARY and self._tally.relied_in_vain(self.me, self._synced):
             self._acknowledge()
-        self._still = self._still + 1 if self.phase in (Phase.TRANSFER, Phase.READY) else 0
-        if self._still >= 3:
-            self._still = 0
-            self._do(Say(Again(self.epoch)))
+        if self.phase in (Phase.TRANSFER, Phase.READY) and self._progress.stalls():
+            self._begin_again()
 
     # --- views -----------------------------------------------------------------------------
 
@@ -166,6 +155,7 @@ class Engine:
         if transitional:
             self._leave("the view ends")
             return
+        self._lifts = Lifts(view.seq)
         self._attempt(Epoch(view.seq, view.rep, attempt))
 
     def _leave(self, why: str) -> None:
@@ -173,6 +163,7 @@ class Engine:
         self._active = False
         self._queue, self._queued_bytes = [], 0
         self._tally.drop_reads()
+        self._gave_up = False
         if self.phase is not Phase.APART:
             self._become(Phase.APART, why)
 
@@ -184,13 +175,26 @@ class Engine:
         self._decision = self._incoming = None
         self._tally = Tally()
         self._durable = False
-        self._still = 0
+        self._progress = TransferProgress(self._piece)
         self._become(Phase.EXCHANGE, f"attempt {epoch}")
         if epoch <= self.log.promised:  # members lost the storage by which their views ascend
             self._do(Say(Lift(self.log.promised)))
             return
         self._write(Promise(epoch))
         self._sync("promise")
+
+    def _on_lift(self, sender: NodeId, promised: Epoch) -> None:
+        """RS-4: an attempt is lifted beyond a promise."""
+        beyond = self._lifts.beyond(sender, promised)
+        if self.epoch <= beyond < Epoch(LIMIT, 0):
+            self._attempt(after(beyond))
+        else:
+            self._refuse(sender)
+
+    def _begin_again(self) -> None:
+        """RS-16: give the attempt up."""
+        self._progress = TransferProgress(self._piece)
+        self._do(Say(Again(self.epoch)))
 
     # --- the disk --------------------------------------------------------------------------
 
@@ -214,57 +218,47 @@ class Engine:
             self._acknowledge()
             self._commit()
 
-    def status(self) -> Status:
-        """What this replica has on disk."""
-        return self.log.status(self.epoch, self.named, self.count, self.boot)
-
-    def _sync(self, what: str) -> None:
-        self._ticket += 1
-        self._syncs[self._ticket] = (what, self.epoch, self.log.length)
-        self._do(Sync(self._ticket))
-
-    def _write(self, record: Record) -> None:
-        self._write_fresh()
-        self.log.take(record)
-        self._do(Write(record))
-
-    def _write_fresh(self) -> None:
-        """RS-10: the entries that came together are one record, and wait for one sync."""
-        if self._fresh:
-            fresh, self._fresh = self._fresh, []
-            self._do(Write(Append(tuple(fresh), self.log.green)))
-            self._sync_appended()
-
-    def _sync_appended(self) -> None:
-        """One sync at a time: what comes meanwhile goes with the next."""
-        under_way = any(w == "append" and e == self.epoch for w, e, _ in self._syncs.values())
-        if self.log.length > self._synced and not under_way and not self._fresh:
-            self._sync("append")
-
     # --- words -----------------------------------------------------------------------------
 
     def on_word(self, sender: NodeId, word: Word) -> None:
         """A word of a member, in the order of the view."""
         match word:
             case Action(ticket, command):
-                self._on_action(ticket, command)
+                if ticket.node == sender and len(command) <= self._largest:
+                    self._on_action(ticket, command)
+                else:
+                    self._refuse(sender)
             case Ack():
                 self._on_ack(sender, word)
             case Barrier(ticket):
-                self._on_barrier(ticket)
+                if ticket.node == sender:
+                    self._on_barrier(ticket)
+                else:
+                    self._refuse(sender)
             case Status() if word.epoch == self.epoch and self.phase is not Phase.APART:
                 self._on_status(sender, word)
             case Entries() | Snapshot() if word.epoch == self.epoch:
-                self._on_piece(sender, word)
+                if self.phase in (Phase.TRANSFER, Phase.READY):
+                    self._on_piece(sender, word)
             case Ready(epoch) if epoch == self.epoch and self.phase is not Phase.APART:
                 self._on_ready(sender)
-            case Again(epoch) if epoch == self.epoch and self.phase is not Phase.APART:
-                self._attempt(Epoch(epoch.seq, epoch.rep, epoch.round + 1))
-            case Lift(epoch) if self.phase is not Phase.APART and self.epoch <= epoch < LAST:
-                self._attempt(Epoch(epoch.seq + 1, self.epoch.rep))
+            case Again(epoch) if epoch == self.epoch:
+                if self.phase is not Phase.APART or self._gave_up:
+                    self._attempt(after(epoch))
+            case Lift(epoch) if self.phase is not Phase.APART and self.epoch <= epoch:
+                self._on_lift(sender, epoch)
+
+    def _refuse(self, sender: NodeId) -> None:
+        """A word that no replica says: it changes nothing, at any member."""
+        self.refused[sender] += 1
 
     def _on_status(self, sender: NodeId, status: Status) -> None:
-        """RS-6: at the word that completes a quorum, all decide alike."""
+        """RS-6: at the word that completes a quorum, all decide alike. A member says one status in
+        an attempt: what it lacks is sent once."""
+        forged = sender == self.me and status != self.status()
+        if sender in self.statuses or forged or not sound(status):
+            self._refuse(sender)
+            return
         self.statuses[sender] = status
         if self._decision is None:
             self._decide(status)
@@ -278,7 +272,8 @@ class Engine:
         if decision is None:
             return
         if why := misfit(decision, self.log, self.named, self.count):
-            self._do(Halt(why))
+            if len(decision.voters) > 1 or decision.holder == self.me:
+                self._do(Halt(why))  # the word of one other member ends nobody
             return
         self._decision, self._tally = decision, Tally(decision.voters)
         self._become(Phase.TRANSFER, f"{self.epoch} goes on from {decision.holder}'s log")
@@ -308,14 +303,22 @@ class Engine:
             self._complete()
 
     def _on_piece(self, sender: NodeId, word: Entries | Snapshot) -> None:
+        """Those who have the base already see that others get on."""
         incoming, decision = self._incoming, self._decision
-        if incoming is None or decision is None or sender != decision.holder:
+        if decision is None or sender != decision.holder:
+            self._refuse(sender)
+            return
+        in_bounds = self._progress.came(word)
+        if incoming is None:
+            return
+        if not in_bounds:
+            self._incoming = None
+            self._begin_again()
             return
         if isinstance(word, Entries):
             incoming.on_entries(word)
         else:
             incoming.on_snapshot(word)
-        self._still = 0
         self._complete()
 
     def _complete(self) -> None:
@@ -324,7 +327,11 @@ class Engine:
         if incoming is None or decision is None or not incoming.complete:
             return
         keep, image = incoming.keep, incoming.image
-        if keep < self.applied:
+        if not incoming.fits(self.log, self._largest):
+            self._incoming = None
+            self._refuse(decision.holder)
+            return
+        if keep < self.log.green:
             self._do(Halt(f"what is decided here contradicts what was confirmed before; {WRONG}"))
             return
         green = max(self.log.green, decision.base.green)
@@ -382,9 +389,10 @@ class Engine:
             self._append(entry)
             return
         self._queue.append(entry)
-        self._queued_bytes += len(command)
+        self._queued_bytes += len(command) + ENTRY_BYTES
         if self._queued_bytes > MOST_QUEUED:
             self._leave("the log came too slowly")
+            self._gave_up = True
             self._do(Say(Again(self.epoch)))
 
     def _append(self, entry: LogEntry) -> None:
@@ -439,12 +447,3 @@ class Engine:
                 self._pending.pop(entry.ticket.number, None)
                 self._ordered.discard(entry.ticket.number)
             self._do(Apply(self.applied, entry))
-
-    # --- small things ----------------------------------------------------------------------
-
-    def _become(self, phase: Phase, why: str) -> None:
-        self.phase = phase
-        self._do(Became(phase, why))
-
-    def _do(self, effect: Effect) -> None:
-        self._effects.append(effect)

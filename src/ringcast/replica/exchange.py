@@ -8,11 +8,29 @@ from hashlib import blake2b
 import msgspec
 
 from ringcast.core.ids import NodeId
-from ringcast.replica.log import Image, ReplicaLog, common
-from ringcast.replica.words import Entries, Epoch, LogEntry, Snapshot, Status, Word
+from ringcast.replica.log import Image, ReplicaLog, ascend, common
+from ringcast.replica.words import (
+    MOST_RUNS,
+    NEVER,
+    Entries,
+    Epoch,
+    LogEntry,
+    Run,
+    Snapshot,
+    Status,
+    Word,
+)
 
 WRONG = "was a state directory copied, or set back to an older copy?"
 """What leads to histories that contradict each other."""
+
+MOST_BASE = 2**32 - 1
+"""Bytes of a base that is taken over: what a state may have on disk. More than that nobody has."""
+
+ENTRY_BYTES = 64
+"""What an entry counts for besides its command, and a word besides its entries."""
+
+MOST_ENTRIES = MOST_BASE // ENTRY_BYTES
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -30,10 +48,13 @@ def decide(
     """RS-6: a quorum of valid disks decides; RS-2: or all voters, if nothing is on any disk.
 
     ``said`` is in the order of the view, and ``last`` the word that came just now, so all members
-    decide at the same word, and alike. ``named`` and ``count`` are the voters as configured; those
-    who found a group were configured alike, or each would count by voters of its own.
+    decide at the same word, and alike. Valid disks are of one group with the same voters: no word
+    about voters counts alone, unless they are one. ``named`` and ``count`` are the voters as
+    configured; those who found a group were configured alike, or each would count by voters of its
+    own.
     """
-    valid = {n: s for n, s in said.items() if s.founder == last.founder and n in last.voters}
+    group = (last.founder, last.voters)
+    valid = {n: s for n, s in said.items() if (s.founder, s.voters) == group and n in s.voters}
     founding = tuple(sorted(named or list(said)[:count]))
     if last.founder and len(valid) > len(last.voters) // 2:
         decisive, voters, founder = valid, last.voters, last.founder
@@ -62,9 +83,39 @@ def misfit(decision: Decision, log: ReplicaLog, named: tuple[NodeId, ...], count
     voters = decision.voters
     if len(voters) != count or (named and named != voters):
         return f"members = {list(named) or count}, but the group was founded with {list(voters)}"
-    if log.length and log.founder != decision.founder:
+    alone = log.founder if len(voters) == 1 else 0  # whoever founded alone has founded
+    if (log.length or alone) and log.founder != decision.founder:
         return f"this disk is of another group of replicas than the others'; {WRONG}"
     return ""
+
+
+def sound(said: Status) -> bool:
+    """RS-6: whether a disk can be like this. What is not so would be counted and written by those
+    who hear it, and not be read again."""
+    count, blank = len(said.voters), not said.founder
+    return (
+        said.trimmed <= said.green <= said.length <= said.trimmed + MOST_ENTRIES
+        and blank == (said.log_epoch == NEVER)
+        and not (blank and said.length)
+        and said.log_epoch < said.epoch
+        and said.voters == tuple(sorted({*said.voters}))
+        and (count == said.count or (blank and not count))
+        and consecutive(said)
+    )
+
+
+def consecutive(said: Status) -> bool:
+    """RS-7: whether the runs of a log follow each other to its end, with epochs that ascend."""
+    if not said.runs:
+        return said.length == said.trimmed
+    before = Run(NEVER, 0, said.runs[0].first - 1)
+    if before.upto < said.trimmed or (before.upto > said.trimmed and len(said.runs) < MOST_RUNS):
+        return False
+    for run in said.runs:
+        if run.epoch <= before.epoch or not before.upto + 1 == run.first <= run.upto:
+            return False
+        before = run
+    return before.upto == said.length and before.epoch <= said.log_epoch
 
 
 def lacking(mine: Status, said: Mapping[NodeId, Status], primary: bool) -> str:
@@ -72,7 +123,8 @@ def lacking(mine: Status, said: Mapping[NodeId, Status], primary: bool) -> str:
     here, asked = sorted(said), mine.voters or mine.count
     if primary:
         return f"a majority of {here} has not written it in time: some are cut off, or slow"
-    if voters := next((each.voters for each in (mine, *said.values()) if each.founder), ()):
+    groups = [s.voters for s in (mine, *said.values()) if s.founder and s.count == mine.count]
+    if voters := next((each for each in groups if each == (mine.voters or each)), ()):
         lost = [node for node in here if node in voters and not said[node].founder]
         blank = f", where the disks of {lost} are blank" if lost else ""
         return f"it needs a majority of the members {list(voters)}, and has {here}{blank}"
@@ -111,6 +163,13 @@ def pieces(log: ReplicaLog, base: Status, keep: int, epoch: Epoch, size: int) ->
     return found
 
 
+def weight(word: Entries | Snapshot) -> int:
+    """Bytes that a piece of a base takes, about."""
+    if isinstance(word, Snapshot):
+        return ENTRY_BYTES + len(word.body)
+    return ENTRY_BYTES + sum(ENTRY_BYTES + len(entry.command) for entry in word.entries)
+
+
 class IncomingBase:
     """RS-8: a base on its way to a disk whose own log is ``mine``."""
 
@@ -140,9 +199,17 @@ class IncomingBase:
 
     def on_entries(self, word: Entries) -> None:
         """Some entries; those that are here already are passed over."""
-        following = self.keep + len(self.entries) + 1
-        if word.first <= following < word.first + len(word.entries):
+        following, beyond = self.keep + len(self.entries) + 1, word.first + len(word.entries)
+        if word.first <= following < beyond <= self.base.length + 1:
             self.entries += word.entries[following - word.first :]
+
+    def fits(self, log: ReplicaLog, largest: int) -> bool:
+        """Whether what came can follow what stays of our log, and be sent on in words."""
+        kept = log.trimmed < self.keep and self.image is None
+        last = log.entry(self.keep).epoch if kept else NEVER
+        return ascend(self.entries, last, self.base.log_epoch) and all(
+            len(entry.command) <= largest for entry in self.entries
+        )
 
     @property
     def complete(self) -> bool:

@@ -80,11 +80,37 @@ class ReplicaLog:
 
     @classmethod
     def replay(cls, records: Iterable[Record]) -> ReplicaLog:
-        """RS-3: what a disk with these records has promised."""
+        """RS-3: what a disk with these records has promised; ValueError if they contradict each
+        other."""
         log = cls()
         for record in records:
+            log._check_place(record)
             log.take(record)
+            if not log.trimmed <= log.green <= log.length:
+                raise ValueError(
+                    f"it has entries {log.trimmed + 1} to {log.length}, and is confirmed up to "
+                    f"entry {log.green}"
+                )
+        if not ascend(log.entries, NEVER, log.epoch) or log.epoch > log.promised:
+            raise ValueError("its epochs do not ascend")
         return log
+
+    def _check_place(self, record: Record) -> None:
+        """Raise if a record does not begin where the log can go on."""
+        match record:
+            case Adopt(keep=keep, image=None) if self.trimmed <= keep <= self.length:
+                pass
+            case Adopt(keep=keep, image=Image(at)) if self.trimmed <= keep == at:
+                pass
+            case Image(at) if self.trimmed <= at:
+                pass
+            case Promise() | Append():
+                pass
+            case _:
+                at = record.keep if isinstance(record, Adopt) else record.at
+                raise ValueError(
+                    f"it has entries {self.trimmed + 1} to {self.length}, and goes on from {at}"
+                )
 
     @property
     def length(self) -> int:
@@ -168,6 +194,15 @@ class ReplicaLog:
                 Adopt(self.epoch, self.founder, self.voters, self.trimmed, entries, self.green)
             )
         return [*found, Promise(self.promised)]
+
+
+def ascend(entries: Iterable[LogEntry], first: Epoch, last: Epoch) -> bool:
+    """RS-5: whether the epochs of entries ascend from ``first`` to ``last``, as in every log."""
+    for entry in entries:
+        if entry.epoch < first:
+            return False
+        first = entry.epoch
+    return first <= last
 
 
 def common(mine: Status, base: Status) -> int:

@@ -23,7 +23,7 @@ import msgspec
 from ringcast.core.errors import StorageError
 from ringcast.core.ids import NodeId
 from ringcast.files.disk import DISK, Disk, hold_folder
-from ringcast.replica.log import Adopt, Append, Image, Promise, Record
+from ringcast.replica.log import Adopt, Append, Image, Promise, Record, ReplicaLog
 
 VERSION = "ringcast replica 1"
 FRAME = Struct("<QIQI")
@@ -96,6 +96,14 @@ class ReplicaStore:
         """Let another process use the folder."""
         os.close(self._file)
         os.close(self._lock)
+
+    def replay(self) -> ReplicaLog:
+        """RS-3: what the log said at opening; its records are not kept any longer."""
+        records, self.records = self.records, []
+        try:
+            return ReplicaLog.replay(records)
+        except ValueError as error:
+            raise self._damaged(f"{error}") from None
 
     # --- writing ---------------------------------------------------------------------------
 

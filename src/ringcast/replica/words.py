@@ -13,6 +13,8 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=LIMIT)]
 
 MOST_VOTERS = 100
 MOST_RUNS = 1024
+MOST_IN_WORD = 2**12
+"""Entries in one word; small ones take much more memory than bytes."""
 Voters = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MOST_VOTERS)]
 
 
@@ -32,6 +34,15 @@ class Epoch(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
 
 NEVER = Epoch(0, 0)
 """Before every epoch."""
+
+LAST_ROUND = 2**62
+
+
+def after(epoch: Epoch) -> Epoch:
+    """RS-4: an epoch just behind this one."""
+    if epoch.round < LAST_ROUND:
+        return Epoch(epoch.seq, epoch.rep, epoch.round + 1)
+    return Epoch(epoch.seq + 1, epoch.rep)
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -90,7 +101,7 @@ class Entries(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
 
     epoch: Epoch
     first: Index
-    entries: tuple[LogEntry, ...]
+    entries: Annotated[tuple[LogEntry, ...], msgspec.Meta(max_length=MOST_IN_WORD)]
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
@@ -144,4 +155,4 @@ decode = msgspec.msgpack.Decoder(Word).decode
 def attempt_at(position: Position) -> int:
     """RS-4: the number of the attempt that a view of this place begins; there is room behind it
     for attempts that are given up. Should numbers meet all the same, they are lifted."""
-    return min((position.seq << 24) + (position.index << 8), 2**62)
+    return min((position.seq << 24) + (position.index << 8), LAST_ROUND)
