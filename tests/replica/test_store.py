@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from ringcast.core.errors import StorageError
 from ringcast.files.disk import Disk
+from ringcast.replica.frames import SECTOR, DamagedFrame, frame, frames
 from ringcast.replica.log import Adopt, Append, Image, Promise, Record, ReplicaLog
-from ringcast.replica.store import SECTOR, ReplicaStore
+from ringcast.replica.store import ReplicaStore, _encode
 from ringcast.replica.words import Epoch, LogEntry, Ticket
 
 FIRST = Epoch(4, 1)
@@ -34,9 +36,9 @@ def opened(folder: Path) -> list[Record]:
     return store.records
 
 
-def filled(folder: Path) -> Path:
+def filled(folder: Path, records: Iterable[Record] = RECORDS) -> Path:
     store = ReplicaStore(folder, 1, "g")
-    for record in RECORDS:
+    for record in records:
         store.append([record])
     store.close()
     return folder / "log"
@@ -90,6 +92,70 @@ def test_damage_is_an_error_wherever_it_is(tmp_path: Path) -> None:
         assert log.stat().st_size == len(data), "what is damaged is left alone"
     log.write_bytes(data)
     assert opened(tmp_path) == RECORDS
+
+
+@pytest.mark.parametrize("room", [*range(5), *range(SECTOR - 30, SECTOR + 1)])
+def test_frames_of_any_size_begin_anywhere(room: int) -> None:
+    """Whatever the bytes, no sector of a frame is zeros."""
+    first = frame(bytes(SECTOR - room), 0)
+    for size in (*range(4), *range(SECTOR - 60, SECTOR + 3), 3 * SECTOR - 1):
+        data = first + frame(bytes(size), len(first))
+        assert frames(data) == ([bytes(SECTOR - room), bytes(size)], len(data))
+        for begin in range(len(first) // SECTOR * SECTOR, len(data), SECTOR):
+            assert any(data[max(begin, len(first)) : begin + SECTOR])
+
+
+ZEROS = LogEntry(FIRST, Ticket(1, 7, 8), bytes(2000))
+
+
+def test_damage_is_an_error_whatever_bytes_follow_it(tmp_path: Path) -> None:
+    """A later command with more than a sector of zeros in it was taken for a torn end, and so was
+    all before it from the damage on."""
+    data = filled(tmp_path, [*RECORDS[:4], Append((ZEROS,), 2)]).read_bytes()
+    for at in range(len(data)):
+        for bit in range(8):
+            spoiled = bytearray(data)
+            spoiled[at] ^= 1 << bit
+            with pytest.raises(DamagedFrame):
+                frames(bytes(spoiled))
+    (tmp_path / "log").write_bytes(spoiled)
+    with pytest.raises(StorageError, match="damaged"):
+        ReplicaStore(tmp_path, 1, "g")
+
+
+def test_what_a_whole_frame_follows_is_no_torn_end(tmp_path: Path) -> None:
+    """A disk that lost a sector of what was synced; with the last sectors of the log torn besides,
+    or not."""
+    data = filled(tmp_path, [*RECORDS[:2], Append((ZEROS, ZEROS), 0), *RECORDS[2:]]).read_bytes()
+    torn = data + frame(_encode([Append((ZEROS,), 9)]), len(data))
+    unwritten = len(data) // SECTOR * SECTOR + SECTOR
+    torn = torn[:unwritten] + bytes(SECTOR) + torn[unwritten + SECTOR :]
+    assert frames(torn)[1] == len(data)
+    for whole in (data, torn):
+        for at in range(0, len(data) - SECTOR, SECTOR):
+            with pytest.raises(DamagedFrame):
+                frames(whole[:at] + bytes(SECTOR) + whole[at + SECTOR :])
+
+
+def test_a_log_of_another_version_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    former = bytes.fromhex("1500000000000000c2b51d5d0000000000000000a86bb6f5")
+    log.write_bytes(former + b"\x93\xb2ringcast replica 1\x01\xa1g")
+    with pytest.raises(StorageError, match="of version 'ringcast replica 1', and this program"):
+        ReplicaStore(tmp_path, 1, "g")
+    head = frame(_encode(["ringcast replica 3", 1, "g"]), 0)
+    log.write_bytes(head + frame(b"\x07", len(head)))
+    with pytest.raises(StorageError, match=r"'ringcast replica 3', .* use the program that wrote"):
+        ReplicaStore(tmp_path, 1, "g")
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", bytes(600)])
+def test_a_log_without_its_head_is_not_taken_for_a_new_one(tmp_path: Path, data: bytes) -> None:
+    """It is put in its place whole, so it was lost since."""
+    (tmp_path / "log").write_bytes(data)
+    with pytest.raises(StorageError, match="damaged: it has no head"):
+        ReplicaStore(tmp_path, 1, "g")
+    assert (tmp_path / "log").read_bytes() == data
 
 
 def test_compaction_keeps_what_the_log_says(tmp_path: Path) -> None:
@@ -162,6 +228,35 @@ def test_after_a_failed_sync_nothing_counts(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="No space left"):
             write(RECORDS[3:4])
     store.close()
+
+
+def test_what_a_failed_sync_left_in_memory_is_written_again(tmp_path: Path) -> None:
+    """Linux counts pages whose writing failed as clean: the next sync of the file succeeds, and
+    readers see them until the power fails."""
+
+    class Forgetful(Disk):
+        lost: tuple[int, int] | None = None
+
+        def sync(self, file: int) -> None:
+            if self.lost is None:
+                self.lost = (os.fstat(file).st_ino, size)
+                raise OSError(5, os.strerror(5))
+            super().sync(file)
+
+    filled(tmp_path)
+    disk = Forgetful()
+    store = ReplicaStore(tmp_path, 1, "g", disk)
+    size = store.size
+    with pytest.raises(StorageError, match="Input/output error"):
+        store.append([Promise(Epoch(8, 1))])
+    store.close()
+    store = ReplicaStore(tmp_path, 1, "g", disk)
+    told = store.records
+    store.close()
+    log = tmp_path / "log"
+    if disk.lost is not None and log.stat().st_ino == disk.lost[0]:  # the power fails
+        os.truncate(log, disk.lost[1])
+    assert opened(tmp_path) == told
 
 
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:

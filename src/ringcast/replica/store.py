@@ -1,9 +1,10 @@
 """A replica's records on disk: a folder with a log, and the state that the log begins from.
 
-``log`` is a head and frames. A frame holds what one sync made durable, and the next is written
-only after that sync, so a crash can leave no more than the last frame torn. A torn frame is cut at
-opening: the file ends before it does, or a sector of it was never written. Any other frame with a
-wrong checksum was whole once, perhaps acknowledged, and is damage: the store refuses to open.
+``log`` is frames (frames.py), the first with a head. A torn last frame is left out at opening; at
+any other one with a wrong checksum, which was whole once and perhaps acknowledged, the store
+refuses to open. Then the log is written anew: after a sync that failed, or a process that was
+killed before its sync, what is read may be in the memory of the kernel alone, and another sync of
+the same file need not write it.
 
 ``state-N`` is the state after entry N. It is written beside the log while the log goes on; then a
 new log, which names it, replaces the old one in one step.
@@ -14,7 +15,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from struct import Struct
 from typing import TypeAlias
 from zlib import crc32
 
@@ -23,13 +23,12 @@ import msgspec
 from ringcast.core.errors import StorageError
 from ringcast.core.ids import NodeId
 from ringcast.files.disk import DISK, Disk, hold_folder
+from ringcast.replica.frames import DamagedFrame, frame, frames
 from ringcast.replica.log import Adopt, Append, Image, Promise, Record, ReplicaLog
 
-VERSION = "ringcast replica 1"
-FRAME = Struct("<QIQI")
-"""Length and checksum of the body, where the frame begins, checksum of these three."""
-SECTOR = 512
-"""What a disk writes whole or not at all."""
+VERSION = "ringcast replica 2"
+FORMER = b"ringcast replica 1"
+"""In the first bytes of a log whose frames were others."""
 
 HELP = "remove the folder only if a majority of the other members still has its own"
 
@@ -85,7 +84,6 @@ class ReplicaStore:
             self.records = self._load()
             """What the log held at opening."""
             self._file = disk.open(self._path)
-            disk.sync(self._file)  # a process that was killed may have written without syncing
         except BaseException as error:
             os.close(self._lock)
             if isinstance(error, OSError):
@@ -169,30 +167,36 @@ class ReplicaStore:
     # --- opening ---------------------------------------------------------------------------
 
     def _load(self) -> list[Record]:
-        """Everything that was durable."""
+        """Everything that was durable, and is again."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
-            data = b""
-        bodies, good = self._frames(data)
-        if not bodies:  # new, or the process ended while it made the file
             data = frame(_encode(self._head), 0)
-            self._disk.replace(self._path, data)
-            self.size = len(data)
-            return []
-        if good < len(data):
-            self._disk.cut(self._path, good)
-        self.cut, self.size = len(data) - good, good
+        try:
+            bodies, self.size = frames(data)
+        except DamagedFrame as error:
+            if FORMER in data[:64]:
+                raise self._of_another(FORMER.decode()) from None
+            raise self._damaged(str(error)) from None
+        if not bodies:  # no log is there before its head is
+            raise self._damaged("it has no head")
+        records = self._records(bodies)
+        self.cut = len(data) - self.size
+        self._disk.replace(self._path, data[: self.size])
+        return records
+
+    def _records(self, bodies: list[bytes]) -> list[Record]:
         try:
             head = _decode_head(bodies[0])
+            if head.version != VERSION:
+                raise self._of_another(head.version)
             stored = [record for body in bodies[1:] for record in _decode(body)]
         except msgspec.MsgspecError as error:
             raise self._damaged(f"its records are of another version ({error})") from None
         if head != self._head:
             raise StorageError(
-                f"{self._path} is of {head.version!r}, member {head.node}, group {head.group!r}, "
-                f"not of {VERSION!r}, member {self._head.node}, group {self._head.group!r}; "
-                "give each replica its own folder"
+                f"{self._path} is of member {head.node}, group {head.group!r}, not of member "
+                f"{self._head.node}, group {self._head.group!r}; give each replica its own folder"
             )
         return [self._image(each) if isinstance(each, Kept) else each for each in stored]
 
@@ -207,51 +211,14 @@ class ReplicaStore:
         self._states[kept.at] = kept.checksum
         return Image(kept.at, state)
 
-    def _frames(self, data: bytes) -> tuple[list[bytes], int]:
-        """The bodies of all whole frames, and where they end."""
-        found: list[bytes] = []
-        at = 0
-        while at < len(data):
-            begin = at + FRAME.size
-            if begin > len(data):
-                break
-            length, checksum, place, own = FRAME.unpack_from(data, at)
-            end = begin + length
-            if own != crc32(data[at : begin - 4]) or place != at:
-                if unwritten(data, at, len(data)):
-                    break
-                raise self._damaged(f"the frame at {at} has a wrong head")
-            if end > len(data):
-                break
-            body = data[begin:end]
-            if crc32(body) != checksum:
-                if end == len(data) and unwritten(data, at, end):
-                    break
-                raise self._damaged(f"the frame at {at} has a wrong checksum")
-            found.append(body)
-            at = end
-        return found, at
+    def _of_another(self, version: str) -> StorageError:
+        return StorageError(
+            f"{self._path} is of version {version!r}, and this program reads {VERSION!r}; use the "
+            "program that wrote it, or a new folder for a new group of replicas"
+        )
 
     def _damaged(self, what: str) -> StorageError:
         return StorageError(f"{self._path} is damaged: {what}; restore it, or {HELP}")
-
-
-def frame(body: bytes, at: int) -> bytes:
-    """A body with its head, to be written at this place."""
-    fields = FRAME.pack(len(body), crc32(body), at, 0)[:-4]
-    return fields + crc32(fields).to_bytes(4, "little") + body
-
-
-def unwritten(data: bytes, begin: int, end: int) -> bool:
-    """Whether some sector of this part was never written: it reads as zeros, to its end or to the
-    part's."""
-    first = begin
-    while first < end:
-        last = min(end, (first // SECTOR + 1) * SECTOR)
-        if not any(data[first:last]):
-            return True
-        first = last
-    return False
 
 
 def _at(path: Path) -> int:
