@@ -38,7 +38,7 @@ class ObjectRun(Run):
     def do(self, who: str, node: int, kind: str, name: str, args: list[Any]) -> bool:
         """Ask a member; whether it answered."""
         with self._writing:
-            operation = self.told.begin(who, kind, name, args)
+            operation = self.told.begin(who, node, kind, name, args)
         query = urlencode({"kind": kind, "name": name, "args": json.dumps(args)})
         status, result = self.ask(node, "GET", f"/do?{query}")
         if status == 200:

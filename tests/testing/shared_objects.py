@@ -40,6 +40,8 @@ class Clients:
 
     def __init__(self, clock: Any) -> None:
         self.histories = {kind: OperationHistory(clock) for kind in ("dict", "lock", "queue")}
+        self._gets: dict[int, list[Operation]] = {}
+        """Of the queue, by the member that was asked."""
 
     def ask(self, rng: Random, number: int) -> tuple[str, str, list[Any]]:
         """Something for the dict or the queue."""
@@ -56,8 +58,11 @@ class Clients:
             )
         )
 
-    def begin(self, client: str, kind: str, name: str, args: list[Any]) -> Operation:
-        return self.histories[kind].begin(client, name, *args)
+    def begin(self, client: str, member: int, kind: str, name: str, args: list[Any]) -> Operation:
+        operation = self.histories[kind].begin(client, name, *args)
+        if name == "get" and kind == "queue":
+            self._gets.setdefault(member, []).append(operation)
+        return operation
 
     def end(self, kind: str, operation: Operation, result: Any) -> None:
         if operation.name == "holder" and result is not None:
@@ -69,7 +74,19 @@ class Clients:
         lost = Operation("faults", "lost", (f"m{member}",), at)
         self.histories["lock"].operations.append(lost)
 
+    def _loosen(self) -> None:
+        """What giving up means: a member's next get may go on with one that was given up, from
+        whose beginning on it counts, and a lock may be left as soon as it was got."""
+        for gets in self._gets.values():
+            given_up = [each.called for each in gets if each.returned == float("inf")]
+            for each in gets:
+                each.called = min([each.called, *given_up])
+        for each in [*self.histories["lock"].operations]:
+            if each.name == "acquire" and each.returned == float("inf"):
+                self.lost(int(each.client[1:]), each.called)
+
     def check(self) -> None:
+        self._loosen()
         models: dict[str, Model] = {"dict": DictModel(), "lock": LockModel(), "queue": QueueModel()}
         for kind, history in self.histories.items():
             history.check(models[kind])

@@ -41,7 +41,7 @@ async def objects_under_faults(world: World) -> None:
     clients = Clients(lambda: world.now)
 
     async def ask(host: Host, who: str, at: int, kind: str, name: str, args: list[Any]) -> None:
-        operation = clients.begin(who, kind, name, args)
+        operation = clients.begin(who, at, kind, name, args)
         with suppress(CallFailed):
             result = await host.call(f"member{at}", "/do", [kind, name, args], within=2.5)
             clients.end(kind, operation, result)

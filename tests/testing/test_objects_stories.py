@@ -3,7 +3,9 @@ methods do not."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -76,3 +78,80 @@ async def values_are_copies(world: World) -> None:
 
 def test_who_changes_what_it_read_changes_no_state() -> None:
     simtest(seeds=1)(values_are_copies)()
+
+
+async def given_up(wanted: Coroutine[Any, Any, Any], after: float) -> Any:
+    """The outcome, or None if it did not come in time."""
+    with suppress(TimeoutError):
+        return await asyncio.wait_for(wanted, after)
+
+
+async def gets_are_given_up(world: World) -> None:
+    """Consumers that look now and then, for less time than a get takes."""
+    members = Members(world, ringcast.Queue)
+    await members.ready()
+    got: list[int] = []
+
+    async def consumer(number: int) -> None:
+        while True:
+            item = await given_up(members.objects[number].get(), 0.01)
+            if item is not None:
+                got.append(item)
+
+    async def producer() -> None:
+        for number in range(1, 101):
+            await members.objects[1].put(number)
+            await asyncio.sleep(0.02)
+
+    for number in (2, 2, 3):
+        members.hosts[number - 1].spawn(consumer(number))
+    await members.at(1, producer())
+    await world.until(lambda: len(got) >= 100, within=10)
+    await world.sleep(1)
+    assert sorted(got) == list(range(1, 101))
+
+
+def test_a_get_that_was_given_up_loses_nothing() -> None:
+    simtest(seeds=3)(gets_are_given_up)()
+
+
+async def an_acquire_is_given_up(world: World) -> None:
+    members = Members(world, ringcast.Lock)
+    await members.ready()
+    one, two, three = (members.objects[n] for n in VOTERS)
+    first = await members.at(1, one.acquire())
+    for after in (0.0001, 0.01, 1):
+        assert await members.at(2, given_up(two.acquire(), after)) is None
+    await members.at(1, one.release())
+    second = await members.at(3, given_up(three.acquire(), 30))
+    assert second is not None
+    assert second > first
+    waiting = members.hosts[1].spawn(two.acquire())
+    await world.sleep(1)
+    await members.at(3, three.release())
+    assert await waiting > second, "it may wait again"
+
+
+def test_who_gave_up_waiting_for_a_lock_does_not_get_it() -> None:
+    simtest(seeds=3)(an_acquire_is_given_up)()
+
+
+async def one_of_two_gives_up(world: World) -> None:
+    """Two tasks of a member wait for the lock, which is the member's: one goes on waiting. And a
+    task that gives up asking again does not lose what another one holds."""
+    members = Members(world, ringcast.Lock)
+    await members.ready()
+    one, two = members.objects[1], members.objects[2]
+    await members.at(1, one.acquire())
+    waiting = members.hosts[1].spawn(two.acquire())
+    assert await members.at(2, given_up(two.acquire(), 1)) is None
+    await members.at(1, one.release())
+    token = await waiting
+    for after in (0.0, 0.0001, 0.001):
+        await members.at(2, given_up(two.acquire(), after))
+    await world.sleep(5)
+    assert await members.at(1, one.holder()) == (2, token)
+
+
+def test_who_still_waits_or_holds_is_not_given_up() -> None:
+    simtest(seeds=2)(one_of_two_gives_up)()

@@ -7,16 +7,20 @@ replica's promises hold (docs/api.md). Values are what JSON knows, and bytes. Ev
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from ringcast.api.events import Message, View
 from ringcast.api.group import Group
 from ringcast.api.replica import Local
-from ringcast.api.shared import MethodMachine, Shared, Value, copied
+from ringcast.api.shared import MethodMachine, Shared, Value, copied, encoded
 from ringcast.api.state_machine import NoQuorum
+from ringcast.core.errors import RingcastError
 from ringcast.core.ids import NodeId
 
 # --- dict ----------------------------------------------------------------------------------
@@ -125,7 +129,11 @@ class _Queue(MethodMachine):
 
 
 class Queue(Shared):
-    """First in, first out. An item is given to one caller; if that one crashes, it is gone."""
+    """First in, first out. An item is given to one caller; if that one crashes, it is gone.
+
+    A ``get`` that was cancelled, or raised ``NoQuorum``, may have taken an item all the same: the
+    next ``get`` of this object gives it.
+    """
 
     def __init__(
         self,
@@ -135,15 +143,27 @@ class Queue(Shared):
         timeout: float | None = None,
     ) -> None:
         super().__init__(group, _Queue([]), members, dir, timeout)
+        self._requests: list[tuple[str, int]] = []
+        """A client's name and the number of its next request, for as many gets as were ever under
+        way at once; those that were given up are last."""
 
     async def put(self, item: Value) -> int:
         """Append an item; how many there are then."""
         return int(await self._do("put", item))
 
     async def get(self) -> Value:
-        """Take the first item; waits while there is none."""
+        """Take the first item, or the one of a ``get`` given up; waits while there is none."""
         while True:
-            if found := await self._do("get"):
+            client, number = self._requests.pop() if self._requests else (secrets.token_hex(8), 0)
+            try:
+                found = await self.replica.submit(
+                    encoded(("get",)), client=client, request=number, timeout=self._timeout
+                )
+            except BaseException:  # nobody knows what it gave: the next one repeats it
+                self._requests.append((client, number))
+                raise
+            self._requests.insert(0, (client, number + 1))
+            if found:
                 return found[0]
             await self.replica.until(lambda machine: bool(machine.state))
 
@@ -173,6 +193,11 @@ class _Line(MethodMachine):
     def do_exit(self, command: Message, name: str) -> None:
         self._change([each for each in self.state if each[1] != name], command.position.seq)
 
+    def do_give_up(self, command: Message, name: str, held: int) -> None:
+        """Leave the line, unless it is held under a token that somebody was given."""
+        line = [each for each in self.state if each[1] != name or each[2] == held > 0]
+        self._change(line, command.position.seq)
+
     def on_view(self, view: View) -> None:
         """Free what a lost member had."""
         present = [each for each in self.state if each[0] in view.members]
@@ -196,14 +221,49 @@ class _Waiting(Shared):
         self._line = _Line([])
         super().__init__(group, self._line, members, dir, timeout)
         self._name = secrets.token_hex(8)
+        self._token = 0
+        """The last one that a caller was given."""
+        self._entering = 0
+        """Callers that wait."""
+        self._given_up = False
+        """Whether one of them went, and nobody left the line for it."""
+        self._leaving: asyncio.Task[None] | None = None
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._leaving is not None:  # the others see that this member goes
+            self._leaving.cancel()
+        await super().__aexit__(kind, error, trace)
 
     async def _enter(self) -> int:
         """A member that was lost for a moment is no longer in the line: it enters again."""
-        while True:
-            await self._do("enter", self._name)
-            await self.replica.until(lambda _: self._mine() is not None or not self._waits())
-            if (token := self._mine()) is not None:
-                return token
+        self._entering += 1
+        try:
+            while True:
+                await self._do("enter", self._name)
+                await self.replica.until(lambda _: self._mine() is not None or not self._waits())
+                if (token := self._mine()) is not None:
+                    self._token, self._given_up = token, False
+                    return token
+        except (asyncio.CancelledError, NoQuorum):
+            self._given_up = True
+            if self._leaving is None or self._leaving.done():
+                self._leaving = asyncio.create_task(self._leave())
+            raise
+        finally:
+            self._entering -= 1
+
+    async def _leave(self) -> None:
+        """For callers that gave up: or this member would get what nobody here waits for. One
+        command at a time, however often that happens, and none while somebody waits."""
+        with suppress(RingcastError):  # the replica has ended, and so has its place in the line
+            while self._given_up and not self._entering:
+                self._given_up = False
+                await self.replica.submit(encoded(("give_up", self._name, self._token)))
 
     def _waits(self) -> bool:
         return any(name == self._name for _, name, _ in self._line.state)
@@ -235,7 +295,8 @@ class Lock(_Waiting):
     """
 
     async def acquire(self) -> int:
-        """Wait for the lock; the fencing token, larger than all before."""
+        """Wait for the lock; the fencing token, larger than all before. When this is cancelled, or
+        raises ``NoQuorum``, the member leaves the line, as soon as a majority answers."""
         return await self._enter()
 
     async def release(self) -> None:
@@ -251,7 +312,8 @@ class Election(_Waiting):
     """One leader at a time among those who campaign; another one when it is lost."""
 
     async def campaign(self) -> int:
-        """Wait until this member leads; the term, larger than all before."""
+        """Wait until this member leads; the term, larger than all before. When this is cancelled,
+        or raises ``NoQuorum``, it is no candidate, as soon as a majority answers."""
         return await self._enter()
 
     async def resign(self) -> None:

@@ -30,6 +30,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
 
+def encoded(command: tuple[Value, ...]) -> bytes:
+    """The name of a method and its arguments, for ``MethodMachine``."""
+    if any(map(too_deep, command)):
+        raise ValueError(f"a value is nested more than {DEEPEST} deep")
+    return _encode(command)
+
+
 def copied(value: Value) -> Value:
     """A value of the state for somebody who may change it; most cannot be changed."""
     return _decode(_encode(value)) if isinstance(value, dict | list) else value
@@ -100,9 +107,7 @@ class Shared:
         await self.replica.__aexit__(kind, error, trace)
 
     async def _do(self, *command: Value) -> Any:
-        if any(map(too_deep, command)):
-            raise ValueError(f"a value is nested more than {DEEPEST} deep")
-        return await self.replica.submit(_encode(command), timeout=self._timeout)
+        return await self.replica.submit(encoded(command), timeout=self._timeout)
 
     async def _state(self, look: Callable[[Any], Any]) -> Any:
         return await self.replica.read(lambda machine: look(machine.state), self._timeout)
