@@ -9,11 +9,11 @@ import pytest
 from loopback import run
 
 from ringcast.api.applied import Applied
-from ringcast.api.events import Message
+from ringcast.api.events import Message, View
 from ringcast.api.objects import _Counter
 from ringcast.api.state_machine import StateMachine
 from ringcast.core.errors import RingcastError
-from ringcast.replica.contents import Command, encode
+from ringcast.replica.contents import Command, Content, Present, Started, encode
 from ringcast.replica.sessions import CommandFailed
 from ringcast.replica.words import Epoch, LogEntry, Ticket
 
@@ -88,3 +88,46 @@ def test_a_counter_stays_within_what_a_snapshot_holds() -> None:
         counter.do_add(command, 0.5)  # type: ignore[arg-type]
     counter.restore(counter.snapshot())
     assert counter.state == -(2**63)
+
+
+class Watches(Does):
+    """Who is said to be there."""
+
+    def __init__(self) -> None:
+        self.views: list[tuple[int, ...]] = []
+
+    def on_view(self, view: View) -> None:
+        self.views.append(view.members)
+
+
+def test_a_machine_is_told_of_a_member_that_was_started_anew() -> None:
+    """Also by a state that was taken over, and once."""
+
+    async def story() -> None:
+        index = 0
+
+        def say(member: int, boot: int, content: Content, number: int = 1) -> list[tuple[int, ...]]:
+            nonlocal index
+            index += 1
+            machine.views.clear()
+            entry = LogEntry(NOW, Ticket(member, boot, number), encode(content))
+            applied.apply(index, entry, None)
+            return list(machine.views)
+
+        machine = Watches()
+        applied: Applied[Any] = Applied(machine)
+        assert say(1, 11, Started()) == []
+        assert say(3, 31, Started()) == []
+        assert say(1, 11, Present(NOW, (1, 2, 3)), 2) == [(1, 2, 3)]
+        assert say(2, 21, Started()) == [], "it was not there before"
+        state = await applied.state()
+        machine = Watches()
+        applied = Applied(machine)
+        applied.restore(state)
+        assert say(1, 11, Started()) == [], "said before"
+        assert say(3, 32, Started()) == [(1, 2), (1, 2, 3)]
+        assert say(3, 32, Started()) == []
+        assert say(1, 11, Present(Epoch(8, 1), (1, 2)), 3) == [(1, 2)]
+        assert say(3, 33, Started()) == [(1, 2)], "it may have got something since"
+
+    run(story)

@@ -155,3 +155,31 @@ async def one_of_two_gives_up(world: World) -> None:
 
 def test_who_still_waits_or_holds_is_not_given_up() -> None:
     simtest(seeds=2)(one_of_two_gives_up)()
+
+
+@pytest.mark.parametrize("protocol", ["totem", "total"])
+@pytest.mark.parametrize("restarted", [(3,), (1, 2, 3)])
+def test_a_lock_is_free_when_its_holder_was_started_anew(
+    protocol: str, restarted: tuple[int, ...]
+) -> None:
+    """So soon that the others never went on without it; nobody has its token any more."""
+
+    async def story(world: World) -> None:
+        members = Members(world, ringcast.Lock)
+        await members.ready()
+        held = await members.at(3, members.objects[3].acquire())
+        for number in restarted:
+            members.hosts[number - 1].crash("nothing")
+            del members.objects[number]
+            members.hosts[number - 1].start()
+        await members.ready()
+        for number in (1, 3):
+            token = await members.at(number, given_up(members.objects[number].acquire(), 60))
+            assert token is not None
+            assert token > held
+            await world.sleep(5)
+            assert await members.at(2, members.objects[2].holder()) == (number, token)
+            await members.at(number, members.objects[number].release())
+
+    peers = [f"{number}@10.0.0.{number}:5400" for number in VOTERS]
+    simtest(seeds=2, settings={"protocol": protocol, "peers": peers})(story)()

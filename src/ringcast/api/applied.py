@@ -10,10 +10,10 @@ import msgspec
 from ringcast.api.events import Message, View
 from ringcast.api.state_machine import R, ResultLost, StateMachine
 from ringcast.core.errors import UNREADABLE, RingcastError
-from ringcast.core.ids import Level, Position, ViewId
-from ringcast.replica.contents import Present, decode, encode
+from ringcast.core.ids import Level, NodeId, Position, ViewId
+from ringcast.replica.contents import Present, Started, decode, encode
 from ringcast.replica.sessions import CommandFailed, RequestOutcome, Sessions
-from ringcast.replica.words import NEVER, Epoch, LogEntry
+from ringcast.replica.words import NEVER, LogEntry, Ticket
 
 
 class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -21,7 +21,8 @@ class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     machine: bytes
     sessions: Sessions
-    present: Epoch
+    present: Present
+    lives: dict[NodeId, int]
 
 
 _decode_state = msgspec.msgpack.Decoder(AppliedState).decode
@@ -33,23 +34,25 @@ class Applied(Generic[R]):
     def __init__(self, machine: StateMachine[R]) -> None:
         self.machine = machine
         self.sessions = Sessions()
-        self._present = NEVER
+        self._present = Present(NEVER, ())
         """The newest primary component whose members were announced."""
+        self._lives: dict[NodeId, int] = {}
+        """The last incarnation of each member's replica."""
 
     async def state(self) -> bytes:
         """Everything as it is now, for the disk or another member; commands go on meanwhile."""
         pieces = self.machine.pieces()
-        sessions, present = msgspec.Raw(encode(self.sessions)), self._present
+        rest = msgspec.Raw(encode(self.sessions)), self._present, dict(self._lives)
         parts = []
         for piece in pieces:
             parts.append(piece)
             await asyncio.sleep(0)
-        return encode((b"".join(parts), sessions, present))  # an AppliedState
+        return encode((b"".join(parts), *rest))  # an AppliedState
 
     def restore(self, state: bytes) -> None:
         """Take over a state."""
         taken = _decode_state(state)
-        self.sessions, self._present = taken.sessions, taken.present
+        self.sessions, self._present, self._lives = taken.sessions, taken.present, taken.lives
         self.machine.restore(taken.machine)
 
     def apply(self, index: int, entry: LogEntry, waiting: asyncio.Future[Any] | None) -> None:
@@ -63,11 +66,13 @@ class Applied(Generic[R]):
             settle(waiting, RingcastError(f"the command cannot be read: {error}"))
             return
         if type(content) is Present:
-            component = content.epoch
-            if fresh and component > self._present:
-                self._present = component
-                ring = ViewId(component.seq, component.rep)
-                self.machine.on_view(View(content.members, False, ring, place))
+            if fresh and content.epoch > self._present.epoch:
+                self._present = content
+                self._tell(content.members, place)
+            return
+        if type(content) is Started:
+            if fresh:
+                self._start(ticket, place)
             return
         client = content.client
         known = self.sessions.recall(client, content.request) if client else None
@@ -80,6 +85,22 @@ class Applied(Generic[R]):
             outcome = self._carry_out(message, waiting, bool(client))
             if outcome is not None:
                 self.sessions.record(client, content.request, outcome)
+
+    def _start(self, ticket: Ticket, place: Position) -> None:
+        """A member that was started anew may be present all the time: the machine is told that it
+        went, since all that its former life held is nobody's, and that it is there again."""
+        former = self._lives.get(ticket.node)
+        self._lives[ticket.node] = ticket.boot
+        if former is not None:
+            members = self._present.members
+            others = tuple(member for member in members if member != ticket.node)
+            self._tell(others, place)
+            if others != members:
+                self._tell(members, place)
+
+    def _tell(self, members: tuple[NodeId, ...], place: Position) -> None:
+        epoch = self._present.epoch
+        self.machine.on_view(View(members, False, ViewId(epoch.seq, epoch.rep), place))
 
     def _carry_out(
         self, message: Message, waiting: asyncio.Future[Any] | None, kept: bool

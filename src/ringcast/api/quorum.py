@@ -24,7 +24,7 @@ from ringcast.api.state_machine import NoQuorum, R, StateMachine
 from ringcast.core.errors import UNREADABLE, NodeStopped, RingcastError
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.replica import words
-from ringcast.replica.contents import Command, Present, encode
+from ringcast.replica.contents import Command, Present, Started, encode
 from ringcast.replica.effects import (
     Apply,
     BarrierPassed,
@@ -120,6 +120,7 @@ class QuorumCopy(Generic[R]):
             undo.push_async_callback(self._disk.close)
             self._error = None
             self._engine.start()
+            self._number = self._engine.submit(encode(Started())).number  # before all others
             self._step()
             await self.group.join()
             undo.pop_all()  # all is well: nothing to undo

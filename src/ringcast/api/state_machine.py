@@ -36,7 +36,8 @@ class StateMachine(ABC, Generic[R]):
         """The members are others now: the place to free what a lost member held.
 
         With a quorum this is a command like any other, in order with them: who is connected when
-        a majority goes on. Its position is larger than those of all commands before.
+        a majority goes on. Its position is larger than those of all commands before. Of a member
+        that was started anew, two views tell, one without it and one with it.
         """
 
     @abstractmethod

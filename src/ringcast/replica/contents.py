@@ -1,5 +1,5 @@
-"""What a replica's log holds: commands of programs, and who is connected. Readers of a journal find
-the same in the group of a replica."""
+"""What a replica's log holds: commands of programs, who is connected, and who was started anew.
+Readers of a journal find the same in the group of a replica."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ class Present(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     members: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MOST_MEMBERS)]
 
 
-Content: TypeAlias = Command | Present
+class Started(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+    """The first command of a replica's life, which its ticket names: the life before is over."""
+
+
+Content: TypeAlias = Command | Present | Started
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Content).decode
