@@ -117,7 +117,7 @@ def test_a_result_is_the_same_everywhere(tmp_path: Path, protocol: str) -> None:
             await eventually(lambda: a.local(lambda seats: 0).age < 5)
             places = c.machine.places  # type: ignore[attr-defined]
             assert places == sorted(set(places))
-            with pytest.raises(MessageTooLarge):
+            with pytest.raises(MessageTooLarge, match="but a command's part of max_message is"):
                 await a.submit(bytes(a.group.max_message))
             with pytest.raises(ValueError, match="belong together"):
                 await a.submit(b"9 x", client="c")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from loopback import configs, run
 from ringcast.api import log_writer
 from ringcast.api.available import Merge
 from ringcast.api.events import Message
+from ringcast.api.group import NotJoined
 from ringcast.api.node import Node
+from ringcast.api.quorum import QuorumCopy
 from ringcast.api.replica import Replica, StateMachine
 
 
@@ -152,6 +155,36 @@ def test_an_opening_that_is_cancelled_lets_go_of_the_folder(tmp_path: Path, turn
             assert opening.cancelled()
             async with a_copy(node, tmp_path / "r", "alone") as replica:
                 assert await replica.submit(b"x") == b"x"
+
+    run(story)
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_close_that_is_cancelled_lets_go_of_the_folder(tmp_path: Path, turns: int) -> None:
+    """When the disk has done what it was at: the folder stayed locked. Those who had submitted are
+    told what may have become of it."""
+
+    async def story() -> None:
+        async with Node.open(configs(tmp_path, 1)[0]) as node:
+            replica = a_copy(node, tmp_path / "r", "alone")
+            await replica.__aenter__()
+            await replica.ready(20)
+            copy = replica._copy
+            assert isinstance(copy, QuorumCopy)
+            copy._disk._thread.submit(time.sleep, 0.3)  # the next job has to wait
+            waiting = asyncio.ensure_future(replica.submit(b"x"))
+            await asyncio.sleep(0.1)
+            closing = asyncio.ensure_future(leave(replica))
+            for _ in range(1 + turns):
+                await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.gather(closing, return_exceptions=True)
+            assert closing.cancelled()
+            with pytest.raises(NotJoined, match="what was submitted may yet be applied"):
+                await waiting
+            await asyncio.sleep(0.6)
+            async with a_copy(node, tmp_path / "r", "alone") as again:
+                assert await again.submit(b"y", timeout=20) == b"y"
 
     run(story)
 

@@ -320,12 +320,12 @@ def all_bytes(bodies: Iterable[Bytes]) -> tuple[bytes, ...]:
     return tuple(map(bytes, taken))
 
 
-def check_size(size: int, most: int) -> None:
-    """Raise if a body is larger than the ring takes."""
+def check_size(size: int, most: int, bound: str = "max_message is") -> None:
+    """Raise if a body is larger than the ring takes; ``bound`` says what ``most`` is."""
     if size > most:
         raise MessageTooLarge(
-            f"{size} bytes, but max_message is {most}; send it in pieces or raise the setting on "
-            "every node"
+            f"{size} bytes, but {bound} {most}; send it in pieces or raise max_message on every "
+            "node"
         )
 
 

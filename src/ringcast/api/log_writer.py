@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ringcast.core.ids import NodeId
 from ringcast.replica.log import Image, Record
@@ -55,7 +56,7 @@ class LogWriter:
         self._records: list[Record] = []
         self._tickets: list[int] = []
         self._rewrite = False
-        self._closed = False
+        self._closing: asyncio.Future[list[Any]] | None = None
         self._compact_beyond = 0
         self._rewritten()
 
@@ -88,20 +89,26 @@ class LogWriter:
         await asyncio.shield(self._keeping)
 
     async def close(self) -> None:
-        """Wait for what is under way, and let go of the folder, once."""
-        if self._closed:
-            return
-        self._closed = True
-        jobs = [asyncio.wrap_future(self._job)] if self._job else []
-        jobs += [self._keeping] if self._keeping else []
-        await asyncio.gather(*jobs, return_exceptions=True)
+        """Wait for what is under way, and let go of the folder. A caller that is cancelled does not
+        wait, but the folder is free later all the same."""
+        if self._closing is None:
+            jobs = [asyncio.wrap_future(self._job)] if self._job else []
+            jobs += [self._keeping] if self._keeping else []
+            self._closing = asyncio.gather(*jobs, return_exceptions=True)
+            if jobs:
+                self._closing.add_done_callback(lambda _: self._let_go())
+            else:
+                self._let_go()
+        await asyncio.shield(self._closing)
+
+    def _let_go(self) -> None:
         self._thread.shutdown(wait=False)
         self.store.close()
 
     def turn(self) -> None:
         """One turn of the thread, unless it is at work already: then there is one after it. To be
         called when nothing of ``everything`` is still to be written."""
-        if self._job is not None or self._closed or not (self._tickets or self._rewrite):
+        if self._job or self._closing or not (self._tickets or self._rewrite):
             return
         records, self._records = self._records, []
         tickets, self._tickets = self._tickets, []
@@ -119,7 +126,7 @@ class LogWriter:
 
     def _done(self, job: Future[None], tickets: list[int], rewritten: bool) -> None:
         self._job = None
-        if self._closed:
+        if self._closing is not None:
             return
         if (error := job.exception()) is not None:
             assert isinstance(error, Exception)

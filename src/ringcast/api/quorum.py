@@ -1,7 +1,6 @@
 """A copy by quorum: the live host of a replica's engine (docs/replication.md).
 
-The engine decides; this module gives it the group's events, says its words in the group, has its
-records written, and applies what is green.
+The engine decides; this module gives it the group's events, and does what it asks for.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ class QuorumCopy(Generic[R]):
             undo.push_async_callback(self._disk.close)
             self._error = None
             self._engine.start()
-            self._number = self._engine.submit(encode(Started())).number  # before all others
+            self._engine.submit(encode(Started()))  # before all others
             self._step()
             await self.group.join()
             undo.pop_all()  # all is well: nothing to undo
@@ -128,13 +127,15 @@ class QuorumCopy(Generic[R]):
             self._tasks.append(asyncio.ensure_future(self._guarded(part)))
 
     async def close(self) -> None:
-        """Leave the group; what was confirmed is on disk."""
-        self._stop(NotJoined("the replica has been closed"))
+        """Leave the group, also when cancelled; what was confirmed is on disk."""
+        self._stop(NotJoined("the replica has been closed; what was submitted may yet be applied"))
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.group.leave()
-        await self._disk.close()
+        try:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        finally:
+            await self.group.leave()
+            await self._disk.close()
 
     async def wait(self) -> None:
         """Wait until the replica ends; raises what ended it."""
@@ -195,7 +196,7 @@ class QuorumCopy(Generic[R]):
             content = Command(body, client, request)
             if (known := self._applied.sessions.recall(client, request)) is not None:
                 return known.get()  # type: ignore[no-any-return]
-        check_size(len(body), self._most)
+        check_size(len(body), self._most, "a command's part of max_message is")
         deadline = _deadline(timeout)
         if not self._has_room():
             await self._until(self._has_room, deadline, timeout)
