@@ -238,7 +238,7 @@ async def test_tickets(world: World) -> None:
         world.sometimes("a shop was restarted", lambda: world.restarts > 0)
 
 
-def test_cache_invalidation(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_cache_invalidation() -> None:
     """When the faults are over, what a cache says is what the store says."""
 
     @swarm
@@ -247,7 +247,7 @@ def test_cache_invalidation(tmp_path_factory: pytest.TempPathFactory) -> None:
         words |= {0.6 + 0.3 * n: f"get key{n % 3}" for n in range(10)}
         words |= {CALM_S + n / 10: f"get key{n}" for n in range(3)} | {CALM_S + 5: "get key0"}
         with typed("cache_invalidation", dict(sorted(words.items()))) as module:
-            store = tmp_path_factory.mktemp("store")
+            store = world.disk.folder("store")
             vars(module)["STORE"] = store
             hosts = members(world, module)
             await world.sleep(CALM_S + 1)
@@ -259,13 +259,13 @@ def test_cache_invalidation(tmp_path_factory: pytest.TempPathFactory) -> None:
     test()
 
 
-def test_orders(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_orders() -> None:
     """Without faults, which this one is not made for: all have the same stock at the end."""
 
     async def test(world: World) -> None:
         with typed("orders", {}) as module, pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "ORDERS", 20)
-            folder = tmp_path_factory.mktemp("shop")
+            folder = world.disk.folder("shop")
             hosts = [world.host(f"m{n}", module.member, n, folder) for n in (1, 2, 3)]
             await world.until(lambda: all(host.done for host in hosts), within=100)
             shelves = [host.result["shelves"] for host in hosts]

@@ -229,6 +229,46 @@ def test_a_connection_breaks_when_the_other_side_goes(how: str) -> None:
     passed(test)
 
 
+def test_libraries_find_what_they_ask_of_sockets() -> None:
+    """As httpx, aiohttp and websockets do it."""
+
+    async def server() -> None:
+        async def answer(reader: Any, writer: Any) -> None:
+            writer.write(await reader.readline())
+            writer.close()
+
+        served = await asyncio.start_server(answer, "0.0.0.0", 80)
+        assert [each.family for each in served.sockets] == [socket.AF_INET]
+        assert served.sockets[0].getsockname() == ("0.0.0.0", 80)
+        await asyncio.Event().wait()
+
+    async def client() -> bytes:
+        await asyncio.sleep(1)
+        loop = asyncio.get_running_loop()
+        _, _, _, _, place = (await loop.getaddrinfo(b"server", 80))[0]
+        opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        opened.setblocking(False)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await loop.sock_connect(opened, place)
+        assert opened.getpeername() == place
+        reader, writer = await asyncio.open_connection(sock=opened)
+        assert writer.get_extra_info("socket").getpeername() == place
+        writer.write(b"hello\n")
+        said = await reader.read()
+        name: Any = b"server"
+        for each in (writer, (await asyncio.open_connection(name, 80))[1]):
+            each.close()
+        return said
+
+    async def test(world: World) -> None:
+        world.host("server", server)
+        asking = world.host("client", client)
+        await world.until(lambda: asking.done)
+        assert asking.result == b"hello\n"
+
+    passed(test)
+
+
 def test_who_listens_nowhere_is_refused() -> None:
     async def client() -> str:
         try:

@@ -161,7 +161,7 @@ ESCAPES = {
     starts_a_thread: "a thread would leave .* asyncio.to_thread()",
     starts_a_timer: "a thread would leave",
     blocks: "a blocking wait would leave",
-    opens_a_socket: "a real socket would leave .* asyncio.open_connection()",
+    opens_a_socket: "a socket that blocks would leave .* asyncio.open_connection()",
     opens_a_pair: "a real socket would leave",
     runs_a_process: "a subprocess would leave .* world.host()",
     runs_a_process_by_asyncio: "a subprocess would leave",

@@ -25,6 +25,8 @@ process dies)."""
 
 SHARED_MEMORY = Path("/dev/shm")
 """Where there is one: nothing has to reach a real disk."""
+BASE = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir()).resolve()
+"""Found out now: within a world, hosts have temporary folders of their own."""
 
 SQLITE = b"SQLite format 3\0"
 """How a database begins."""
@@ -36,8 +38,7 @@ class WorldDisk:
     """All files of a world, a folder for each host."""
 
     def __init__(self) -> None:
-        base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
-        self._root = Path(tempfile.mkdtemp(prefix="ringcast-world-", dir=base))
+        self._root = Path(tempfile.mkdtemp(prefix="ringcast-world-", dir=BASE))
         self._contents: dict[int, bytes] = {}
         """By inode: what a file held when it was synced last."""
         self._names: dict[int, dict[str, int]] = {}
@@ -47,7 +48,8 @@ class WorldDisk:
         """Hosts whose next sync fails."""
 
     def folder(self, host: str) -> Path:
-        """A host's folder, which is there from the beginning."""
+        """A host's folder, which is there from the beginning. One with a name that no host has is
+        for what hosts share, and no crash touches it."""
         folder = self._root / host
         if not folder.exists():
             folder.mkdir()

@@ -327,13 +327,25 @@ class SimLoop(_Base):  # type: ignore[misc]
         self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **kwargs: Any
     ) -> tuple[streams.Stream, Any]:
         """A simulated stream to another host, or one that a listener accepted."""
-        stream = kwargs.pop("sock", None)
-        if not isinstance(stream, streams.Stream):
-            self._plain(kwargs | {"sock": stream})
+        opened = kwargs.pop("sock", None)
+        if isinstance(opened, streams.Stream):
+            self._plain(kwargs)
+            stream = opened
+        elif isinstance(opened, sockets.StreamSocket) and opened.stream:
+            self._plain(kwargs)
+            stream, opened.stream = opened.stream, None
+        else:
+            self._plain(kwargs | {"sock": opened})
             stream = await streams.connect(self, sockets.owner().host, host, port)
         protocol = protocol_factory()
         stream.begin(protocol)
         return stream, protocol
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        """Connect a simulated TCP socket."""
+        if not isinstance(sock, sockets.StreamSocket):
+            self._refuse("a real socket", "give host and port to asyncio.open_connection()")
+        sock.connected(await streams.connect(self, sockets.owner().host, *address[:2]))
 
     async def create_datagram_endpoint(
         self,

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringcast.testing.copies import copies
 from ringcast.testing.process import PROCESS
-from ringcast.testing.sockets import SimPoll, SimSocket, numeric, owner
+from ringcast.testing.sockets import SimPoll, SimSocket, StreamSocket, numeric, owner, text_of
 from ringcast.testing.streams import SimListener
 from ringcast.testing.threads import JobResult, Pool
 
@@ -270,9 +270,19 @@ def _pid(world: World) -> int:
 _socket = socket.socket
 
 
+def opened_stream(
+    family: int = -1, type: int = -1, proto: int = 0, fileno: Any = None
+) -> StreamSocket | None:
+    """A TCP socket over IPv4, if that is asked for."""
+    stream = type in (-1, socket.SOCK_STREAM) and family in (-1, socket.AF_INET)
+    return StreamSocket(owner().host) if stream and fileno is None else None
+
+
 class _Socket(SimSocket):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _socket(*args, **kwargs) if here() is None else super().__new__(cls)
+        if here() is None:
+            return _socket(*args, **kwargs)
+        return opened_stream(*args, **kwargs) or super().__new__(cls)
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = 0, fileno: Any = None):
         world = here()
@@ -306,7 +316,8 @@ def _poll(world: World) -> SimPoll:
 def _getaddrinfo(
     world: World, name: Any, port: Any, family: int = 0, type: int = 0, *_: Any, **__: Any
 ) -> list[Any]:
-    found = world.find(name or "0.0.0.0")
+    name = text_of(name or "0.0.0.0")
+    found = world.find(name)
     if found is None and not numeric(name):
         raise socket.gaierror(socket.EAI_NONAME, f"no host is called {name!r}")
     place = (name if found is None or numeric(name) else found.address, int(port or 0))
@@ -323,46 +334,6 @@ def _gethostbyname(world: World, name: str) -> str:
 def _gethostname(world: World, *_: Any) -> str:
     process = PROCESS.get()
     return process.host.name if process else "test"
-
-
-# --- files ---------------------------------------------------------------------------------
-
-_open, _close, _fsync = os.open, os.close, os.fsync
-
-
-@replaces(os, "fsync", "fdatasync")
-def _sync(world: World, file: Any) -> None:
-    process = PROCESS.get()
-    if process is None:
-        _fsync(file)
-    else:
-        world.disk.sync(file if isinstance(file, int) else file.fileno(), process.host.name)
-
-
-@replaces(os, "open")
-def _opened(world: World, path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
-    if flags & os.O_WRONLY and PROCESS.get() is not None:
-        flags += os.O_RDWR - os.O_WRONLY  # so that a sync can read what was written
-    file = _open(path, flags, *args, **kwargs)
-    world.files[file] = os.fstat(file).st_ino
-    return file
-
-
-@replaces(os, "close")
-def _closed(world: World, file: int) -> None:
-    _close(file)
-    world.files.pop(file, None)
-
-
-def close_files(files: dict[int, int]) -> None:
-    """Close what crashed processes have left open; a number may be another file's by now."""
-    for file, ino in sorted(files.items()):
-        try:
-            if os.fstat(file).st_ino == ino:
-                _close(file)
-        except OSError:
-            continue
-    files.clear()
 
 
 # --- concurrency ---------------------------------------------------------------------------

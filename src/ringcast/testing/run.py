@@ -21,6 +21,7 @@ from ringcast.sim.model import NetworkModel
 from ringcast.testing import replaced
 from ringcast.testing.errors import NotReached, Violated, origin_of
 from ringcast.testing.faults import Plan, Swarm, draw_plan
+from ringcast.testing.files import close_files
 from ringcast.testing.network import CALM, draw_network, every
 from ringcast.testing.process import MILLION
 from ringcast.testing.world import Event, World
@@ -130,7 +131,7 @@ def run(test: Test, setup: RunSetup) -> Outcome:
                 ended_us, turns = world.loop.now_us, world.loop.turns
                 events, met = list(world.events), dict(world.met)
                 world.end()
-                replaced.close_files(world.files)
+                close_files(world.files)
     finally:
         if collecting:
             gc.enable()

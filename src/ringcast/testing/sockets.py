@@ -10,13 +10,14 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from ringcast.testing.process import PROCESS, Process
 
 if TYPE_CHECKING:
     from ringcast.testing.host import Host
     from ringcast.testing.loop import SimLoop
+    from ringcast.testing.streams import Stream
 
 BUFFER = 2**20
 """Bytes that wait in a socket, unless it asks for another size; what comes then is lost."""
@@ -195,6 +196,65 @@ class SimSocket:
         self.close()
 
 
+NOWHERE: Place = ("0.0.0.0", 0)
+
+
+class StreamSocket:
+    """What libraries ask of a TCP socket besides its transport: addresses and options. One that a
+    program opens itself can be connected by ``loop.sock_connect``, and then be given a transport
+    by ``loop.create_connection``; it carries no bytes otherwise."""
+
+    family, type, proto = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+
+    def __init__(self, host: Host, here: Place = NOWHERE, there: Place | None = None) -> None:
+        self._host, self._here, self._there = host, here, there
+        self._number = host.next_descriptor()
+        self.stream: Stream | None = None
+        """Its connection, until that has a protocol."""
+
+    def connected(self, stream: Stream) -> None:
+        """``loop.sock_connect`` has succeeded."""
+        self.stream = stream
+        self._here, self._there = (stream.get_extra_info(x) for x in ("sockname", "peername"))
+
+    def getsockname(self) -> Place:
+        """Its own address."""
+        return self._here
+
+    def getpeername(self) -> Place:
+        """The address of the other end."""
+        if self._there is None:
+            raise failure(errno.ENOTCONN)
+        return self._there
+
+    def setsockopt(self, *args: Any) -> None:
+        """No option matters."""
+
+    def getsockopt(self, *args: Any) -> int:
+        """No option has a value."""
+        return 0
+
+    setblocking = settimeout = bind = setsockopt
+
+    def fileno(self) -> int:
+        """A number that no real file has."""
+        return self._number
+
+    def close(self) -> None:
+        """Give up a connection that nobody has taken over."""
+        if self.stream is not None:
+            self.stream.abort()
+            self.stream = None
+
+    def _blocks(self, *args: Any) -> NoReturn:
+        self._host.loop.escapes.escape(
+            "a socket that blocks",
+            "use asyncio.open_connection() and asyncio.start_server(), UDP, or host.call()",
+        )
+
+    connect = connect_ex = listen = accept = send = sendall = recv = recv_into = makefile = _blocks
+
+
 class SimPoll:
     """``select.poll`` over such sockets; it never waits."""
 
@@ -202,12 +262,14 @@ class SimPoll:
         self._sockets: dict[int, SimSocket] = {}
 
     def register(self, file: Any, mask: int = select.POLLIN) -> None:
-        """Look at this socket, too."""
-        self._sockets[file.fileno()] = file
+        """Look at this socket, too. One that is given by its number is never found readable."""
+        if isinstance(file, SimSocket):
+            self._sockets[file.fileno()] = file
 
     def unregister(self, file: Any) -> None:
         """No longer."""
-        del self._sockets[file.fileno()]
+        if isinstance(file, SimSocket):
+            del self._sockets[file.fileno()]
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
         """Those that have something."""
@@ -231,6 +293,11 @@ def remove_reader(loop: SimLoop, file: Any) -> bool:
     if found:
         file.reader = None
     return found
+
+
+def text_of(name: str | bytes) -> str:
+    """A name of a host, which some libraries give as bytes."""
+    return name.decode("idna") if isinstance(name, bytes) else name
 
 
 def numeric(name: str) -> bool:

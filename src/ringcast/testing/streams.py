@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringcast.testing.network import RETRY_US
 from ringcast.testing.process import Process
-from ringcast.testing.sockets import Place, SimSocket, failure
+from ringcast.testing.sockets import Place, SimSocket, StreamSocket, failure, text_of
 
 if TYPE_CHECKING:
     from ringcast.testing.host import Host
@@ -41,7 +41,8 @@ class Stream(asyncio.Transport):
     peer: Stream
 
     def __init__(self, loop: SimLoop, host: Host, here: Place, there: Place) -> None:
-        super().__init__({"sockname": here, "peername": there})
+        face = StreamSocket(host, here, there)
+        super().__init__({"sockname": here, "peername": there, "socket": face})
         self._loop, self.host = loop, host
         self._context: Context = copy_context()
         """Of the process whose end this is."""
@@ -207,24 +208,13 @@ class Stream(asyncio.Transport):
         return found
 
 
-class Listening:
-    """The part of a socket that a server shows."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-
-    def getsockname(self) -> Place:
-        """Where it listens."""
-        return self._place
-
-
 class SimServer(asyncio.AbstractServer):
     """A process that waits for connections."""
 
     def __init__(self, loop: SimLoop, host: Host, place: Place, make: Callable[[], Any]) -> None:
         self._loop, self.host, self._make = loop, host, make
         self.place = place[0], host.listen(self, place[1])
-        self.sockets = (Listening(self.place),)
+        self.sockets = (StreamSocket(host, self.place),)
         self._context = copy_context()
         self._closed = asyncio.Event()
 
@@ -309,9 +299,9 @@ class SimListener(SimSocket):
                 self.inbox.popleft()[0].abort()
 
 
-async def connect(loop: SimLoop, host: Host, name: str, port: int) -> Stream:
+async def connect(loop: SimLoop, host: Host, name: str | bytes, port: int) -> Stream:
     """A connection from ``host``; OSError if there is none to be had."""
-    target = host.find(name)
+    target = host.find(text_of(name))
     if target is None:
         raise failure(errno.EHOSTUNREACH)
     waited_us = 0

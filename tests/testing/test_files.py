@@ -1,0 +1,88 @@
+"""Where programs may write: on the disks of hosts, and nowhere else."""
+
+from __future__ import annotations
+
+import io
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ringcast.testing import Host, Outcome, World
+from ringcast.testing.run import RunSetup, run
+
+
+def on_host(write: Callable[[Host], object]) -> Outcome:
+    async def program(host: Host) -> None:
+        write(host)
+
+    async def test(world: World) -> None:
+        host = world.host("shop", program)
+        await world.until(lambda: host.done)
+
+    return run(test, RunSetup(seed=0))
+
+
+def writes() -> dict[str, Callable[[Path], object]]:
+    return {
+        "open": lambda path: open(path, "w").close(),
+        "append": lambda path: open(str(path), "ab").close(),
+        "pathlib": lambda path: path.write_text("x"),
+        "io": lambda path: io.open(path, "r+").close(),  # noqa: UP020
+        "os": lambda path: os.close(os.open(path, os.O_WRONLY | os.O_CREAT)),
+        "sqlite": lambda path: sqlite3.connect(path).close(),
+        "temporary": lambda path: tempfile.NamedTemporaryFile(dir=path.parent).close(),
+    }
+
+
+@pytest.mark.parametrize("how", writes())
+def test_a_file_outside_is_refused(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "file"
+    path.write_text("before")
+    outcome = on_host(lambda host: writes()[how](path))
+    assert "would leave the simulated world: no crash takes that back" in str(outcome.error)
+    assert "write below host.folder" in str(outcome.error)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert path.read_text() == "before"
+
+
+@pytest.mark.parametrize("how", writes())
+def test_one_of_a_host_is_not(how: str) -> None:
+    def write(host: Host) -> None:
+        (host.folder / "file").touch()
+        writes()[how](host.folder / "file")
+
+    outcome = on_host(write)
+    assert outcome.error is None, outcome.error
+
+
+def test_neither_is_what_is_no_file_or_only_read() -> None:
+    def write(host: Host) -> None:
+        with open(os.devnull, "w") as nothing, open(__file__) as read:
+            nothing.write(read.read())
+        sqlite3.connect(":memory:").execute("select 1")
+        (host.world.disk.folder("shared") / "file").write_text("x")
+
+    outcome = on_host(write)
+    assert outcome.error is None, outcome.error
+
+
+def test_the_test_itself_may_write(tmp_path: Path) -> None:
+    async def test(world: World) -> None:
+        (tmp_path / "file").write_text("x")
+
+    assert run(test, RunSetup(seed=0)).error is None
+
+
+def test_temporary_files_are_on_the_disk_of_their_host() -> None:
+    def write(host: Host) -> None:
+        with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile() as file:
+            for name in (folder, file.name):
+                assert Path(name).parent == host.folder / "tmp"
+
+    outcome = on_host(write)
+    assert outcome.error is None, outcome.error
+    assert not tempfile.gettempdir().endswith("shop/tmp")
