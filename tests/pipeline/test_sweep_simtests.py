@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ringcast.cli.app import app
+from ringcast.cli.sweep import print_kinds
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.sweep.simtests import SeedsFound, load, run_seeds, target
 
@@ -65,10 +66,23 @@ def test_what_is_no_simtest_is_told(file: Path, name: str, told: str) -> None:
         load(target(f"{file}::{name}"))
 
 
-@pytest.mark.parametrize("text", ["x", "nowhere.py::test", "::"])
+@pytest.mark.parametrize("text", ["x", "::", "x.py::not a name"])
 def test_a_test_is_named_as_for_pytest(text: str) -> None:
     with pytest.raises(PipelineError, match="FILE::NAME"):
         target(text)
+
+
+def test_a_file_that_is_not_there_is_told() -> None:
+    with pytest.raises(PipelineError, match=r"there is no file nowhere\.py$"):
+        target("nowhere.py::test")
+
+
+def test_the_line_that_repeats_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "pytest " + "long/" * 30 + "test_it.py::test_it --simtest-seed 3"
+    rows = [{"seed": 3, "kind": "a", "text": ""}]
+    kinds = [{"kind": "a", "failures": 1, "repeat": line}]
+    print_kinds(SeedsFound(100, rows, []), range(100), kinds)
+    assert f"repeat: {line}\n" in capsys.readouterr().out
 
 
 def test_failures_are_counted_by_kind_and_by_seed() -> None:

@@ -147,12 +147,14 @@ def print_kinds(found: SeedsFound, seeds: range, kinds: list[dict[str, Any]]) ->
     if not kinds:
         return
     grid = Grid(title="failures by kind", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("kind", "failures", "share", "repeat"):
+    for name in ("kind", "failures", "share"):
         grid.add_column(name, justify="right" if name in ("failures", "share") else "left")
     for row in kinds[:MOST_SHOWN]:
         share = f"{row['failures'] / found.runs:.3%}"
-        grid.add_row(escape(row["kind"]), str(row["failures"]), share, escape(row["repeat"]))
+        grid.add_row(escape(row["kind"]), str(row["failures"]), share)
     console().print(grid)
+    for row in kinds[:MOST_SHOWN]:
+        typer.echo(f"repeat: {row['repeat']}")  # one line, however long, to be copied
     spread = ", ".join(f"{failed}" for _, _, failed in found.density(seeds))
     say(f"over the seeds, in parts of equal size: {spread}")
 

@@ -12,7 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ringcast.sim.model import NetworkModel
+from ringcast.sim.scenario.syntax import seed_range
 from ringcast.testing.errors import NeverMet, SimFailure, headline
+from ringcast.testing.faults import Fault, as_plan
 from ringcast.testing.reports import own_frames, same, this_test
 from ringcast.testing.run import Faults, Outcome, RunSetup, Test, run
 from ringcast.testing.shrink import shrink
@@ -38,8 +40,8 @@ OPTIONS = CampaignOptions()
 
 
 def simtest(
-    seeds: int | Iterable[int] = 100,
-    faults: Faults = None,
+    seeds: int | str | Iterable[int] = 100,
+    faults: Faults | Fault | Iterable[Fault] = None,
     *,
     span: float = 10.0,
     network: NetworkModel | None = None,
@@ -49,21 +51,27 @@ def simtest(
 ) -> Callable[[AsyncTest], Callable[..., None]]:
     """Run ``async def test(world)`` once for each seed, in a world of its own.
 
-    ``seeds`` is how many, or which. ``faults`` are drawn from each seed with ``"swarm"`` (or with a
-    ``Swarm`` of some kinds), beginning within ``span`` seconds, or are a plan, or none. ``network``
-    is the model of every link; without it, it is drawn with a swarm, and good otherwise.
-    ``settings`` are for every node that a host opens. A run that takes more than ``limit`` seconds
-    of its own time fails.
+    ``seeds`` is how many, or which (``"17"``, ``"100..200"``, or any numbers). ``faults`` are drawn
+    from each seed with ``"swarm"`` (or with a ``Swarm`` of some kinds), beginning within ``span``
+    seconds, or are a plan, or none. ``network`` is the model of every link; without it, it is drawn
+    with a swarm, and good otherwise. ``settings`` are for every node that a host opens. A run that
+    takes more than ``limit`` seconds of its own time fails. ``shrink_runs`` are spent on making a
+    failure small; with 0 the story is that of the run itself.
     """
     if callable(seeds):
         raise TypeError("simtest is called: write @simtest(), or @simtest(seeds=100)")
-    if isinstance(faults, str) and faults != "swarm":
-        raise ValueError(f"faults = {faults!r}: give 'swarm', a Swarm, a plan or None")
+    if isinstance(seeds, str):
+        seeds = seed_range(seeds)
     which = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not which:
         raise ValueError("seeds: give at least one")
     setup = RunSetup(
-        seed=0, faults=faults, span=span, network=network, settings=settings or {}, limit=limit
+        seed=0,
+        faults=as_plan(faults),
+        span=span,
+        network=network,
+        settings=settings or {},
+        limit=limit,
     )
 
     def decorate(test: AsyncTest) -> Callable[..., None]:
@@ -136,7 +144,11 @@ class Campaign:
                 met[name] = met.get(name, False) or seen
         never = [name for name, seen in met.items() if not seen]
         if never and OPTIONS.seeds is None:
-            raise NeverMet(f"in {len(seeds)} seeds never: {'; '.join(never)}")
+            raise NeverMet(
+                f"in {len(seeds)} seeds never: {'; '.join(never)}. Run more seeds (seeds=, or "
+                "--simtest-seeds), let the test run for longer than faults begin (span=), or draw "
+                "more of them (Swarm)"
+            )
 
     def _outcome(self, test: Test, seed: int) -> Outcome:
         """Of one seed. What the test runner raises meanwhile, such as a timeout, passes."""

@@ -17,11 +17,19 @@ import stat
 import tempfile
 from pathlib import Path
 from random import Random
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 Loss: TypeAlias = Literal["unsynced", "torn", "nothing"]
 """What a crash takes: all that was not synced (the power fails), some of it, or nothing (only the
 process dies)."""
+
+
+def checked_loss(loss: Loss) -> Loss:
+    """As it is, or ValueError."""
+    if loss not in get_args(Loss):
+        raise ValueError(f"loss = {loss!r}: give one of {', '.join(map(repr, get_args(Loss)))}")
+    return loss
+
 
 SHARED_MEMORY = Path("/dev/shm")
 """Where there is one: nothing has to reach a real disk."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-from ringcast.testing.disk import Loss
+from ringcast.testing.disk import Loss, checked_loss
 
 if TYPE_CHECKING:
     from ringcast.testing.world import World
@@ -29,6 +29,9 @@ class Crash(_Fault, frozen=True, tag="crash"):
 
     host: str
     loss: Loss = "unsynced"
+
+    def __post_init__(self) -> None:
+        checked_loss(self.loss)
 
 
 class Pause(_Fault, frozen=True, tag="pause"):
@@ -72,6 +75,16 @@ class BadDisk(_Fault, frozen=True, tag="bad_disk"):
 
 Fault: TypeAlias = Crash | Pause | Cut | Partition | Drift | Jump | BadDisk
 Plan: TypeAlias = tuple[Fault, ...]
+
+
+def as_plan(faults: Any) -> Any:
+    """A plan from one fault or several; ``"swarm"``, a Swarm and None as they are."""
+    if faults is None or faults == "swarm" or isinstance(faults, Swarm):
+        return faults
+    plan = (faults,) if isinstance(faults, _Fault | str) else tuple(faults)
+    if strange := [each for each in plan if not isinstance(each, _Fault)]:
+        raise ValueError(f"faults = {strange[0]!r}: give 'swarm', a Swarm, a plan or None")
+    return plan
 
 
 Kind: TypeAlias = Literal["crash", "pause", "cut", "partition", "drift", "jump"]

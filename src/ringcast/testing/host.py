@@ -13,7 +13,7 @@ from zlib import crc32
 
 from ringcast.core.inputs import Received
 from ringcast.testing.calls import Calls, Request
-from ringcast.testing.disk import Loss
+from ringcast.testing.disk import Loss, checked_loss
 from ringcast.testing.errors import HostFailed, described
 from ringcast.testing.network import Datagram, SimNetwork
 from ringcast.testing.nodes import open_node, settings_of
@@ -62,12 +62,19 @@ class Host:
         self.servers: dict[int, SimServer | SimListener] = {}
         self.streams: list[Stream] = []
         self.calls = Calls(self)
+        if inspect.isfunction(main) and not inspect.iscoroutinefunction(main):
+            raise TypeError(f"{name}: write 'async def {main.__name__}'")
         self._main, self._on_error = main, on_error
         parameters = inspect.signature(main).parameters
         self._given = [each for each in GIVEN if each in parameters]
         others = [each for each in parameters if each not in GIVEN]
         if len(args) > len(others):
             raise TypeError(f"{name}: its program takes {others}, and is given {len(args)}")
+        if missing := [each for each in others[len(args) :] if needed(parameters[each])]:
+            raise TypeError(
+                f"{name}: nobody gives its program {', '.join(missing)}: host, node and world are "
+                "filled in, the rest is given as world.host(name, main, *args)"
+            )
         self._arguments = dict(zip(others, args, strict=False))
         self._ports: dict[int, SimSocket] = {}
         self._port = DYNAMIC - 1
@@ -181,7 +188,7 @@ class Host:
         if process is None:
             return False
         drawn: Loss = self.world.draw.choice(("unsynced", "torn", "nothing"))
-        loss = loss or drawn
+        loss = checked_loss(loss or drawn)
         self.world.bury(process)
         self.process = None
         self.world.crashes += 1
@@ -302,6 +309,12 @@ class Host:
     def loses(self, why: str) -> None:
         """Count a datagram that goes no further."""
         self.world.lost[why] += 1
+
+
+def needed(parameter: inspect.Parameter) -> bool:
+    """Whether a call must give it."""
+    several = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not several
 
 
 def names(hosts: Iterable[Host]) -> str:

@@ -22,6 +22,7 @@ from ringcast.sim.scheduler import TIMER, Scheduler
 from ringcast.testing import sockets, streams
 from ringcast.testing.errors import EscapeLog, Stuck
 from ringcast.testing.handles import SimFuture, SimHandle, SimTask, SimTimer
+from ringcast.testing.naming import task_name
 from ringcast.testing.process import PROCESS, Process
 from ringcast.testing.threads import Pool
 
@@ -41,6 +42,15 @@ ROUNDING = 0.999
 
 NOBODY = Context()
 """Of no process: what runs in it runs whoever stands still."""
+
+
+def runs(handle: Any) -> str:
+    """Whose callback it is, and what it runs."""
+    process = handle._context.get(PROCESS)
+    task = getattr(handle._callback, "__self__", None)
+    ran = task.get_coro() if isinstance(task, asyncio.Task) else handle._callback
+    return f"{task_name(ran)} of {process.host.name if process else 'the test'}"
+
 
 _Base: Any = asyncio.BaseEventLoop
 """Its signatures differ between versions of Python; ours take what all of them give."""
@@ -192,7 +202,7 @@ class SimLoop(_Base):  # type: ignore[misc]
             if spins > SPIN:
                 raise Stuck(
                     f"{SPIN} turns of the event loop, and no time has passed: some task spins, for "
-                    "instance in a loop around asyncio.sleep(0)"
+                    f"instance in a loop around asyncio.sleep(0); the last was {runs(handle)}"
                 )
 
     def _failed(

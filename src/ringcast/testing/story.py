@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from difflib import SequenceMatcher
+from shutil import get_terminal_size
 
 from ringcast.testing.errors import headline
 from ringcast.testing.faults import told
@@ -21,8 +22,8 @@ NO_HASH_SEED = (
     "PYTHONHASHSEED=0 before pytest, what fails repeats"
 )
 """A process draws its hashes when it starts and tells nobody."""
-WIDTH = 62
-"""Of the column on the left."""
+LEAST_WIDTH = 62
+"""Of the column on the left; half the terminal if that is more."""
 
 
 def hash_seed() -> str:
@@ -45,12 +46,12 @@ def story(shrunk: ShrunkTest, seed: int, repeat: str) -> str:
     first, *more = headline(best.error).splitlines()
     lines = [f"seed {seed}: {first}", f"repeat: {repeat}"]
     lines += [*([] if hash_seed() else [NO_HASH_SEED]), *found(shrunk)]
-    left = spoken(best)
+    left, width = spoken(best), max(LEAST_WIDTH, (get_terminal_size().columns - 16) // 2)
     if shrunk.passing is None:
         lines += ["", "what happened:", *(told_alone(row) for row in shortened(left))]
     else:
-        lines += ["", f"{'it fails:':{WIDTH}} | it passes {shrunk.differs}:"]
-        lines += shortened(side_by_side(left, spoken(shrunk.passing)))
+        lines += ["", f"{'it fails:':{width}} | it passes {shrunk.differs}:"]
+        lines += shortened(side_by_side(left, spoken(shrunk.passing), width))
     return "\n".join([*lines, "", *more] if more else lines)
 
 
@@ -81,14 +82,21 @@ def told_alone(row: tuple[str, str] | str) -> str:
     return row if isinstance(row, str) else f"{row[0]} {row[1]}"
 
 
-def side_by_side(left: list[tuple[str, str]], right: list[tuple[str, str]]) -> list[str]:
+def cut_off(text: str, width: int) -> str:
+    """Padded or shortened to ``width``."""
+    return f"{text:{width}}" if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def side_by_side(
+    left: list[tuple[str, str]], right: list[tuple[str, str]], width: int
+) -> list[str]:
     """Two stories, line by line, the same things at the same height."""
     rows: list[str] = []
     matcher = SequenceMatcher(None, [what for _, what in left], [what for _, what in right], False)
     for kind, a, b, c, d in matcher.get_opcodes():
         one, other = left[a:b], right[c:d]
         if kind == "equal":
-            same = [f"{told_alone(row)[:WIDTH]:{WIDTH}} | {at}  the same"
+            same = [f"{cut_off(told_alone(row), width)} | {at}  the same"
                     for row, (at, _) in zip(one, other, strict=True)]  # fmt: skip
             if len(same) > FOLD:
                 hidden = len(same) - 4
@@ -98,9 +106,9 @@ def side_by_side(left: list[tuple[str, str]], right: list[tuple[str, str]]) -> l
         if b == len(left) and len(other) > len(one) + FOLD:  # how it goes on does not matter
             other = [*other[: len(one) + FOLD], ("", "         …")]
         for at in range(max(len(one), len(other))):
-            mine = told_alone(one[at])[:WIDTH] if at < len(one) else ""
+            mine = told_alone(one[at]) if at < len(one) else ""
             theirs = told_alone(other[at]) if at < len(other) else ""
-            rows.append(f"{mine:{WIDTH}} | {theirs}".rstrip())
+            rows.append(f"{cut_off(mine, width)} | {theirs}".rstrip())
     return rows
 
 

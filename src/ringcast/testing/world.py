@@ -7,7 +7,7 @@ import inspect
 import threading
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import copy_context
 from itertools import combinations
 from random import Random
@@ -22,6 +22,7 @@ from ringcast.testing.faults import Plan
 from ringcast.testing.handles import SimTask
 from ringcast.testing.host import LOOPBACK, Host, Main, OnError
 from ringcast.testing.loop import SimLoop
+from ringcast.testing.naming import first_line, name_of, task_name, where
 from ringcast.testing.network import SimNetwork
 from ringcast.testing.process import MILLION, PROCESS, Clock, Process
 
@@ -83,6 +84,7 @@ class World:
         self._sometimes: dict[str, Check] = {}
         self._waiting: list[tuple[Check, asyncio.Future[None]]] = []
         self._failure: BaseException | None = None
+        self._promised: list[tuple[str, Coroutine[Any, Any, None]]] = []
         self._cuts: Counter[tuple[int, int]] = Counter()
         self._buried: list[SimTask] = []
         self.loop.on_quiet = self._look
@@ -165,16 +167,28 @@ class World:
         """Seconds since the beginning."""
         return self.loop.now_us / 1e6
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
         """Let time pass."""
-        await asyncio.sleep(seconds)
+        return self._to_await("world.sleep()", asyncio.sleep(seconds))
+
+    def _to_await(self, what: str, coro: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        """What the test must not forget to await: it would test nothing, and pass."""
+        self._promised = [each for each in self._promised if unbegun(each[1])]
+        self._promised.append((what, coro))
+        return coro
 
     def later(self, seconds: float, act: Callable[..., object], *args: Any) -> None:
         """Something that the world does, in no process."""
         self.loop.later(round(seconds * 1e6), act, *args, context=self.context)
 
     def _too_long(self, limit_s: float) -> None:
-        self.fail(Stuck(f"the run is not over after {limit_s:g} s of its time"))
+        tests = [task.get_coro() for task in self._tasks() if task.context.get(PROCESS) is None]
+        places = ", ".join(where(coro) for coro in tests)
+        awaited = "".join(f"; awaited: {name_of(check)}" for check, _ in self._waiting)
+        self.fail(Stuck(
+            f"the run is not over after {limit_s:g} s of its time: the test is at {places}{awaited}"
+            "; @simtest(limit=...) gives it more"
+        ))  # fmt: skip
 
     # --- the network -----------------------------------------------------------------------
 
@@ -237,8 +251,13 @@ class World:
         elif not self.met[name]:
             self._sometimes[name] = check
 
-    async def until(self, check: Check, within: float = 60.0, what: str = "") -> None:
+    def until(
+        self, check: Check, within: float = 60.0, what: str = ""
+    ) -> Coroutine[Any, Any, None]:
         """Wait until ``check`` holds; the test fails if it does not within so many seconds."""
+        return self._to_await("world.until()", self._until(check, within, what))
+
+    async def _until(self, check: Check, within: float, what: str) -> None:
         if check():
             return
         done: asyncio.Future[None] = self.loop.create_future()
@@ -288,6 +307,10 @@ class World:
     def check(self) -> None:
         """Everything once more, at the end."""
         self._look()
+        for what, coro in self._promised:
+            if unbegun(coro):
+                coro.close()
+                raise TypeError(f"{what} was not awaited: write 'await {what[:-2]}(...)'")
 
     def unheard(self) -> HostFailed | None:
         """The first error of a task that nobody asked about, at the end; each gets its line. A
@@ -299,13 +322,12 @@ class World:
             if error is None or (process is not None and not process.alive):
                 continue
             host = process.host.name if process else ""
-            task_name = getattr(task.get_coro(), "__qualname__", task.get_name())
-            what = described(error)
+            ran, what = task_name(task.get_coro()), described(error)
             place = bisect_right(self.events, at_us, key=lambda event: event[0])
-            self.events.insert(place, (at_us, host, f"task {task_name} fails: {first_line(what)}"))
+            self.events.insert(place, (at_us, host, f"task {ran} fails: {first_line(what)}"))
             if first is None:
                 first = HostFailed(
-                    f"{host or 'the test'}, in its task {task_name} that nobody awaits: {what}"
+                    f"{host or 'the test'}, in its task {ran} that nobody awaits: {what}"
                 )
                 first.__cause__ = error
         return first
@@ -384,28 +406,16 @@ class World:
             self._disk.remove()
 
 
+def unbegun(coro: Coroutine[Any, Any, None]) -> bool:
+    """Whether nobody has awaited it."""
+    return inspect.getcoroutinestate(coro) == inspect.CORO_CREATED
+
+
 def name(host: str | Host) -> str:
     """Of a host that may be given by its name."""
     return host if isinstance(host, str) else host.name
 
 
-def first_line(text: str) -> str:
-    """What fits into a line of a story."""
-    return text.partition("\n")[0]
-
-
 def sides_of(sides: list[list[str | Host]]) -> str:
     """The sides of a partition, in a line."""
     return " | ".join(", ".join(map(name, side)) for side in sides)[:200]
-
-
-def name_of(check: Check) -> str:
-    """What a check is called in a report: its name, or the line of a lambda."""
-    name = getattr(check, "__name__", type(check).__name__)
-    if name != "<lambda>":
-        return name
-    try:
-        lines = inspect.getsource(check).strip().splitlines()
-    except (OSError, TypeError):
-        return name
-    return lines[0].partition("lambda:")[2].strip(" )") or name

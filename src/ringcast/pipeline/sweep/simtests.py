@@ -69,8 +69,10 @@ class Target(msgspec.Struct, frozen=True):
 def target(text: str) -> Target:
     """Read ``FILE::NAME``."""
     path, colons, name = text.partition("::")
-    if not colons or not name.isidentifier() or not Path(path).is_file():
+    if not colons or not name.isidentifier():
         raise PipelineError(f"--simtest {text}: name a test as FILE::NAME, as for pytest")
+    if not Path(path).is_file():
+        raise PipelineError(f"--simtest {text}: there is no file {path}")
     return Target(str(Path(path).absolute()), name)
 
 
