@@ -57,6 +57,33 @@ def test_what_is_remembered_is_bounded_and_the_furthest_counts() -> None:
     assert len(streams.known()) == MOST_WRITERS - 1 + MOST_WRITTEN
 
 
+def test_rows_that_are_dropped_by_others_words_alone_are_not_acknowledged() -> None:
+    """A member said 2^62, and a guest's rows were confirmed and thrown away for ever."""
+    streams = WriterDedup()
+    streams.fresh(rows(3, 0, 2))
+    streams.learn([Known("g", "s", 2**62, 2**62)])
+    with pytest.raises(RingcastError, match=f"batch 4 of writer 's'.*batch {2**62} came before"):
+        streams.check("g", "s", 4)
+    for batch in (3, 0, 2**62):  # it has seen the first; the last is what a writer would repeat
+        streams.check("g", "s", batch)
+    assert streams.fresh(rows(2**62, 0, 1)) == 1
+    with pytest.raises(RingcastError):  # these rows were dropped, too, so they are no evidence
+        streams.check("g", "s", 4)
+    streams.check("g", "other", 0)
+
+
+def test_what_the_node_itself_remembers_is_acknowledged() -> None:
+    streams = WriterDedup()
+    streams.learn([Known("g", "s", 5, 2)], own=True)
+    streams.check("g", "s", 2)
+    streams.learn([Known("g", "s", 7, 2)])
+    streams.check("g", "s", 5)
+    with pytest.raises(RingcastError, match="not seen"):
+        streams.check("g", "s", 6)
+    streams.fresh(rows(7, 0, 3))
+    streams.check("g", "s", 6)
+
+
 def test_a_writer_to_many_groups_makes_nobody_forget_another() -> None:
     """After 256 groups of one guest, a batch that another writer repeated came twice."""
     streams = WriterDedup()

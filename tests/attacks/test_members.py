@@ -11,6 +11,7 @@ import pytest
 from adversary import keyed
 from journals import caught_up
 from loopback import eventually, joined, messages, run
+from msgspec.structs import replace
 
 from ringcast.api.events import EventsLost, Message
 from ringcast.api.node import Node
@@ -20,12 +21,13 @@ from ringcast.core.errors import RingcastError
 from ringcast.core.ids import Level
 from ringcast.core.registry import protocol as find
 from ringcast.journal.check import examine
+from ringcast.journal.format.layout import JournalError
 from ringcast.journal.merged_reader import whole
-from ringcast.journal.service import GUEST, call
+from ringcast.journal.service import GUEST, Done, Publish, answers, call
 from ringcast.runtime.port import compared_values
 from ringcast.wire import keys
 from ringcast.wire.address import parse
-from ringcast.wire.envelope import Enter, Exit, encode
+from ringcast.wire.envelope import Enter, Exit, Known, encode
 from ringcast.wire.keys import KeyFile
 from ringcast.wire.meeting import Hello, Whereabouts, disagreement
 
@@ -357,6 +359,41 @@ def test_rows_without_end_destroy_no_journal(tmp_path: Path) -> None:
                 for batch in whole([tmp_path / f"j{number}"])
                 for row in batch.to_pylist()
             ]
+
+    run(story)
+
+
+def test_a_writer_s_future_that_a_member_makes_up_is_no_confirmation(tmp_path: Path) -> None:
+    """Its word outlived it: rows of a guest were confirmed, and in no journal."""
+
+    async def story() -> None:
+        settings = [
+            each | {"journal": str(tmp_path / f"j{each['id']}"), "journal_patience_s": 0.2}
+            for each in keyed(tmp_path, 2)
+        ]
+        async with AsyncExitStack() as stack:
+            node = await stack.enter_async_context(Node.open(settings[0]))
+            await node.publish("g", "sink", 0, 0, (b"0",))
+            liar = Node.open(settings[1])
+            directory: Any = liar._directory
+            said, future = directory.word, (Known("g", "sink", 2**62, 2**62),)
+            directory.word = lambda most: replace(said(most), known=future)
+            await liar.start()
+            await node.wait_for_ring(2)
+            await eventually(lambda: node._directory.open)
+            await liar.close()
+            await node.wait_for_ring(1)
+            at, file = parse(settings[0]["bind"], "bind"), KeyFile(tmp_path / "group.key")
+            line = await call(at, GUEST, file)
+            with pytest.raises(JournalError, match="batch 1 of writer 'sink' is not published"):
+                [each async for each in answers(line, Publish(1, "g", "sink", 1, 0, (b"1",)))]
+            for stream, batch in (("sink", 0), ("another", 1)):
+                question = Publish(2, "g", stream, batch, 0, (b"%d" % batch,))
+                (done,) = [each async for each in answers(line, question)]
+                assert isinstance(done, Done)
+            line.close()
+        found = [row["body"] for b in whole([tmp_path / "j1"]) for row in b.to_pylist()]
+        assert [body for body in found if body] == [b"0", b"1"]
 
     run(story)
 

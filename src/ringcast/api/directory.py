@@ -129,7 +129,7 @@ class Directory:
         """What this node knows of writers from earlier days, before the first ring."""
         self._memory = tuple(known)
         if not self._fixed:
-            self.streams.learn(self._memory)
+            self.streams.learn(self._memory, own=True)
 
     def word(self, most: int = MOST_WAITING) -> Groups:
         """What this node has to say on the present ring, and on those that wait for its word; so
@@ -243,7 +243,7 @@ class Directory:
         """A member says which groups it is in. A word for an earlier ring comes too late: what it
         said is in the one for this ring."""
         if self._fixed:
-            self.streams.learn(word.known)
+            self.streams.learn(word.known, own=sender == self._me)
         ring = self._unopened[-1] if self._unopened else None
         if ring is None or word.ring != ring.begins.view or sender not in ring.present:
             return

@@ -267,6 +267,7 @@ class Node:
                 self.outgoing.check()
                 self._changed.clear()
                 await self._changed.wait()
+            self._directory.streams.check(group, stream, batch)
             ring = self._ring.view
             word = NumberedRows(ring, group, stream, batch, first, bodies)
             done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()

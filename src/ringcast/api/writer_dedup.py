@@ -4,53 +4,89 @@ A writer numbers its batches, and the rows of a batch; it publishes them in orde
 remembers, for each writer, how far it has come, and drops what came before. This is a function of
 the total order: on a new ring each node says what it remembers, and rows are taken only on the
 ring they were sent on, behind all of those words.
+
+What others say may be wrong, and cannot be checked: a writer may come far while rings are apart.
+All drop the same rows all the same, but a node acknowledges none of them that it drops by the word
+of others alone, unless they are of the very batch that these speak of. That is the one a writer
+repeats.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
+from ringcast.core.errors import RingcastError
 from ringcast.wire.envelope import MOST_WRITERS, MOST_WRITTEN, Known, NumberedRows
+
+
+class Reached(NamedTuple):
+    """How far a writer has come in a group."""
+
+    batch: int
+    rows: int
+    seen: int
+    """The last batch of which this node has taken rows itself, or its journal has some."""
+
+
+NOWHERE = Reached(-1, 0, -1)
 
 
 class WriterDedup:
     """How far each writer has come."""
 
     def __init__(self) -> None:
-        self._reached: dict[str, dict[str, tuple[int, int]]] = {}
+        self._reached: dict[str, dict[str, Reached]] = {}
         """By writer and group, both oldest first."""
 
-    def _last(self, group: str, stream: str) -> tuple[int, int]:
-        return self._reached.get(stream, {}).get(group, (-1, 0))
+    def _last(self, group: str, stream: str) -> Reached:
+        return self._reached.get(stream, {}).get(group, NOWHERE)
+
+    def check(self, group: str, stream: str, batch: int) -> None:
+        """RingcastError if rows of the batch would be dropped by the word of others alone."""
+        last = self._last(group, stream)
+        if last.seen < batch < last.batch:
+            raise RingcastError(
+                f"batch {batch} of writer {stream!r} is not published in group {group!r}: another "
+                f"member has said that batch {last.batch} came before, and this node has not seen "
+                "it. Repeat an earlier batch at a node that has; if none has, choose another name "
+                "for the writer"
+            )
 
     def fresh(self, word: NumberedRows) -> int:
         """How many of the rows at the beginning were delivered before; the others are now."""
-        batch, done = self._last(word.group, word.stream)
+        batch, done, seen = self._last(word.group, word.stream)
         if word.batch < batch:
             return len(word.bodies)
         known = max(0, done - word.first) if word.batch == batch else 0
         end = word.first + len(word.bodies)
-        self._note(word.group, word.stream, word.batch, max(end, done if known else 0))
+        if known < len(word.bodies):
+            seen = word.batch
+        reached = Reached(word.batch, max(end, done if known else 0), seen)
+        self._note(word.group, word.stream, reached)
         return min(known, len(word.bodies))
 
     def known(self) -> tuple[Known, ...]:
         """What this node remembers, for the others."""
         return tuple(
-            Known(group, stream, *reached)
+            Known(group, stream, reached.batch, reached.rows)
             for stream, groups in self._reached.items()
             for group, reached in groups.items()
         )
 
-    def learn(self, words: Iterable[Known]) -> None:
-        """What others remember, in an order that is the same everywhere."""
+    def learn(self, words: Iterable[Known], own: bool = False) -> None:
+        """What others remember, in an order that is the same everywhere; ``own``: what this node
+        does."""
         for each in words:
-            if (each.batch, each.rows) > self._last(each.group, each.stream):
-                self._note(each.group, each.stream, each.batch, each.rows)
+            batch, rows, seen = self._last(each.group, each.stream)
+            if (each.batch, each.rows) > (batch, rows):
+                reached = Reached(each.batch, each.rows, each.batch if own else seen)
+                self._note(each.group, each.stream, reached)
 
-    def _note(self, group: str, stream: str, batch: int, rows: int) -> None:
+    def _note(self, group: str, stream: str, reached: Reached) -> None:
         groups = self._reached.pop(stream, {})
         groups.pop(group, None)
-        groups[group] = (batch, rows)
+        groups[group] = reached
         self._reached[stream] = groups
         for found, most in ((groups, MOST_WRITTEN), (self._reached, MOST_WRITERS)):
             if len(found) > most:
