@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from ringcast.api.inbox import TwoReaders
     from ringcast.api.node import Node
     from ringcast.api.objects import Counter, Election, Holder, Lock, Queue, ReplicatedDict
-    from ringcast.api.quorum import Local
     from ringcast.api.replica import Replica
-    from ringcast.api.state_machine import NoQuorum, ResultLost, StateMachine
+    from ringcast.api.state_machine import Local, NoQuorum, ResultLost, StateMachine
     from ringcast.core.errors import (
         ConfigError,
         DeliveryUncertain,
@@ -54,9 +53,8 @@ _HOMES = {
     "api.inbox": ("TwoReaders",),
     "api.node": ("Node",),
     "api.objects": ("Counter", "Election", "Holder", "Lock", "Queue", "ReplicatedDict"),
-    "api.quorum": ("Local",),
     "api.replica": ("Replica",),
-    "api.state_machine": ("NoQuorum", "ResultLost", "StateMachine"),
+    "api.state_machine": ("Local", "NoQuorum", "ResultLost", "StateMachine"),
     "core.ids": ("Level", "Position"),
     "journal.format.layout": ("JournalError",),
     "replica.sessions": ("CommandFailed", "RequestTooOld"),

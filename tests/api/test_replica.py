@@ -171,6 +171,18 @@ def test_members_that_ask_for_different_majorities_are_told(tmp_path: Path) -> N
     run(story)
 
 
+def test_voters_by_number_are_all_nodes_that_there_are(tmp_path: Path) -> None:
+    """Else any three with empty folders would found a state, beside that of the others."""
+
+    async def story() -> None:
+        async with Node.open(configs(tmp_path, 5)[0]) as node:
+            with pytest.raises(ValueError, match=r"lists 5 nodes.*members=\[1, 2, 3\]"):
+                Replica(node.join("r"), Seats(), 3, tmp_path / "r")
+            Replica(node.join("r"), Seats(), (1, 2, 3), tmp_path / "r")
+
+    run(story)
+
+
 def test_a_replica_that_has_not_been_opened_and_members_that_are_no_text(tmp_path: Path) -> None:
     async def story() -> None:
         async with Node.open(configs(tmp_path, 1)[0]) as node:

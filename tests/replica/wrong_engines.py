@@ -26,7 +26,7 @@ class SaysTooLittle(Engine):
     """RS-12: counts its own disk among those that have said enough."""
 
     def _acknowledge(self) -> None:
-        if self._tally.on_disk < self._synced:
+        if self.tally.on_disk < self._synced:
             super()._acknowledge()
 
 
@@ -67,7 +67,7 @@ class TooFewDisks(Engine):
     def _decide(self, last: Status) -> None:
         super()._decide(last)
         if self._decision is not None:
-            self._tally = SmallTally(self._decision.voters)
+            self.tally = SmallTally(self._decision.voters)
 
 
 class ReadsAtOnce(Engine):
@@ -105,7 +105,7 @@ class RefusesInAMinority(Engine):
     """Before there were quorums, with a machine that refuses what comes without a majority: the
     longest history wins a merge, and what was refused counts as history."""
 
-    tally: type[Tally] = Tally
+    kind: type[Tally] = Tally
 
     def on_members(self, members: tuple[NodeId, ...]) -> None:
         """Who is in the view that comes next."""
@@ -117,7 +117,7 @@ class RefusesInAMinority(Engine):
             return
         _, holder = max((status.length, -node) for node, status in said.items())
         self._decision = Decision(-holder, said[-holder], self.named, 1)
-        self._tally = self.tally(self.named)
+        self.tally = self.kind(self.named)
         self._become(Phase.TRANSFER, "the longest wins")
         if self.me == -holder:
             self._supply([status for node, status in said.items() if node != self.me])
@@ -125,9 +125,9 @@ class RefusesInAMinority(Engine):
 
     def _on_ready(self, sender: NodeId) -> None:
         if self._decision is not None and not self._active:
-            self._tally.ready.add(sender)
-            self._tally.acknowledge(sender, self._decision.base.length)
-            if self._tally.ready >= self._members:
+            self.tally.ready.add(sender)
+            self.tally.acknowledge(sender, self._decision.base.length)
+            if self.tally.ready >= self._members:
                 self._active = True
                 self._go_on()
 
@@ -140,7 +140,7 @@ class RefusesInAMinority(Engine):
 class LongestWins(RefusesInAMinority):
     """Before there were quorums: every part of a partition goes on and confirms what it orders."""
 
-    tally = AloneTally
+    kind = AloneTally
 
     def _turn_green(self, upto: int) -> None:
         Engine._turn_green(self, upto)

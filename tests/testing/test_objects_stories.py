@@ -4,6 +4,7 @@ methods do not."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 import ringcast
+from ringcast.replica.log import Record
+from ringcast.replica.store import ReplicaStore
 from ringcast.testing import Host, World, simtest
 
 VOTERS = (1, 2, 3)
@@ -183,3 +186,45 @@ def test_a_lock_is_free_when_its_holder_was_started_anew(
 
     peers = [f"{number}@10.0.0.{number}:5400" for number in VOTERS]
     simtest(seeds=2, settings={"protocol": protocol, "peers": peers})(story)()
+
+
+async def the_smallest_hangs(world: World, hung: set[str]) -> None:
+    """Of five, the disk of 1 hangs; 5 holds the lock and crashes. 2, 3 and 4 go on."""
+    objects: dict[int, ringcast.Lock] = {}
+
+    async def member(node: ringcast.Node, host: Host) -> None:
+        folder = host.folder / "lock"
+        async with ringcast.Lock(node.join("lock"), range(1, 6), folder, timeout=5) as lock:
+            objects[host.number] = lock
+            await lock.replica.wait()
+
+    hosts = [world.host(f"m{n}", member) for n in range(1, 6)]
+    await world.until(
+        lambda: len(objects) == 5 and all(each.replica.primary for each in objects.values()), 30
+    )
+    await hosts[4].spawn(objects[5].acquire())
+    hung.add("m1")
+    waiting = hosts[1].spawn(objects[2].acquire())
+    await world.sleep(1)
+    hosts[4].crash("nothing")
+    await world.until(waiting.done, within=60)
+
+
+def test_a_hung_disk_of_the_smallest_member_keeps_no_lock_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who is there was for the smallest member of the view to say, whether it went on or not."""
+    hung: set[str] = set()
+    append = ReplicaStore.append
+
+    def slow(self: ReplicaStore, records: list[Record]) -> None:
+        if hung & {*self.folder.parts}:
+            time.sleep(100_000)
+        append(self, records)
+
+    async def story(world: World) -> None:
+        hung.clear()
+        await the_smallest_hangs(world, hung)
+
+    monkeypatch.setattr(ReplicaStore, "append", slow)
+    simtest(seeds=2)(story)()

@@ -119,6 +119,11 @@ class Group:
         return self._node.config.id
 
     @property
+    def listed(self) -> frozenset[NodeId]:
+        """The ids of all nodes that the settings list in ``peers``."""
+        return frozenset(id for port in self._node.config.domains for id in port.listed)
+
+    @property
     def max_message(self) -> int:
         """Largest body that can be sent."""
         return self._node.max_message

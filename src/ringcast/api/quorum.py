@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ringcast.api.applied import Applied, give, settle
 from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Bytes, Group, NotJoined, all_bytes, check_size
 from ringcast.api.log_writer import LogWriter, open_store
 from ringcast.api.replica_words import WordQueue
-from ringcast.api.state_machine import NoQuorum, R, StateMachine
+from ringcast.api.state_machine import Local, NoQuorum, R, StateMachine
 from ringcast.core.errors import UNREADABLE, NodeStopped, RingcastError
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.replica import words
@@ -50,14 +50,6 @@ AROUND = 2**10
 """Bytes around a command in a word."""
 MOST_WAITING = 64 * 2**20
 """Bytes of commands that wait to be confirmed; beyond this, submitters wait before."""
-
-
-class Local(NamedTuple, Generic[T]):
-    """What a read of the local copy gave."""
-
-    value: T
-    age: float
-    """Everything confirmed longer ago than this many seconds is in it; inf if nothing is known."""
 
 
 class QuorumCopy(Generic[R]):
@@ -356,7 +348,7 @@ class QuorumCopy(Generic[R]):
             for passed, _ in self._reads.values():
                 give(passed, False)
             self._reads.clear()
-        elif self._view is not None and self._me == min(self._view.members):
+        elif self._view is not None and self._me == min(self._engine.tally.ready):
             if self._announced is not None:
                 self._engine.withdraw(self._announced)
             present = Present(self._engine.epoch, self._view.members)

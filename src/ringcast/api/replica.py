@@ -9,8 +9,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from ringcast.api.available import AvailableCopy, Merge
 from ringcast.api.group import Bytes, Group
-from ringcast.api.quorum import Local, QuorumCopy
-from ringcast.api.state_machine import NoQuorum, R, ResultLost, StateMachine
+from ringcast.api.quorum import QuorumCopy
+from ringcast.api.state_machine import Local, NoQuorum, R, ResultLost, StateMachine
 from ringcast.core.ids import NodeId
 from ringcast.replica.sessions import CommandFailed, RequestTooOld
 
@@ -63,6 +63,12 @@ class Replica(Generic[R]):
             voters = members if isinstance(members, int) else frozenset(members)
             if not 1 <= (voters if isinstance(voters, int) else len(voters)) <= 100:
                 raise ValueError(f"members = {members}: there are 1 to 100")
+            if isinstance(voters, int) and len(group.listed) > voters:
+                raise ValueError(
+                    f"members = {voters}, and peers lists {len(group.listed)} nodes: by number, "
+                    f"any {voters} with empty folders would found a state of their own; name the "
+                    f"voters, such as members={sorted(group.listed)[:voters]}"
+                )
             self._copy = QuorumCopy(group, machine, voters, Path(dir))
         else:
             raise ValueError(f"consistency {consistency!r}: it is 'quorum' or 'available'")

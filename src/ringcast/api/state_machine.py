@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ringcast.api.events import Message, View
 from ringcast.core.errors import RingcastError
 
 R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Local(NamedTuple, Generic[T]):
+    """What a read of the local copy gave."""
+
+    value: T
+    age: float
+    """Everything confirmed longer ago than this many seconds is in it; inf if nothing is known."""
 
 
 class ResultLost(RingcastError):

@@ -89,7 +89,7 @@ class Engine(DiskLog):
         self.statuses: dict[NodeId, Status] = {}
         self._decision: Decision | None = None
         self._incoming: IncomingBase | None = None
-        self._tally = Tally()
+        self.tally = Tally()
         self._active = False
         """Whether a quorum is ready in this epoch: from there on commands count."""
         self._durable = False
@@ -142,7 +142,7 @@ class Engine(DiskLog):
 
     def tick(self) -> None:
         """RS-16: an attempt that does not get on is given up; RS-12: a silent voter spoken for."""
-        if self.phase is Phase.PRIMARY and self._tally.relied_in_vain(self.me, self._synced):
+        if self.phase is Phase.PRIMARY and self.tally.relied_in_vain(self.me, self._synced):
             self._acknowledge()
         if self.phase in (Phase.TRANSFER, Phase.READY) and self._progress.stalls():
             self._begin_again()
@@ -162,7 +162,7 @@ class Engine(DiskLog):
         self._write_fresh()  # while the epoch is still theirs
         self._active = False
         self._queue, self._queued_bytes = [], 0
-        self._tally.drop_reads()
+        self.tally.drop_reads()
         self._gave_up = False
         if self.phase is not Phase.APART:
             self._become(Phase.APART, why)
@@ -173,7 +173,7 @@ class Engine(DiskLog):
         self.epoch = epoch
         self.statuses.clear()
         self._decision = self._incoming = None
-        self._tally = Tally()
+        self.tally = Tally()
         self._durable = False
         self._progress = TransferProgress(self._piece)
         self._become(Phase.EXCHANGE, f"attempt {epoch}")
@@ -213,7 +213,7 @@ class Engine(DiskLog):
                 self._go_on()
         elif what == "append" and self.phase is Phase.PRIMARY:
             self._synced = max(self._synced, length)
-            self._tally.acknowledge(self.me, self._synced)
+            self.tally.acknowledge(self.me, self._synced)
             self._sync_appended()
             self._acknowledge()
             self._commit()
@@ -275,7 +275,7 @@ class Engine(DiskLog):
             if len(decision.voters) > 1 or decision.holder == self.me:
                 self._do(Halt(why))  # the word of one other member ends nobody
             return
-        self._decision, self._tally = decision, Tally(decision.voters)
+        self._decision, self.tally = decision, Tally(decision.voters)
         self._become(Phase.TRANSFER, f"{self.epoch} goes on from {decision.holder}'s log")
         if self.me == decision.holder:
             self._supply([s for node, s in self.statuses.items() if node != self.me])
@@ -352,7 +352,7 @@ class Engine(DiskLog):
         """RS-9: from the word that completes a quorum on, commands count, at all members."""
         if self._decision is None:
             return
-        tally = self._tally
+        tally = self.tally
         tally.ready.add(sender)
         tally.acknowledge(sender, self._decision.base.length)
         if self._active or not tally.enough_ready:
@@ -365,7 +365,7 @@ class Engine(DiskLog):
     def _go_on(self) -> None:
         """RS-9: the base is on a quorum's disks, so it is green; what came since follows."""
         assert self._decision is not None
-        self._become(Phase.PRIMARY, f"{self.epoch} with {len(self._tally.ready)} ready")
+        self._become(Phase.PRIMARY, f"{self.epoch} with {len(self.tally.ready)} ready")
         self._turn_green(self._decision.base.length)
         queued, self._queue, self._queued_bytes = self._queue, [], 0
         for entry in queued:
@@ -400,25 +400,25 @@ class Engine(DiskLog):
         self.log.entries.append(entry)
         self._fresh.append(entry)
         if entry.ticket.node != self.me:
-            self._tally.wanted = self.log.length
+            self.tally.wanted = self.log.length
 
     def _acknowledge(self) -> None:
         """RS-12: one word for all since the last, unless the others' are enough, or will be."""
-        if self._tally.must_say(self.me, self._synced):
-            self._do(Say(Ack(self.epoch, self._synced, self._tally.barriers)))
+        if self.tally.must_say(self.me, self._synced):
+            self._do(Say(Ack(self.epoch, self._synced, self.tally.barriers)))
 
     def _on_ack(self, sender: NodeId, ack: Ack) -> None:
         """RS-13: an acknowledgement is a fact about a disk, whatever became of the view."""
         if ack.epoch == self.epoch:
-            self._tally.acknowledge(sender, ack.length, ack.barriers)
+            self.tally.acknowledge(sender, ack.length, ack.barriers)
             self._commit()
 
     def _commit(self) -> None:
         """RS-13: what a quorum has on disk is green; RS-14: and reads may follow it."""
         if self.log.epoch == self.epoch:
             if self.applied < self.log.length:
-                self._turn_green(min(self._tally.on_disk, self.log.length))
-            for ticket, index in self._tally.passed(self.log.green):
+                self._turn_green(min(self.tally.on_disk, self.log.length))
+            for ticket, index in self.tally.passed(self.log.green):
                 self._do(BarrierPassed(ticket, index))
 
     def _on_barrier(self, ticket: Ticket) -> None:
@@ -427,9 +427,9 @@ class Engine(DiskLog):
         if not self._active:
             return
         if self.phase is not Phase.PRIMARY:
-            self._tally.miss_barrier()
+            self.tally.miss_barrier()
             return
-        self._tally.pass_barrier(self.me, ticket if self._mine(ticket) else None, self.log.length)
+        self.tally.pass_barrier(self.me, ticket if self._mine(ticket) else None, self.log.length)
         self._acknowledge()
         self._commit()
 
