@@ -160,12 +160,12 @@ def test_members_that_ask_for_different_majorities_are_told(tmp_path: Path) -> N
         shop = Shop(tmp_path)
         async with AsyncExitStack() as stack:
             found = []
-            for config, members in zip(shop.configs, (2, 3), strict=False):
+            for config, members in zip(shop.configs, (4, 3), strict=False):
                 node = await stack.enter_async_context(Node.open(config))
                 place = tmp_path / f"r{members}"
                 one: Replica[str] = Replica(node.join("shop"), Seats(), members, place)
                 found.append(await stack.enter_async_context(one))
-            wanted = "here members is 3, at others 2"
+            wanted = "here members is 3, at others 4"
             await eventually(lambda: lacks(found[1]) == wanted)
 
     run(story)

@@ -329,7 +329,7 @@ def check_size(size: int, most: int, bound: str = "max_message is") -> None:
     """Raise if a body is larger than the ring takes; ``bound`` says what ``most`` is."""
     if size > most:
         raise MessageTooLarge(
-            f"{size} bytes, but {bound} {most}; send it in pieces or raise max_message on every "
+            f"{size} bytes, but {bound} {most}; send it in pieces or raise the setting on every "
             "node"
         )
 

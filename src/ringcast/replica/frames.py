@@ -13,6 +13,8 @@ from __future__ import annotations
 from struct import Struct
 from zlib import crc32
 
+from ringcast.core.errors import StorageError
+
 HEAD = Struct("<QIQI")
 """Length and checksum of the body, where the frame begins, checksum of these three."""
 SECTOR = 512
@@ -21,7 +23,7 @@ GUARD = b"\xff"
 """Not zero, and no flipped bit makes it so."""
 
 
-class DamagedFrame(Exception):
+class DamagedFrame(StorageError):
     """A frame that was synced is not what was written."""
 
 
