@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 
 from ringcast.api import directory
@@ -13,6 +14,7 @@ from ringcast.core.effects import Departure, InstallView, Reason
 from ringcast.core.ids import Level, Position, ViewId
 from ringcast.wire.envelope import (
     MOST_EARLIER,
+    MOST_GROUPS,
     Data,
     Earlier,
     Enter,
@@ -239,7 +241,7 @@ def test_who_parts_before_it_was_heard_is_not_in_the_view_of_the_ring() -> None:
 
 def test_too_much_of_a_ring_that_broke_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that had not spoken hears how much it missed, and is back on the next ring."""
-    monkeypatch.setattr(directory, "MOST_WAITING", 1_000)
+    monkeypatch.setattr(directory, "MOST_WAITING", 1_200)
     members = on_ring()
     breaks_early(*members, together=(1, 2, 3), more=3)
     spoke = [
@@ -293,8 +295,7 @@ def test_rings_that_break_one_after_the_other_wait_and_not_too_many() -> None:
         order(ring, 1, 1, Data("g", (b"%d" % n,)), *members)
     words = [each.directory.word() for each in members]
     for word in words:
-        (earlier,) = decode(encode(word)).earlier
-        assert earlier == Earlier(tuple(rings[1:-1]), ("g",))
+        assert [*decode(encode(word)).said_earlier()] == [(each, ("g",)) for each in rings[1:-1]]
     for n, word in enumerate(words, 1):
         order(rings[-1], 1 + n, n, word, *members)
     expected: list[object] = [("lost", 1)]
@@ -319,8 +320,8 @@ def test_joins_and_leaves_on_a_ring_that_broke_count_on_the_next() -> None:
         each.transitional(T2, R2, 3, 1, 2)
         each.view(R3, 1, 2)
     words = [each.directory.word() for each in (a, b)]
-    assert words[0] == Groups(R3, (), (), (Earlier((R2,), ("g",)),))
-    assert words[1] == Groups(R3, ("g", "h"), (), (Earlier((R2,), ("g",)),))
+    assert words[0] == Groups(R3, (), (), (Earlier((R2,), 1),), ("g",))
+    assert words[1] == Groups(R3, ("g", "h"), (), (Earlier((R2,), 1),), ("g",))
     for n, word in enumerate(words, 1):
         order(R3, n, n, word, a, b)
     left = ("V", (2,), Position.at(R2, 2))
@@ -353,6 +354,69 @@ def test_a_word_that_is_too_large_says_the_groups_at_least() -> None:
     assert a.directory.word(100) == Groups(R3, ("g",))
 
 
+def test_words_that_wait_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 rings broke on which one member never spoke, and another said 16,384 names each time: what
+    was kept of that, 357 MB, counted as nothing."""
+    monkeypatch.setattr(directory, "MOST_WAITING", 20_000)
+    members = on_ring()
+    names = tuple(f"{n:064}" for n in range(20))
+    rings = [ViewId(12 + 4 * n, 1) for n in range(5)]
+    for ring in rings:
+        for each in members:
+            each.view(ring, 1, 2, 3)
+        order(ring, 1, 3, Groups(ring, names), *members)
+    for each in members:
+        kept = each.directory._unopened
+        assert [ring.begins.view for ring in kept] == rings[2:], "6,400 bytes each"
+        assert each.directory._bytes == 3 * 20 * (64 + 4 * 64)
+        assert each.directory.left_aside == 4
+    for number in (1, 2):
+        order(rings[-1], 1 + number, number, members[number - 1].directory.word(), *members)
+    assert all(each.directory.open and each.directory._bytes == 0 for each in members)
+
+
+def test_names_are_bounded_over_a_whole_word() -> None:
+    """64 earlier rings with 16,384 names each took 74 MB to read."""
+    names = tuple(map(str, range(MOST_GROUPS)))
+    whole = Groups(R3, names, (), (Earlier((R1,), 1), Earlier((R2,), MOST_GROUPS - 1)), names)
+    assert decode(encode(whole)) == whole
+    assert [len(some) for _, some in whole.said_earlier()] == [1, MOST_GROUPS - 1]
+    more = msgspec.msgpack.decode(encode(whole))
+    more[-1].append("one more")
+    more[-2][0][1] = 2
+    with pytest.raises(msgspec.ValidationError, match="length <= 16384"):
+        decode(encode(more))
+    for wrong in (0, MOST_GROUPS):
+        with pytest.raises(ValueError, match="do not fit"):
+            Groups(R3, (), (), (Earlier((R1,), wrong),), ("g",))
+
+
+def test_a_word_with_too_many_names_says_the_newest_rings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "MOST_GROUPS", 7)
+    (a,) = on_ring(1)
+    a.directory.on_view(InstallView(R2, (1, 2), False, R2, 0, None))
+    rings = [ViewId(16 + 4 * n, 1) for n in range(4)]
+    for n, ring in enumerate(rings):
+        a.directory.enter(f"h{n}", Log())
+        order(ring, 1, 1, Enter(f"h{n}"), a)
+        a.view(ring, 1, 2)
+    word = a.directory.word()
+    assert word.names == ("g", "h0", "h1", "h2", "h3")
+    assert [*word.said_earlier()] == [
+        (rings[1], ("g", "h0", "h1")),
+        (rings[2], ("g", "h0", "h1", "h2")),
+    ]
+    order(rings[-1], 2, 1, Exit("g"), a)
+    for n in range(4):
+        order(rings[-1], 3 + n, 1, Exit(f"h{n}"), a)
+    for ring in (ViewId(40, 1), ViewId(44, 1), ViewId(48, 1)):
+        a.view(ring, 1, 2)
+    word = a.directory.word()
+    assert word.names == ()
+    said = [(ring.seq, len(names)) for ring, names in word.said_earlier()]
+    assert said == [(rings[3].seq, 5), (40, 0), (44, 0)]
+
+
 def test_what_is_said_of_writers_is_kept_for_the_present_ring_alone() -> None:
     """It may be large, and is said again on the next ring."""
     a, _ = on_ring(2)
@@ -373,8 +437,8 @@ def test_a_word_of_earlier_rings_counts_only_where_it_was_missing() -> None:
     for each in (a, b):
         each.transitional(T2, R2, 1, 1, 2)
         each.view(R3, 1, 2, 3)
-    order(R3, 1, 1, Groups(R3, ("g",), (), (Earlier((R2, R1), ()),)), a, b)
-    order(R3, 2, 3, Groups(R3, ("g",), (), (Earlier((R2,), ("g",)),)), a, b)
+    order(R3, 1, 1, Groups(R3, ("g",), (), (Earlier((R2, R1), 0),)), a, b)
+    order(R3, 2, 3, Groups(R3, ("g",), (), (Earlier((R2,), 1),), ("g",)), a, b)
     order(R3, 3, 2, b.directory.word(), a, b)
     assert (
         a.log.events
@@ -410,7 +474,7 @@ def test_an_enter_that_meets_a_new_ring_counts_where_it_is_ordered() -> None:
         each.transitional(T1, R1, 0, 1, 2)
         each.view(R2, 1, 2)
     words = [each.directory.word() for each in (a, b)]
-    assert words == [Groups(R2, (), (), (Earlier((R1,), ()),))] * 2
+    assert words == [Groups(R2, (), (), (Earlier((R1,), 0),))] * 2
     order(R2, 1, 1, Enter("g"), a, b)
     order(R2, 2, 2, words[1], a, b)
     order(R2, 3, 1, words[0], a, b)
@@ -578,7 +642,7 @@ def test_a_protocol_without_transitional_views() -> None:
     ring(R3, (1, 3), silent)
     say(R3, 1, 1, member.directory.word())
     assert (2, b"waits for 3", 3) not in member.log.events
-    say(R3, 2, 3, Groups(R3, ("g",), (), (Earlier((R2,), ()),)))
+    say(R3, 2, 3, Groups(R3, ("g",), (), (Earlier((R2,), 0),)))
     assert (2, b"waits for 3", 3) in member.log.events
     view = member.log.views[-1]
     assert (view.members, view.departures) == ((1, 3), (silent,))

@@ -32,6 +32,7 @@ from ringcast.core.effects import InstallView
 from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.wire.envelope import (
     MOST_EARLIER,
+    MOST_GROUPS,
     Data,
     Earlier,
     Enter,
@@ -51,6 +52,9 @@ CROWDED = MOST_WAITING // 4
 
 ITEM_BYTES = 256
 """What a message takes besides its bodies, about; the same number at all members."""
+
+NAME_BYTES = 64
+"""What a group's name takes besides its letters, about, which take up to 4 bytes each."""
 
 
 class Waiting(NamedTuple):
@@ -74,7 +78,7 @@ class UnopenedRing:
         self.words: dict[NodeId, tuple[str, ...]] = {}
         self.known: dict[NodeId, tuple[Known, ...]] = {}
         self.bytes = 0
-        """Of its messages to all."""
+        """Of its messages to all, and of the words said on it."""
         self.some_bytes = 0
         self.lost: Counter[str] = Counter()
         """By group: messages to some that were too much."""
@@ -106,7 +110,7 @@ class Directory:
         self._waiting: deque[InstallView | Waiting] = deque()
         """From the beginning of the oldest of them on."""
         self._bytes = 0
-        """Of messages to all that wait."""
+        """Of messages to all that wait, and of words about groups."""
         self._some_bytes = 0
         """Of messages to some, which not all members see, and which therefore decide nothing."""
         self.streams = WriterDedup()
@@ -136,7 +140,7 @@ class Directory:
         much of it as a message of ``most`` bytes takes, the groups it is in first."""
         word = self._whole_word()
         while len(encode(word)) > most and word.earlier:
-            word = replace(word, earlier=word.earlier[1:])
+            word = word.without_oldest()
         return word if len(encode(word)) <= most else replace(word, known=())
 
     def _whole_word(self) -> Groups:
@@ -144,12 +148,15 @@ class Directory:
             return Groups(self._views.ring, (), self._memory)
         *before, (ring, names) = self._own_groups()
         heard = {each.begins.view for each in self._unopened if self._me in each.words}
-        unheard = (each for each in before if each[0] not in heard)
-        earlier = tuple(
-            Earlier(tuple(view for view, _ in some), names)
-            for names, some in groupby(unheard, key=itemgetter(1))
-        )
-        return Groups(ring, names, self.streams.known(), earlier)
+        unheard = (each for each in reversed(before) if each[0] not in heard)
+        earlier: list[Earlier] = []
+        row: tuple[str, ...] = ()
+        for some, rings in groupby(unheard, key=itemgetter(1)):
+            if len(some) + len(row) > MOST_GROUPS:
+                break  # of the newest, so much as a word takes
+            earlier.insert(0, Earlier(tuple(view for view, _ in rings)[::-1], len(some)))
+            row = some + row
+        return Groups(ring, names, self.streams.known(), tuple(earlier), row)
 
     def _own_groups(self) -> Iterator[tuple[ViewId, tuple[str, ...]]]:
         """The groups this node is in when each ring begins that waits, behind its own words that
@@ -220,18 +227,16 @@ class Directory:
         else:
             bodies = envelope.bodies if type(envelope) is Data else ()
             size = ITEM_BYTES + sum(map(len, bodies)) + 64 * len(bodies)
-            if not (to or filtered):
-                self._unopened[-1].bytes += size
-                self._bytes += size
-            elif self._some_bytes + size <= MOST_WAITING:
-                self._unopened[-1].some_bytes += size
-                self._some_bytes += size
-            else:
+            to_all = not (to or filtered)
+            if not to_all and self._some_bytes + size > MOST_WAITING:
                 self._lose(envelope)
                 return
             self._waiting.append(Waiting(sender, level, position, envelope, writer, to))
-            while self._bytes > MOST_WAITING:
-                self._open_overfull()
+            if to_all:
+                self._count(self._unopened[-1], size)
+            else:
+                self._unopened[-1].some_bytes += size
+                self._some_bytes += size
 
     def _lose(self, envelope: Envelope) -> None:
         """A message to some is too much; whoever reads its group is told with the ring."""
@@ -248,13 +253,23 @@ class Directory:
         if ring is None or word.ring != ring.begins.view or sender not in ring.present:
             return
         ring.words[sender], ring.known[sender] = word.names, word.known
-        said = {view: each.names for each in word.earlier for view in each.rings}
+        said = dict(word.said_earlier())
         for each in self._unopened[:-1]:
             names = said.get(each.begins.view)
             if names is not None and sender in each.present:
                 each.words.setdefault(sender, names)
         if not ring.waits_for():
             self._learn_and_give_out(ring)
+            return
+        every = (*word.names, *word.earlier_names)
+        self._count(ring, NAME_BYTES * len(every) + 4 * sum(map(len, every)))
+
+    def _count(self, ring: UnopenedRing, size: int) -> None:
+        """Something for all waits with the present ring."""
+        ring.bytes += size
+        self._bytes += size
+        while self._bytes > MOST_WAITING:
+            self._open_overfull()
 
     def _open_overfull(self) -> None:
         """Too much waits: give out the oldest ring without those who have not spoken."""

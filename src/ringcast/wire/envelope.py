@@ -7,11 +7,13 @@ what MessagePack puts in front of them is said here and nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from ringcast.core.ids import ViewId
 
@@ -35,7 +37,7 @@ MOST_BODIES = 2**14
 Bodies = Annotated[tuple[bytes, ...], msgspec.Meta(max_length=MOST_BODIES)]
 
 MOST_GROUPS = 2**14
-"""That one member is in."""
+"""That one member is in. Each name is an object at every member, and all are made at once."""
 
 NAME_HEAD = 5
 """At most so many bytes stand in front of a name."""
@@ -87,10 +89,11 @@ Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_GROUPS)]
 
 
 class Earlier(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Rings on which a member would have said the same."""
+    """Rings on which a member would have said the same: so many of ``Groups.earlier_names``,
+    behind those of the entry before."""
 
     rings: Annotated[tuple[ViewId, ...], msgspec.Meta(max_length=MOST_EARLIER)]
-    names: Names
+    count: Annotated[int, msgspec.Meta(ge=0, le=MOST_GROUPS)]
 
 
 class Groups(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
@@ -102,6 +105,27 @@ class Groups(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """And what it remembers of writers."""
     earlier: Annotated[tuple[Earlier, ...], msgspec.Meta(max_length=MOST_EARLIER)] = ()
     """And what it would have said on rings that broke before it was heard there."""
+    earlier_names: Names = ()
+    """The groups of all of them, in one row, so that reading bounds how many there are."""
+
+    def __post_init__(self) -> None:
+        """All names are somebody's."""
+        if sum(each.count for each in self.earlier) != len(self.earlier_names):
+            raise ValueError("earlier groups and their names do not fit")
+
+    def said_earlier(self) -> Iterator[tuple[ViewId, tuple[str, ...]]]:
+        """Rings on which the sender was not heard, and the groups it was in."""
+        end = 0
+        for each in self.earlier:
+            begin, end = end, end + each.count
+            for ring in each.rings:
+                yield ring, self.earlier_names[begin:end]
+
+    def without_oldest(self) -> Groups:
+        """As much as that, but for the first entry of ``earlier``."""
+        first, *others = self.earlier
+        names = self.earlier_names[first.count :]
+        return replace(self, earlier=tuple(others), earlier_names=names)
 
 
 class Enter(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
