@@ -17,7 +17,7 @@ from ringcast.core.trace import Crashed, Installed, Restarted, Submit, TraceEven
 from ringcast.runtime import discovery
 from ringcast.runtime.clock import PAUSE_US, ActiveClock
 from ringcast.runtime.config import from_settings
-from ringcast.runtime.discovery import Meetings, PeerBook
+from ringcast.runtime.discovery import MOST_UNANSWERED, Meetings, PeerBook
 from ringcast.runtime.fault_injection import FaultInjection
 from ringcast.runtime.tracelog import FLUSH_BYTES, TraceLog
 from ringcast.traces import TraceError
@@ -166,6 +166,25 @@ def test_names_take_few_threads_and_little_time_however_many_there_are(
         end.set()
 
 
+def test_names_of_others_are_forgotten_and_those_in_use_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A member that named ever new ones had a node remember all of them for ever."""
+    monkeypatch.setattr(Names, "MOST_KNOWN", 10)
+    answers = {Address(f"n{n}", 1): [(socket.AF_INET, Address("10.0.0.1", n))] for n in range(100)}
+    monkeypatch.setattr(address, "resolve", lambda name: answers[name])
+    names = Names()
+    mine = Address("n0", 1)
+    for name in answers:
+        names.resolve(name)
+        for asking in [*names._asking.values()]:
+            asking.join()
+        assert names.resolve(mine) == answers[mine]
+        assert len(names._known) <= Names.MOST_KNOWN + Names.MOST
+    assert len(names._known) == Names.MOST_KNOWN
+    assert mine in names._known and Address("n99", 1) in names._known
+
+
 # --- discovery -----------------------------------------------------------------------------
 
 
@@ -260,6 +279,37 @@ def test_a_node_that_was_removed_for_good_is_forgotten(monkeypatch: pytest.Monke
     assert list(udp.peers) == [3]
     say(meetings, mine, its, Hello((place(2, 5, 2),), False))
     assert list(udp.peers) == [2, 3]
+
+
+def test_who_is_silent_makes_room_for_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """255 made-up ids took all places for a day, and a newcomer stayed alone. Members that are
+    silent because nobody asks them stay."""
+    monkeypatch.setattr(discovery, "MOST", 3)
+    meetings, udp, mine, its = acquainted()
+    realm = Realm(Medium.RING, "test", "totem")
+    others = {node: Codec((), node, 5, None, realm) for node in (4, 5, 6)}
+
+    def meets(node: NodeId) -> None:
+        hello = Hello((place(node, 5, node),), False, 1, mine.challenge)
+        say(meetings, mine, others[node], hello)
+
+    for _ in range(2 * MOST_UNANSWERED):
+        meetings.look_around()
+    assert list(udp.peers) == [2, 3], "there is room"
+    for node in others:
+        meets(node)
+    assert list(udp.peers) == [2, 3, 4, 5]
+    for _ in range(MOST_UNANSWERED):
+        meetings.look_around()
+        if Address("127.0.0.1", 2) in udp.told:
+            udp.told.clear()
+            say(meetings, mine, its, Hello((place(2, 5, 2),), False))
+        assert list(udp.peers) == [2, 3, 4, 5]
+    for _ in range(2):
+        meetings.look_around()
+    assert list(udp.peers) == [2, 3], "4 and 5 did not answer"
+    meets(6)
+    assert list(udp.peers) == [2, 3, 6]
 
 
 def test_who_is_listed_and_was_never_heard() -> None:

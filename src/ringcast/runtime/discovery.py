@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,6 +31,10 @@ YOUNG = 10
 
 MOST_QUIET = 86_400
 """Looks around, one a second, until a processor that is not listed and is silent is forgotten."""
+
+MOST_UNANSWERED = 5
+"""Looks around in which a processor that is not listed and is silent is asked, while there is no
+room for newcomers, until it is forgotten."""
 
 NO_ADDRESS = "somebody looks for this node, but bind names no address: set advertise"
 
@@ -72,6 +77,11 @@ class PeerBook:
         """Who is known by its own word alone."""
         return list(self._told)
 
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for a newcomer."""
+        return len(self._told) >= MOST
+
     def forget(self, node: NodeId) -> None:
         """Send it nothing more, until it says where it is."""
         self._told.pop(node, None)
@@ -98,6 +108,17 @@ class PeerBook:
         return by_node(self._hearsay | self._told | self._listed)
 
 
+class Silence(NamedTuple):
+    """Of a processor that is not listed."""
+
+    newest: int = 0
+    """The number of its newest frame."""
+    looks: int = 0
+    """For how many looks around there was none."""
+    asked: int = 0
+    """In how many of these it was asked whether it is there."""
+
+
 def by_node(places: dict[NodeId, Whereabouts]) -> dict[NodeId, Address]:
     """Their addresses, ascending by id."""
     return {node: Address(places[node].host, places[node].port) for node in sorted(places)}
@@ -116,8 +137,7 @@ class Meetings:
         """How often who was greeted, and answered, since the last look around."""
         self.looks = 0
         """How often it looked around, once a second."""
-        self._silent: dict[NodeId, tuple[int, int]] = {}
-        """The newest frame of who is not listed, and for how many looks around there was none."""
+        self._silent: dict[NodeId, Silence] = {}
         self.twin = ""
         """Who else has this node's id, and started later."""
         self._doubted: int | None = None
@@ -153,9 +173,10 @@ class Meetings:
         doubted = None if self._vouchers else self._doubted
         if doubted is not None and self.looks > doubted + 1:
             self.twin = LOST
-        self._forget_silent()
+        asked = self._forget_silent()
         self._udp.connect(self.book.addresses())  # a name may have moved, a route appeared
         self._greeted.clear()
+        self._greet(asked)
         for seed in self._seeds:
             self._udp.send_to(seed, self._hello(True))
         if self._config.multicast:  # tokens are unicast, so addresses must be known here too
@@ -163,16 +184,25 @@ class Meetings:
         knows = self._codec.knows
         self._greet(n for n in self.book.known() if doubted is not None or not knows(n))
 
-    def _forget_silent(self) -> None:
+    def _forget_silent(self) -> list[NodeId]:
         """Who is not listed and was not heard for long was removed for good: frames to it, and a
-        socket, would be wasted for ever. Should it come back, it says Hello."""
+        socket, would be wasted for ever. Should it come back, it says Hello.
+
+        If there is no room for newcomers, whoever is silent is asked whether it is there, as the
+        members of an idle ring need not say anything to each other; those to be asked now."""
+        ask, full = [], self.book.full
         for node in self.book.told():
-            newest, looks = self._codec.newest(node), self._silent.get(node, (0, 0))
-            quiet = looks[1] + 1 if looks[0] == newest else 0
-            self._silent[node] = (newest, quiet)
-            if quiet >= MOST_QUIET:
+            newest, last = self._codec.newest(node), self._silent.get(node, Silence())
+            silence = Silence(newest)
+            if last.newest == newest:
+                silence = Silence(newest, last.looks + 1, last.asked + 1 if full else 0)
+            self._silent[node] = silence
+            if silence.looks >= MOST_QUIET or silence.asked > MOST_UNANSWERED:
                 del self._silent[node]
                 self.book.forget(node)
+            elif silence.asked:
+                ask.append(node)
+        return ask
 
     def greet_unmet(self) -> None:
         """Frames came from incarnations that were not met."""

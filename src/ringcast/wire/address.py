@@ -81,6 +81,10 @@ class Names:
     MOST = 8
     """Questions under way at once; names may come from others, and each takes a thread."""
 
+    MOST_KNOWN = 4096
+    """Names whose answers are remembered. Those asked for last are: a node asks for the names it
+    uses once a second, and in that time for some 500 that it has from others."""
+
     def __init__(self) -> None:
         self._patience_s = self.FIRST_S
         self._known: dict[Address, list[tuple[socket.AddressFamily, Address]]] = {}
@@ -99,7 +103,13 @@ class Names:
                 begin = monotonic()
                 thread.join(self._patience_s)
                 self._patience_s -= monotonic() - begin
-        return self._known.get(address, [])
+        found = self._known.pop(address, [])
+        if found:
+            self._known[address] = found  # it was asked for last
+        if len(self._known) > self.MOST_KNOWN:
+            for oldest in list(self._known)[: -self.MOST_KNOWN]:  # threads add some meanwhile
+                del self._known[oldest]
+        return found
 
     def _look_up(self, address: Address) -> None:
         if found := resolve(address):  # a name server that is down does not make us forget
