@@ -17,7 +17,7 @@ from ringcast.replica.contents import Command, Content, Present, Started, encode
 from ringcast.replica.sessions import CommandFailed
 from ringcast.replica.words import Epoch, LogEntry, Ticket
 
-NOW = Epoch(4, 1)
+NOW, LATER = Epoch(4, 1), Epoch(8, 1)
 
 
 class Does(StateMachine[Any]):
@@ -110,7 +110,7 @@ def test_a_machine_is_told_of_a_member_that_was_started_anew() -> None:
             nonlocal index
             index += 1
             machine.views.clear()
-            entry = LogEntry(NOW, Ticket(member, boot, number), encode(content))
+            entry = LogEntry(LATER, Ticket(member, boot, number), encode(content))
             applied.apply(index, entry, None)
             return list(machine.views)
 
@@ -127,7 +127,8 @@ def test_a_machine_is_told_of_a_member_that_was_started_anew() -> None:
         assert say(1, 11, Started()) == [], "said before"
         assert say(3, 32, Started()) == [(1, 2), (1, 2, 3)]
         assert say(3, 32, Started()) == []
-        assert say(1, 11, Present(Epoch(8, 1), (1, 2)), 3) == [(1, 2)]
+        assert say(1, 11, Present(Epoch(9, 1), (1,)), 3) == [], "from an epoch that never was"
+        assert say(1, 11, Present(LATER, (1, 2)), 4) == [(1, 2)]
         assert say(3, 33, Started()) == [(1, 2)], "it may have got something since"
 
     run(story)

@@ -66,7 +66,7 @@ class Applied(Generic[R]):
             settle(waiting, RingcastError(f"the command cannot be read: {error}"))
             return
         if type(content) is Present:
-            if fresh and content.epoch > self._present.epoch:
+            if fresh and self._present.epoch < content.epoch <= epoch:  # none of a later one
                 self._present = content
                 self._tell(content.members, place)
             return
