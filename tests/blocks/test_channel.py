@@ -305,8 +305,12 @@ def test_c5_what_makes_no_payload_or_too_large_a_one_is_dropped(
         [],
         ["pieces that make no payload"],
     ]
+    deep = msgspec.msgpack.encode(Item(1)).replace(b"\x92", b"\x93") + b"\x91" * 5000
+    for number, data in enumerate((deep, b"\x91\xa2\xff\xfe"), 3):
+        frame = Packet(1, number, 1, Piece(0, True, data))
+        assert drops(wire.receive(2, 1, frame)) == ["pieces that make no payload"]
     monkeypatch.setattr(channel, "MOST_BYTES", 150)
-    large = [Packet(1, 3 + at, 1, Piece(at, False, b"x" * 100)) for at in range(2)]
+    large = [Packet(1, 5 + at, 1, Piece(at, False, b"x" * 100)) for at in range(2)]
     assert [drops(wire.receive(2, 1, frame)) for frame in large] == [
         [],
         ["a payload that is too large"],

@@ -285,6 +285,10 @@ def test_bad_rides_refuse_the_frame() -> None:
     bad = CommitToken(RING, 0, (1, 2), (Entry(RingId(4, 1), 0, 0, False, 0, None, 1),), b"?")
     assert mine.malformed(bad) == BAD_RIDE
     assert mine.malformed(Token(RING, 1, 0, 0, None, (), 0, False)) == BAD_RIDE
+    deep = b"\x91" * 100_000
+    for frame in (bad, Join(2, 4, (1, 2), (), 0, 50)):
+        assert mine.malformed(msgspec.structs.replace(frame, ride=deep)) == BAD_RIDE
+    assert read(deep) is None
     strange = msgspec.msgpack.encode(CommitRide(5, (Member(3, 3, False),)))
     assert mine.malformed(msgspec.structs.replace(bad, ride=strange)) == BAD_RIDE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,13 @@ def test_the_example_is_fine_and_needs_no_more() -> None:
             "settings: members is no setting: list all nodes in peers",
         ),
         ({"settings": {"max_message": 65536}}, "max_message = 65536 leaves no room for a group's"),
+        ({"journal": "a\0b"}, r"journal = 'a\x00b': it has a character that cannot be written"),
+        ({"trace_dir": "\0"}, r"trace_dir = '\x00': it has a character that cannot be written"),
+        ({"state_dir": "\0"}, r"state_dir = '\x00': it has a character that cannot be written"),
+        ({"key_file": "\ud800"}, r"key_file = '\ud800': it has a character that cannot be written"),
+        ({"network": "\ud800"}, r"network = '\ud800': it has a character that cannot be written"),
+        ({"network": "\udcff"}, r"network = '\udcff': it has a character that cannot be written"),
+        ({"peers": ["2@\0:1"]}, r"peers = '2@\x00:1': it has a character that cannot be written"),
         ({"settings": {"max_packet": 65500}}, "max_packet = 65500 does not fit a UDP datagram"),
     ],
 )
@@ -111,6 +119,10 @@ def test_every_mistake_is_explained(changes: dict[str, object], complaint: str) 
     with pytest.raises(ConfigError) as caught:
         config(**changes).check()
     assert complaint in str(caught.value)
+
+
+def test_a_file_may_have_a_name_that_is_no_text() -> None:
+    config(journal=os.fsdecode(b"j\xff")).check()
 
 
 @pytest.mark.parametrize("protocol", ["counter", "rbp", "irbp", "token-fd"])
@@ -246,6 +258,8 @@ def test_each_port_has_an_id_and_ways_to_find_the_others() -> None:
             "ports: 2 broadcast domains are more than the 1 that a node of totem can be in; take a "
             "protocol that joins them (",
         ),
+        ([NORTH, SOUTH | {"network": "\0"}], {}, r"ports[1]: network = '\x00': it has a character"),
+        ([NORTH, SOUTH], {"journal": "\0"}, r"journal = '\x00': it has a character"),
         ([NORTH] * 17, {}, "the 16 that a node of totem-multi can be in; leave tables out, or"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -20,7 +21,7 @@ from ringcast.core.errors import (
     StorageError,
     TransportError,
 )
-from ringcast.core.ids import Level, NodeId, ViewId
+from ringcast.core.ids import LIMIT, Level, NodeId, ViewId
 from ringcast.core.inputs import Leaving, Received, Started, Submitted
 from ringcast.core.machine import Machine, Table
 from ringcast.core.registry import Sheet, register
@@ -486,6 +487,25 @@ def test_incarnations_are_numbered_and_storage_is_kept(stage: Stage) -> None:
         assert [type(event) for event in events] == kinds * 3
         numbers = [event.n for event in events]  # type: ignore[union-attr]
         assert numbers == sorted(numbers)
+
+    stage.play(story)
+
+
+@pytest.mark.parametrize("boot", [-1, LIMIT - BOOT_STEPS, LIMIT, 2**64 - 1])
+def test_a_state_whose_starts_cannot_be_counted_on_is_refused(stage: Stage, boot: int) -> None:
+    """The largest ended in struct.error; with others a node ran, and nobody heard it."""
+
+    async def story(stage: Stage) -> None:
+        first, _, _ = stage.host(1)
+        first.close()
+        file = Path(first.config.state_dir) / "stable.json"
+        for written in (boot, LIMIT - BOOT_STEPS - 1):
+            file.write_text(json.dumps({"boot": written}))
+            if written == boot:
+                with pytest.raises(StorageError, match=rf"boot = {boot}.* restore it, or remove"):
+                    stage.host(1)
+            else:
+                assert written < stage.host(1)[0].boot <= LIMIT
 
     stage.play(story)
 

@@ -417,9 +417,11 @@ def test_the_shim_follows_its_file(tmp_path: Path) -> None:
     assert not any(shim.loses(2) for _ in range(100))
 
 
-@pytest.mark.parametrize("text", ["{", '{"los": 1}', '{"loss": "much"}', '{"deaf_to": [0]}'])
-def test_a_bad_fault_file_is_explained(tmp_path: Path, text: str) -> None:
-    (tmp_path / "f").write_text(text)
+@pytest.mark.parametrize(
+    "text", [b"{", b'{"los": 1}', b'{"loss": "much"}', b'{"deaf_to": [0]}', b'{"\xff": 1}']
+)
+def test_a_bad_fault_file_is_explained(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "f").write_bytes(text)
     with pytest.raises(ConfigError, match="fault_file"):
         FaultInjection(tmp_path / "f", "seed")
 

@@ -25,7 +25,7 @@ from ringcast.core.trace import (
     TraceEvent,
 )
 from ringcast.runtime.tracelog import TraceLog
-from ringcast.traces import Claims, TraceError
+from ringcast.traces import Claims, TraceError, live
 from ringcast.traces.live import late_clocks, live_claims, read_live
 from ringcast.traces.text import parse
 
@@ -310,6 +310,30 @@ def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
     (tmp_path / "1-1.trace").write_bytes((3).to_bytes(4, "big") + b"abc")
     with pytest.raises(TraceError, match=r"1-1\.trace is no log of this version of ringcast"):
         list(read_live([tmp_path]))
+
+
+CRASHED = msgspec.msgpack.encode(Crashed(1, 1, 5, "killed"))
+NO_TEXT = CRASHED.replace(b"killed", b"k\xfflled")
+TOO_DEEP = b"\x81\xa1x" + b"\x91" * 5000
+"""A table with a list in a list in a list, and so on."""
+
+
+@pytest.mark.parametrize("content", [NO_TEXT, TOO_DEEP], ids=["no text", "too deep"])
+def test_a_record_whose_checksum_is_right_may_be_damaged(content: bytes, tmp_path: Path) -> None:
+    """Reading it ended in UnicodeDecodeError or RecursionError."""
+    data = live.MAGIC + live.record(msgspec.msgpack.encode(None)) + live.record(content)
+    (tmp_path / "1-1.trace").write_bytes(data)
+    with pytest.raises(TraceError, match=r"1-1\.trace is damaged at byte"):
+        list(read_live([tmp_path]))
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x81\xa4tags\x91\xa2\xff\xfe", TOO_DEEP], ids=["text", "deep"]
+)
+def test_claims_whose_checksum_is_right_may_be_damaged(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "1-1.trace").write_bytes(live.MAGIC + live.record(content))
+    with pytest.raises(TraceError, match=r"1-1\.trace: what it says of claims cannot be read"):
+        live_claims([tmp_path])
 
 
 LONG = "ring(8,1){1,2}\np1: o1-60 d1-60 down\np2: d1-60 down"

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 
 from ringcast.core.env import Env
+from ringcast.core.errors import UNREADABLE
 from ringcast.core.ids import NodeId, Seq
 from ringcast.core.inputs import Leaving, Message, Received, Started, Submitted, TimerFired
 from ringcast.core.machine import Impossible, Machine, Table
@@ -339,7 +340,7 @@ class Channel(Machine):
             try:
                 whole: Message = self._decode(data)
                 return whole
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 env.drop("channel", "pieces that make no payload")
         return None
 

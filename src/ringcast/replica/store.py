@@ -20,7 +20,7 @@ from zlib import crc32
 
 import msgspec
 
-from ringcast.core.errors import StorageError
+from ringcast.core.errors import UNREADABLE, StorageError
 from ringcast.core.ids import NodeId
 from ringcast.files.disk import DISK, Disk, hold_folder
 from ringcast.replica.frames import DamagedFrame, frame, frames
@@ -191,7 +191,7 @@ class ReplicaStore:
             if head.version != VERSION:
                 raise self._of_another(head.version)
             stored = [record for body in bodies[1:] for record in _decode(body)]
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise self._damaged(f"its records are of another version ({error})") from None
         if head != self._head:
             raise StorageError(

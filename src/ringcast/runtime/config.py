@@ -14,14 +14,11 @@ from ringcast.core.registry import Sheet, live_protocol, protocols
 from ringcast.core.settings import FILLED_IN, GroupSettings
 from ringcast.journal.writer import LIMITS, Limits
 from ringcast.protocols import DEFAULT
-from ringcast.runtime.port_config import PortConfig, check_apart, check_ids
+from ringcast.runtime.port_config import PATHS, PortConfig, check_apart, check_ids
 from ringcast.wire import envelope
 from ringcast.wire.codec import OVERHEAD
 
 RECEIVE_BUFFER = 8 * 2**20
-
-PATHS = ("key_file", "state_dir", "trace_dir", "journal", "fault_file")
-"""Settings that name a file or a folder."""
 
 
 class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,6 +123,7 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if not self.ports:
             self.check_port(self.insecure)
             return
+        self.check_text()
         most = self.sheet.most_ports
         if len(self.ports) > most:
             raise ConfigError(

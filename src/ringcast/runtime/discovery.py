@@ -108,7 +108,7 @@ class PeerBook:
         return by_node(self._hearsay | self._told | self._listed)
 
 
-class Silence(NamedTuple):
+class QuietPeer(NamedTuple):
     """Of a processor that is not listed."""
 
     newest: int = 0
@@ -137,7 +137,7 @@ class Meetings:
         """How often who was greeted, and answered, since the last look around."""
         self.looks = 0
         """How often it looked around, once a second."""
-        self._silent: dict[NodeId, Silence] = {}
+        self._silent: dict[NodeId, QuietPeer] = {}
         self.twin = ""
         """Who else has this node's id, and started later."""
         self._doubted: int | None = None
@@ -192,15 +192,15 @@ class Meetings:
         members of an idle ring need not say anything to each other; those to be asked now."""
         ask, full = [], self.book.full
         for node in self.book.told():
-            newest, last = self._codec.newest(node), self._silent.get(node, Silence())
-            silence = Silence(newest)
+            newest, last = self._codec.newest(node), self._silent.get(node, QuietPeer())
+            quiet = QuietPeer(newest)
             if last.newest == newest:
-                silence = Silence(newest, last.looks + 1, last.asked + 1 if full else 0)
-            self._silent[node] = silence
-            if silence.looks >= MOST_QUIET or silence.asked > MOST_UNANSWERED:
+                quiet = QuietPeer(newest, last.looks + 1, last.asked + 1 if full else 0)
+            self._silent[node] = quiet
+            if quiet.looks >= MOST_QUIET or quiet.asked > MOST_UNANSWERED:
                 del self._silent[node]
                 self.book.forget(node)
-            elif silence.asked:
+            elif quiet.asked:
                 ask.append(node)
         return ask
 

@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from ringcast.core.errors import ConfigError
+from ringcast.core.errors import UNREADABLE, ConfigError
 from ringcast.core.ids import NodeId
 
 
@@ -43,7 +43,7 @@ class FaultInjection:
             self._stamp = stamp
         except FileNotFoundError:
             self._faults, self._stamp = Faults(), -1
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNREADABLE) as error:
             raise ConfigError(f"fault_file {self._path}: {error}") from None
 
     def loses(self, src: NodeId) -> bool:

@@ -15,8 +15,8 @@ from random import Random
 from typing import Any
 
 from ringcast.core.env import Env
-from ringcast.core.errors import CLOSED, KeyFileError, node_stopped
-from ringcast.core.ids import Level, NodeId
+from ringcast.core.errors import CLOSED, KeyFileError, StorageError, node_stopped
+from ringcast.core.ids import LIMIT, Level, NodeId
 from ringcast.core.inputs import Input, Leaving, Started, Submitted, TimerFired
 from ringcast.core.scribe import Scribe
 from ringcast.runtime.clock import ActiveClock
@@ -64,8 +64,13 @@ class LiveHost:
             undo.callback(self._store.close)
             # Later incarnations have larger boot numbers even if the clock was set back, and
             # other ones than before if the state directory was.
-            least = self._store.values.get("boot", 0) + 1 + secrets.randbelow(BOOT_STEPS)
-            self.boot = max(least, self._wall_us())
+            last = self._store.values.get("boot", 0)
+            if not 0 <= last < LIMIT - BOOT_STEPS:
+                raise StorageError(
+                    f"stable.json in {config.state_dir} says boot = {last}, which is no number of "
+                    "a start; restore it, or remove it if this processor may be taken for a new one"
+                )
+            self.boot = max(last + 1 + secrets.randbelow(BOOT_STEPS), self._wall_us())
             ports: list[Port] = []
             for number in range(len(config.domains)):
                 ports.append(Port(number, config, self.boot, platform))

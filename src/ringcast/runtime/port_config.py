@@ -6,6 +6,7 @@ A node with one port writes these settings at the top of its file; a node with s
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import msgspec
@@ -14,6 +15,9 @@ from ringcast.core.errors import ConfigError
 from ringcast.core.ids import NodeId
 from ringcast.wire import address
 from ringcast.wire.address import Address
+
+PATHS = ("key_file", "state_dir", "trace_dir", "journal", "fault_file")
+"""Settings that name a file or a folder."""
 
 
 class PortConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,8 +72,20 @@ class PortConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             return address.parse(self.advertise, "advertise")
         return self.listed.get(self.id, bind)
 
+    def check_text(self) -> None:
+        """Refuse text that no file's name and no frame can hold."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            for text in value if isinstance(value, tuple) else (value,):
+                if isinstance(text, str) and not possible(text, name in PATHS):
+                    raise ConfigError(
+                        f"{name} = {text!r}: it has a character that cannot be written; leave NUL "
+                        "and halves of surrogate pairs out"
+                    )
+
     def check_port(self, insecure: bool) -> None:
         """Everything that can be wrong without opening a socket."""
+        self.check_text()
         if not self.bind:
             raise ConfigError("bind: say where to listen, as host:port")
         public = self.public_address
@@ -129,6 +145,14 @@ class PortConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"{outside[0]} is not loopback and there is no key_file; make one with "
                 "'ringcast keygen group.key', or say insecure = true if you mean it"
             )
+
+
+def possible(text: str, path: bool) -> bool:
+    """Whether it can be written as bytes; files may have names that are no text (``fsencode``)."""
+    try:
+        return b"\0" not in (os.fsencode(text) if path else text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def check_apart(ports: tuple[PortConfig, ...]) -> None:

@@ -21,6 +21,7 @@ from zlib import crc32
 
 import msgspec
 
+from ringcast.core.errors import UNREADABLE
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.core.seqset import SeqSet
 from ringcast.core.to_some import SubmittedTo
@@ -97,7 +98,7 @@ def read_log(path: Path) -> Iterator[TraceEvent]:
     for at, payload in islice(_records(path), 1, None):
         try:
             event = decode(payload)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise TraceError(f"{path} is damaged at byte {at}: {error}") from None
         # The world's log, which has the number 0, tells what was done to anybody, crashes too.
         if not named and (type(event) is Crashed or type(event) not in OWN):
@@ -146,7 +147,7 @@ def _claims(path: Path) -> Claims | None:
     for _, payload in _records(path):
         try:
             return msgspec.msgpack.decode(payload, type=Claims | None)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise TraceError(f"{path}: what it says of claims cannot be read ({error})") from None
     return None
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ringcast.core.errors import RingcastError
+from ringcast.core.errors import UNREADABLE, RingcastError
 from ringcast.core.ids import LIMIT
 from ringcast.core.trace import Crashed, Ended, Faulted, ReportedUncertain, Restarted, TraceEvent
 from ringcast.traces import schema
@@ -331,7 +331,7 @@ class TraceFile:
         try:
             told = found.get(CLAIMS)
             self.claims = None if told is None else msgspec.json.decode(told, type=Claims)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise TraceError(f"{path}: what it says of claims cannot be read ({error})") from None
         self._check_numbers(table, int(path.stem))
 

@@ -15,6 +15,7 @@ import msgspec
 
 from ringcast.core.effects import Deliver, Originate, PackedMessages
 from ringcast.core.env import Env
+from ringcast.core.errors import UNREADABLE
 from ringcast.core.ids import Level, ViewId
 from ringcast.protocols.totem_multi.flow import FREE, Blocks, Brakes
 from ringcast.protocols.totem_multi.messages import (
@@ -198,13 +199,13 @@ class ClockRider:
         if type(frame) is Token:
             try:
                 ride = _token(frame.ride or b"")
-            except msgspec.MsgspecError:
+            except UNREADABLE:
                 return BAD_RIDE
             self._read = (frame, ride)
             return None if self.clock.reaches(ride.timestamp) else OUT_OF_REACH
         try:
             ride = RIDES[type(frame)](frame.ride or b"")
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             return BAD_RIDE
         if isinstance(ride, CommitRide) and isinstance(frame, CommitToken):
             signed = tuple(member.pid for member in ride.members)

@@ -17,6 +17,7 @@ from typing import Annotated, NamedTuple, Self, TypeAlias
 
 import msgspec
 
+from ringcast.core.errors import UNREADABLE
 from ringcast.core.ids import Level, NodeId, Seq, ViewId
 from ringcast.protocols.totem_single.messages import LAST, RingId
 
@@ -362,7 +363,7 @@ def read(body: bytes) -> Said | None:
     """What is said in a message; None if malformed."""
     try:
         said: Said = _decode(body)
-    except (msgspec.MsgspecError, ValueError):
+    except (*UNREADABLE, ValueError):
         return None
     return said
 
