@@ -86,7 +86,7 @@ class Battle:
                 "state_dir": str(folder / f"state-{id}"),
                 "journal": str(folder / f"journal-{id}"),
                 "journal_limits": {"segment_bytes": SEGMENT_BYTES},
-                "journal_patience_s": 20.0,
+                "journal_patience_s": 120.0,  # processes may start late on a busy machine
                 "settings": PATIENT,
             }
             for id, port in ports.items()
