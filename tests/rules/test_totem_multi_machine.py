@@ -44,7 +44,7 @@ from ringcast.protocols.totem_multi.messages import (
     read,
     written,
 )
-from ringcast.protocols.totem_multi.state import EACH
+from ringcast.protocols.totem_multi.state import ITEM_BYTES
 from ringcast.protocols.totem_single.messages import (
     LAST,
     REACH,
@@ -285,10 +285,12 @@ def test_bad_rides_refuse_the_frame() -> None:
     bad = CommitToken(RING, 0, (1, 2), (Entry(RingId(4, 1), 0, 0, False, 0, None, 1),), b"?")
     assert mine.malformed(bad) == BAD_RIDE
     assert mine.malformed(Token(RING, 1, 0, 0, None, (), 0, False)) == BAD_RIDE
-    deep = b"\x91" * 100_000
-    for frame in (bad, Join(2, 4, (1, 2), (), 0, 50)):
-        assert mine.malformed(msgspec.structs.replace(frame, ride=deep)) == BAD_RIDE
-    assert read(deep) is None
+    deep = b"\x91" * 100_000  # behind the fields, where it is skipped level by level
+    ride = b"\x93\x05\x90" + deep
+    for frame in (bad, Join(2, 4, (1, 2), (), 0, 50), Token(RING, 1, 0, 0, None, (), 0, False)):
+        assert mine.malformed(msgspec.structs.replace(frame, ride=ride)) == BAD_RIDE
+    head, rest = written(Wants(9, ()))[:1], written(Wants(9, ()))[1:]
+    assert read(bytes([head[0] + 1]) + rest + deep) is None
     strange = msgspec.msgpack.encode(CommitRide(5, (Member(3, 3, False),)))
     assert mine.malformed(msgspec.structs.replace(bad, ride=strange)) == BAD_RIDE
 
@@ -619,8 +621,17 @@ def test_mr_25_a_processor_says_whose_word_it_waits_for(monkeypatch: pytest.Monk
     monkeypatch.setattr(TotemMulti, "exchange", lambda *_: None)
     cluster, _ = pair()
     said = {cluster.machine(node).blocked.partition(";")[2] for node in range(1, 5)}
-    assert said == {" waiting for the word of 5"}
+    assert said == {" waiting to hear from 5"}
     assert cluster.machine(5).blocked == ""
+
+
+def test_mr_31_nothing_counts_that_no_longer_waits() -> None:
+    """While the rings merge, what the gateway forwards waits for the change that joins it."""
+    cluster, _ = pair()
+    for node in range(1, 6):
+        machine = cluster.machine(node)
+        assert isinstance(machine, TotemMulti)
+        assert machine._buffered_bytes == machine.order._unplaced_bytes == 0
 
 
 def test_mr_31_what_waits_for_a_gateway_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -628,7 +639,7 @@ def test_mr_31_what_waits_for_a_gateway_is_bounded(monkeypatch: pytest.MonkeyPat
     cluster, _ = pair()
     machine, env = cluster.machine(1), Env(1, Random(0))
     assert isinstance(machine, TotemMulti)
-    most = machine._buffered_bytes + 2 * EACH
+    most = machine._buffered_bytes + 2 * ITEM_BYTES
     monkeypatch.setattr("ringcast.protocols.totem_multi.state.MOST_WAITING", most)
     late = max(change.timestamp for change in machine.order.pending.values())
     for n in range(3):

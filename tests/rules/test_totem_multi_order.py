@@ -112,13 +112,18 @@ def test_g_17_a_newly_joined_gateway_is_not_waited_for_by_the_lost_rings() -> No
     assert core.topology == "A2 C"
 
 
-def test_mr_25_the_topologies_of_all_gateways_are_joined() -> None:
-    """S-18, MR-24, MR-29, G-19: at a gateway, which also says what it can reach."""
+def merging() -> tuple[Core, Change]:
+    """Gateway 101 is next to apply a change of A that brings 2 and gateway 102."""
     core = Core(101, {101: "A", 201: "B"}, {"A": (1, 101), "B": (3, 201)})
     core.bound("A", 5)
     core.bound("B", 50)
     core.change("At", "A", 5, 1, 101, mine=True)
-    change = core.change("A2", "At", 9, 1, 2, 101, 102, mine=True)
+    return core, core.change("A2", "At", 9, 1, 2, 101, 102, mine=True)
+
+
+def test_mr_25_the_topologies_of_all_gateways_are_joined() -> None:
+    """S-18, MR-24, MR-29, G-19: at a gateway, which also says what it can reach."""
+    core, change = merging()
     ((_, mine),) = [each for each in core.said if each[0] == "exchange"]
     assert isinstance(mine, NetworkTopology) and mine.ring == ring("A2")
     assert dict(mine.graph.gateways)[101] == ((101, ring("A2")), (201, ring("B")))
@@ -705,11 +710,7 @@ def test_g_18_ext_what_is_foretold_is_bounded_and_forgotten() -> None:
 
 def test_mr_25_and_mr_26_a_change_says_whose_word_it_waits_for() -> None:
     """On its ring, and far from it."""
-    core = Core(101, {101: "A", 201: "B"}, {"A": (1, 101), "B": (3, 201)})
-    core.bound("A", 5)
-    core.bound("B", 50)
-    core.change("At", "A", 5, 1, 101, mine=True)
-    change = core.change("A2", "At", 9, 1, 2, 101, 102, mine=True)
+    core, change = merging()
     assert core.order.awaited(change) == [102]
     far = chain()
     far.bound("B", 5)

@@ -18,8 +18,8 @@ from ringcast.api.applied import Applied, give, settle
 from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Bytes, Group, NotJoined, all_bytes, check_size
 from ringcast.api.log_writer import LogWriter, open_store
-from ringcast.api.replica_words import WordQueue
 from ringcast.api.state_machine import Local, NoQuorum, R, StateMachine
+from ringcast.api.word_queue import WordQueue
 from ringcast.core.errors import UNREADABLE, NodeStopped, RingcastError
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.replica import words

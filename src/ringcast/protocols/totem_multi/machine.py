@@ -413,12 +413,12 @@ class TotemMulti(Speaker):
 
     @property
     def blocked(self) -> str:
-        """Step 7: a change is next, and somebody has not said what it leads to."""
+        """Step 7: a ring change is next in the order, and not everybody has reported on it."""
         found = self.order.least() if self.order.pending else None
         if found is None or not isinstance(change := found[1], Change):
             return ""
         waits = ", ".join(map(str, sorted({*self.order.awaited(change)} - {self.me})))
-        return f"ring {change.conf} changes; waiting for the word of {waits}" if waits else ""
+        return f"ring {change.conf} is changing; waiting to hear from {waits}" if waits else ""
 
     def snapshot(self) -> dict[str, object]:
         """What a person would ask for."""

@@ -57,28 +57,28 @@ goes round in a cycle."""
 MOST_FORETOLD = 256
 """Topology changes that are kept for a change of which nothing is known yet."""
 
-EACH = 1024
-"""About what anything takes that waits, beside its bodies."""
+ITEM_BYTES = 1024
+"""What a waiting item takes besides its bodies, about."""
 
 MOST_WAITING = 256 * MIB
-"""What may wait for changes, in bytes."""
+"""Bytes that may wait for ring changes."""
 
 
 def weight(said: Streamed) -> int:
     """About how many bytes it takes to keep it."""
     message = said.message if isinstance(said, Forwarded) else None
     bodies = message.bodies if isinstance(message, Data) else ()
-    return EACH + sum(map(len, bodies))
+    return ITEM_BYTES + sum(map(len, bodies))
 
 
 def check_waiting(env: Env, taken: int) -> None:
-    """What waits for a change cannot be left out, and is bounded all the same: a gateway that
-    passes on and never tells what it can reach would fill the memory."""
+    """Stop rather than skip: every item is part of the order, and a gateway that forwards messages
+    without ever sending its Network Topology would fill the memory."""
     if taken > MOST_WAITING:
         env.stop(
-            f"more than {MOST_WAITING // MIB} MiB from other rings wait for a change of a ring "
-            "that is not settled; see whose word is missing (group.blocked), and start this node "
-            "again"
+            f"more than {MOST_WAITING // MIB} MiB from other rings wait for a ring change that is "
+            "not complete; group.blocked of the other nodes names those it waits for: end them, "
+            "then start this node again"
         )
 
 
