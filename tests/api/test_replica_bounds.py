@@ -31,6 +31,7 @@ from ringcast.replica import words
 from ringcast.replica.effects import BarrierPassed, Phase, Restore, Write
 from ringcast.replica.log import Adopt, Append, Promise
 from ringcast.replica.store import ReplicaStore
+from ringcast.replica.tally import Tally
 from ringcast.replica.words import Ack, Epoch, Lift, Ticket
 
 RING = ViewId(4, 1)
@@ -147,6 +148,21 @@ def test_a_barrier_that_nobody_asked_for_ends_nothing(tmp_path: Path) -> None:
         copy = of_three(tmp_path)
         await copy.open()
         copy._act(BarrierPassed(Ticket(1, 5, 2**40), 1))
+        await copy.close()
+
+    asyncio.run(story())
+
+
+def test_a_primary_component_in_which_nobody_is_ready_announces_nothing(tmp_path: Path) -> None:
+    """An attempt that begins anew while the last one's end is still told."""
+
+    async def story() -> None:
+        copy = of_three(tmp_path)
+        await copy.open()
+        copy._on_event(view(1, 2, 3))
+        copy._engine.tally = Tally()
+        copy._became(Phase.PRIMARY)
+        assert copy._announced is None
         await copy.close()
 
     asyncio.run(story())

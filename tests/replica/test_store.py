@@ -149,6 +149,18 @@ def test_a_log_of_another_version_is_refused(tmp_path: Path) -> None:
         ReplicaStore(tmp_path, 1, "g")
 
 
+def test_a_record_that_is_nested_deeply_is_damage(tmp_path: Path) -> None:
+    """Behind the fields that we know, where a later version has more of them."""
+    log = filled(tmp_path, [])
+    head = log.read_bytes()
+    promise = _encode([Promise(FIRST)])
+    assert promise[:2] == b"\x91\x92"
+    deep = b"\x91\x93" + promise[2:] + b"\x91" * 100_000 + b"\xc0"
+    log.write_bytes(head + frame(deep, len(head)))
+    with pytest.raises(StorageError, match="its records are of another version"):
+        ReplicaStore(tmp_path, 1, "g")
+
+
 @pytest.mark.parametrize("data", [b"", b"\xff", bytes(600)])
 def test_a_log_without_its_head_is_not_taken_for_a_new_one(tmp_path: Path, data: bytes) -> None:
     """It is put in its place whole, so it was lost since."""

@@ -443,6 +443,7 @@ def test_a7_what_waits_is_no_copy_of_what_came_before_it() -> None:
     core.bound("X", 30)
     assert core.delivered[-3:] == ["X12", "X13", "X14"] and "X8" not in core.delivered
     assert core.refused == [Key(7, ring("X"))]
+    assert core.order._unplaced_bytes == 0
 
 
 def test_g_14_a_stream_that_was_joined_later_waits_for_the_change_that_joined_it() -> None:
@@ -698,10 +699,11 @@ def test_g_18_ext_a_topology_change_may_come_before_its_change() -> None:
 def test_g_18_ext_what_is_foretold_is_bounded_and_forgotten() -> None:
     core = chain()
     graph = graph_of({"A": (1, 101)}, {})
+    core.order.foretell(core.env, 1, TopologyChange(0, ring("N"), ring("C"), graph))
+    assert not core.order.foretold, "of before what is applied"
     for n in range(MOST_FORETOLD + 2):
         core.order.foretell(core.env, 1, TopologyChange(9 + n, RingId(90 + n, 7), ring("C"), graph))
     assert len(core.order.foretold) == MOST_FORETOLD
-    core.order.foretell(core.env, 1, TopologyChange(1, ring("N"), ring("C"), graph))
     assert sum(core.env.dropped.values()) == 3
     core.order.last = Key(20, ring("A"), Rank.SHRINK)
     core.order._prune(set())

@@ -14,6 +14,9 @@ import pytest
 
 Says: TypeAlias = Callable[..., str]
 
+NOT_INHERITED = ("PYTHONHASHSEED", "CI", "BUILD_NUMBER")
+"""The two last make pytest tell each failure in full a second time, in its summary."""
+
 
 @pytest.fixture
 def pytest_says(tmp_path: Path) -> Says:
@@ -22,7 +25,7 @@ def pytest_says(tmp_path: Path) -> Says:
     def says(module: str, *options: str, **environment: str) -> str:
         (tmp_path / "test_it.py").write_text(module)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "ringcast.testing.plugin"]
-        inherited = {k: v for k, v in os.environ.items() if k != "PYTHONHASHSEED"}
+        inherited = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
         done = subprocess.run(
             [*command, *options], cwd=tmp_path, capture_output=True, text=True, check=False,
             timeout=100, env=inherited | {"COLUMNS": "200"} | environment,

@@ -98,7 +98,7 @@ class Reading:
     def _value(self, batch: Any, at: int, body: bytes) -> Any:
         try:
             return self._one(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadBody) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, BadBody) as error:
             self._bad(batch, at, error)
             return None
 
