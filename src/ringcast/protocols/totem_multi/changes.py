@@ -94,6 +94,12 @@ class RingChanges(OrderState):
             for h in (*self.late.values(), *self.pending.values())
         )
 
+    def _stays(self, pid: NodeId, at: RingId, ring: RingId) -> bool:
+        """Whether a pending change will move an interface to where others have it by now, and is no
+        way before its time (G-14); or it never came there (G-25 ext)."""
+        coming = self.pending.get((ring, at))
+        return (coming is not None and coming.lists(pid)) or self._passed_by(pid, ring)
+
     def _own_change(self, change: Change) -> Change | None:
         """The pending change of a ring of mine to the same new ring, if there is one.
 
@@ -245,8 +251,7 @@ class RingChanges(OrderState):
 
     def _learn(self, graph: NetworkGraph) -> None:
         """G-19, A11: what a gateway of the ring, or beyond it, can reach."""
-        awaited = {(m.pid, c.conf, c.ring) for c in self.pending.values() for m in c.members}
-        self.network.merge(graph, awaited)
+        self.network.merge(graph, self._stays)
         for change in graph.late:
             id = (change.ring, change.conf)
             known = id in self.late or id in self.done or id in self.pending

@@ -7,7 +7,7 @@ reached through the moved graph is live; the rest is lost.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ringcast.core.ids import NodeId
 from ringcast.protocols.totem_multi.messages import Change, Member, NetworkGraph
@@ -15,8 +15,9 @@ from ringcast.protocols.totem_single.messages import RingId
 
 Path = tuple[RingId, ...]
 
-Move = tuple[NodeId, RingId, RingId]
-"""An interface, the ring that it leaves, and the one it goes to."""
+Stays = Callable[[NodeId, RingId, RingId], bool]
+"""Whether an interface is still at the ring where it is known to be, though somebody says that it
+is at a later one."""
 
 
 class RingNetwork:
@@ -75,10 +76,10 @@ class RingNetwork:
             for pid, ring in ends.items()
         )
 
-    def merge(self, graph: NetworkGraph, awaited: Collection[Move] = ()) -> None:
+    def merge(self, graph: NetworkGraph, stays: Stays) -> None:
         """G-19: gateways that somebody else knows; of two words on an interface the later ring,
-        unless it is ``awaited`` there: a change will move it, and is no way before its time (G-14).
-        G-20 ext: of a new one that has lost an interface there, the rest is not known here either.
+        unless it ``stays``. G-20 ext: of a new one that has lost an interface there, the rest is
+        not known here either.
         """
         for entry in graph.rings:
             self.members.setdefault(entry.ring, entry.members)
@@ -93,7 +94,7 @@ class RingNetwork:
                 old = known.get(pid)
                 if old is None:
                     self.cut.discard(node)
-                if old is None or (old < ring and (pid, old, ring) not in awaited):
+                if old is None or (old < ring and not stays(pid, old, ring)):
                     known[pid] = ring
             if new and node in graph.cut:
                 self.cut.add(node)
