@@ -219,6 +219,18 @@ def test_mr_3_the_commit_token_collects_in_one_rotation_and_shows_in_the_next() 
         assert bench.clocks[node].called["rotation 2"] == 1
 
 
+def test_mr_3_ext_what_comes_after_the_clocks_were_collected_is_too_late() -> None:
+    """A processor that was paused with the token sends once more on the ring that the others give
+    up. What one of them held then was not below the ring that it formed with the rest."""
+    bench = Ridden().to_ring()
+    old = bench[2].my_ring_id
+    bench.to_gather().to_phase(2, Phase.COMMIT)
+    late = bench.receive(2, bench.message(5, sender=3, ring=old), src=3)
+    assert drops(late) == ["of the old ring, after the clocks were collected"]
+    bench.to_phase(2, Phase.RECOVER)
+    assert 5 not in bench[2].old.store
+
+
 def test_mr_3_a_ring_of_one_has_both_rotations_at_once() -> None:
     bench = Ridden(1)
     bench.start(1)

@@ -78,7 +78,11 @@ def my_entry(p: Processor) -> Entry:
 
 
 def on_regular(p: Processor, env: Env, event: Received) -> None:
-    """R51, G16: an old-ring message is kept, not delivered; R50: any other is dropped."""
+    """R51, G16: an old-ring message is kept, not delivered; R50: any other is dropped.
+
+    MR-3 ext: with a rider it is too late: the new ring begins above what its members held when they
+    signed. Whoever else is on that ring signed after it sent its last message, and holds it.
+    """
     message = event.message
     assert isinstance(message, Regular)
     if message.ring_id != p.old.ring_id:
@@ -87,6 +91,8 @@ def on_regular(p: Processor, env: Env, event: Received) -> None:
         env.drop("totem R51", ANOTHER_LIFE)
     elif p.recovery.my_received_flg:
         env.drop("totem R51", "the exchanged set is fixed")
+    elif p.rider is not None:
+        env.drop("multi MR-3", "of the old ring, after the clocks were collected")
     else:
         p.old.put(message.seq, message)
 
