@@ -53,6 +53,7 @@ MAY_STOP = (
     "left",
     "excluded too often",
     "fell behind",
+    "gap",
 )
 
 
