@@ -31,8 +31,8 @@ from ringcast.protocols.totem_multi.state import MOST_FORETOLD, MOST_REMEMBERED
 from ringcast.protocols.totem_single.messages import RingId
 
 
-def NOWHERE(*move: object) -> bool:
-    return False
+def as_told(pid: NodeId, at: RingId | None, ring: RingId) -> RingId:
+    return ring
 
 
 def fig_5_5() -> Core:
@@ -427,7 +427,7 @@ def test_g_19_a_ring_of_which_nobody_told_who_is_there_is_no_ring() -> None:
     network = RingNetwork(1, {1: ring("A")})
     ends = ((101, ring("A")), (201, ring("X")))
     graph = NetworkGraph((RingEntry(ring("A"), (member(1), member(101))),), ((101, ends),))
-    network.merge(graph, stays=NOWHERE)
+    network.merge(graph, as_told)
     assert network.gateways == {101: {101: ring("A")}} and ring("X") not in network.members
 
 
@@ -602,9 +602,9 @@ def test_g_20_a_gateway_whose_far_ring_was_deleted_is_a_stranger_again() -> None
     assert network.strangers(mine, live) == []
     network.cut_off(ring("B"))
     assert network.strangers(mine, live) == list(mine)
-    network.merge(graph_of({"B2": (3, 201)}, {101: "A"}), stays=NOWHERE)
+    network.merge(graph_of({"B2": (3, 201)}, {101: "A"}), as_told)
     assert network.strangers(mine, live) == list(mine)
-    network.merge(graph_of({"B2": (3, 201)}, {101: "A", 201: "B2"}), stays=NOWHERE)
+    network.merge(graph_of({"B2": (3, 201)}, {101: "A", 201: "B2"}), as_told)
     assert network.strangers(mine, live) == []
 
 
@@ -807,11 +807,11 @@ def test_g_14_what_is_told_moves_no_interface_whose_change_is_pending() -> None:
     for a stream that was to come by them."""
     network = RingNetwork(1, {1: ring("A")})
     before: dict[str, tuple[NodeId, ...]] = {"A": (1, 101), "B": (201,), "C": (3,)}
-    network.merge(graph_of(before, {101: "A", 201: "B"}), stays=NOWHERE)
+    network.merge(graph_of(before, {101: "A", 201: "B"}), as_told)
     after = graph_of({"A": (1, 101), "C": (3, 201)}, {101: "A", 201: "C"})
-    network.merge(after, lambda *move: move == (201, ring("B"), ring("C")))
+    network.merge(after, lambda pid, at, told: at or told)
     assert network.gateways[101][201] == ring("B")
-    network.merge(after, lambda *move: move == (201, ring("A"), ring("C")))
+    network.merge(after, as_told)
     assert network.gateways[101][201] == ring("C"), "a change that takes it from elsewhere"
 
 
@@ -823,5 +823,5 @@ def test_g_20_ext_who_knows_all_of_a_gateway_keeps_it_whole() -> None:
     for words, waits in (((lost,), True), ((lost, whole), False), ((whole, lost), False)):
         network = RingNetwork(1, {1: ring("A")})
         for word in words:
-            network.merge(word, stays=NOWHERE)
+            network.merge(word, as_told)
         assert bool(network.strangers((member(202),), {102})) == waits

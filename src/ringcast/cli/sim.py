@@ -255,7 +255,11 @@ def command(
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(min=1, max=255, help="Members [default: 3 to 9 in a swarm, else 5]."),
+        typer.Option(
+            min=1,
+            max=255,
+            help="Members [default: 3 to 9 in a swarm, more on several rings, else 5].",
+        ),
     ] = None,
     rings: Annotated[
         int | None,

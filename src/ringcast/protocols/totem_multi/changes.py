@@ -65,7 +65,7 @@ class RingChanges(OrderState):
             ends.get((m.pid, ring))
             for m in listed
             for ring in before
-            if not self._passed_by(m.pid, ring)
+            if not (self._passed_by(m.pid, ring) or self._passed_by(m.pid, change.conf))
         ]
         known = {pid for pid, _ in ends}
         # G-25 ext: an interface that never came to the ring with which it was lost is at ``conf``.
@@ -86,19 +86,40 @@ class RingChanges(OrderState):
         """Whether somebody has told how a ring went on."""
         return any(conf == ring for _, conf in self.pending)
 
-    def _passed_by(self, pid: NodeId, ring: RingId) -> bool:
-        """G-25 ext: whether an interface never came to a ring where others say that it is: by its
-        own word it went from an earlier one to a later one. It has nothing to tell of that ring."""
+    def _passed_by(self, pid: NodeId, ring: RingId) -> Change | None:
+        """G-25 ext: the change by which an interface, by its own word, went from an earlier ring
+        to a later one, if it never came to a ring where others say that it is. It has nothing to
+        tell of that ring."""
+        for h in (*self.late.values(), *self.pending.values()):
+            if h.lists(pid) and h.conf != ring and leaves(ring, h):
+                return h
+        return None
+
+    def may_tell(self, ring: RingId) -> bool:
+        """G-16, MR-27: whether a gateway that can be reached may still tell how a ring went on that
+        a late change leads to. One that came back since then is elsewhere, and will not."""
+        _, gateways = self.live()
+        ends = (*self.network.gateways.values(), self.network.own)
+        at = {pid: here for each in ends for pid, here in each.items()}
         return any(
-            h.lists(pid) and h.conf != ring and leaves(ring, h)
-            for h in (*self.late.values(), *self.pending.values())
+            m.node in gateways
+            and not self._passed_by(m.pid, ring)
+            and ((here := at.get(m.pid, ring)) == ring or leaves(here, h))
+            for h in self.late.values()
+            if h.ring == ring
+            for m in h.members
+            if m.gateway
         )
 
-    def _stays(self, pid: NodeId, at: RingId, ring: RingId) -> bool:
-        """Whether a pending change will move an interface to where others have it by now, and is no
-        way before its time (G-14); or it never came there (G-25 ext)."""
-        coming = self.pending.get((ring, at))
-        return (coming is not None and coming.lists(pid)) or self._passed_by(pid, ring)
+    def _where(self, pid: NodeId, at: RingId | None, ring: RingId) -> RingId:
+        """Where an interface is that others have at ``ring``: not yet there if a pending change
+        will move it, which is no way before its time (G-14), and not at all if it never came there
+        (G-25 ext)."""
+        if (passed := self._passed_by(pid, ring)) is not None:
+            before = passed.conf if at is None else at
+            return before if before in self.network.members else ring
+        coming = None if at is None else self.pending.get((ring, at))
+        return ring if at is None or coming is None or not coming.lists(pid) else at
 
     def _own_change(self, change: Change) -> Change | None:
         """The pending change of a ring of mine to the same new ring, if there is one.
@@ -174,7 +195,8 @@ class RingChanges(OrderState):
                     change.conf,
                     *(h.conf for h in self.late.values() if h.ring == change.conf),
                 }
-                moves |= {(m.pid, conf): ring for m in change.members for conf in before}
+                came = [m for m in change.members if not self._passed_by(m.pid, change.conf)]
+                moves |= {(m.pid, conf): ring for m in came for conf in before}
         gateways = tuple(
             (node, tuple((pid, moves.get((pid, at), at)) for pid, at in sorted(ends.items())))
             for node, ends in sorted(self.network.gateways.items())
@@ -251,7 +273,7 @@ class RingChanges(OrderState):
 
     def _learn(self, graph: NetworkGraph) -> None:
         """G-19, A11: what a gateway of the ring, or beyond it, can reach."""
-        self.network.merge(graph, self._stays)
+        self.network.merge(graph, self._where)
         for change in graph.late:
             id = (change.ring, change.conf)
             known = id in self.late or id in self.done or id in self.pending
@@ -268,6 +290,9 @@ class RingChanges(OrderState):
         my own change comes. How far their streams had come is kept: nobody tells it again."""
         topology = self.topology
         self.network.prune(topology)
+        for id, h in list(self.late.items()):
+            if not (id in self.mine or self._followed(h.ring) or self.network.moves(h)):
+                self.forget_late(id)
         useless = [r for r, e in self.entries.items() if not e.items and not self.knows(r)]
         for ring in useless:
             if ring not in away:
@@ -291,11 +316,18 @@ class RingChanges(OrderState):
         self.heard_from = {r: h for r, h in self.heard_from.items() if r in changing}
         self.acknowledged.forget(self.last, kept)
 
+    def forget_late(self, id: ChangeId) -> RingId:
+        """A late change moves nobody any more; the ring that it led away from."""
+        self._stale()
+        if (entry := self.entries.get(id[0])) is not None:
+            entry.late = False
+        return self.late.pop(id).conf
+
     def _enter(self, said: Change) -> None:
         """The new ring has an entry, and members; the old one's receipts are complete."""
         key = said.key
         if said.ring not in self.entries:
             self.entries[said.ring] = StreamEntry(key, Key(*key[:3], said.ring))
         self.network.members.setdefault(said.ring, said.members)
-        self.acknowledged.hear_bound(said.conf, said.receipts)
+        self.acknowledged.hear_closed(said.conf, said.receipts)
         self._stale()

@@ -15,9 +15,8 @@ from ringcast.protocols.totem_single.messages import RingId
 
 Path = tuple[RingId, ...]
 
-Stays = Callable[[NodeId, RingId, RingId], bool]
-"""Whether an interface is still at the ring where it is known to be, though somebody says that it
-is at a later one."""
+Where = Callable[[NodeId, RingId | None, RingId], RingId]
+"""At which ring an interface is: where it is known to be, if it is, and where somebody has it."""
 
 
 class RingNetwork:
@@ -76,17 +75,17 @@ class RingNetwork:
             for pid, ring in ends.items()
         )
 
-    def merge(self, graph: NetworkGraph, stays: Stays) -> None:
+    def merge(self, graph: NetworkGraph, where: Where) -> None:
         """G-19: gateways that somebody else knows; of two words on an interface the later ring,
-        unless it ``stays``. G-20 ext: of a new one that has lost an interface there, the rest is
-        not known here either.
+        unless ``where`` knows better. G-20 ext: of one that has lost an interface there, and here
+        as well or is new, the rest is not known here either.
         """
         for entry in graph.rings:
             self.members.setdefault(entry.ring, entry.members)
         for node, ends in graph.gateways:
             if node == self.me:
                 continue
-            new = node not in self.gateways
+            lacks = node not in self.gateways or node in self.cut
             known = self.gateways.setdefault(node, {})
             for pid, ring in ends:
                 if ring not in self.members:
@@ -94,9 +93,9 @@ class RingNetwork:
                 old = known.get(pid)
                 if old is None:
                     self.cut.discard(node)
-                if old is None or (old < ring and not stays(pid, old, ring)):
-                    known[pid] = ring
-            if new and node in graph.cut:
+                if old is None or old < ring:
+                    known[pid] = where(pid, old, ring)
+            if lacks and node in graph.cut:
                 self.cut.add(node)
 
     def cut_off(self, ring: RingId) -> None:

@@ -177,7 +177,9 @@ class NetworkOrder(RingChanges):
         gateways that it takes along are lost."""
         if not said.transitional:
             others = {member.pid for member in said.members} - self.pids
-            self.network.lose(others, said.conf)
+            before = [id for id in self.late if id[0] == said.conf]
+            for conf in (said.conf, *map(self.forget_late, before)):
+                self.network.lose(others, conf)
             self._stale()
             env.drop("multi G-16", "a change that comes too late")
             return
@@ -270,13 +272,11 @@ class NetworkOrder(RingChanges):
 
     def _empty(self, ring: RingId, entry: StreamEntry) -> str | None:
         """Step 5, MR-22, MR-27: what a ring stands for of which nothing waits."""
-        rings, gateways = self.live()
         if entry.late:
-            some = any(m.node in gateways for m in self.network.members[ring] if m.gateway)
-            return WAIT if some and not self._followed(ring) else None
+            return WAIT if self.may_tell(ring) and not self._followed(ring) else None
         if ring not in self.topology:
             return None
-        if ring in rings:
+        if ring in self.live()[0]:
             return WAIT
         if any(conf == ring for _, conf in (*self.pending, *self.late)):
             return None

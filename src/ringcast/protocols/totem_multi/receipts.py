@@ -61,11 +61,17 @@ class Acknowledged:
             waiting.setdefault(key, False)
         waiting |= dict.fromkeys(keys, True)
 
-    def hear_bound(self, stream: RingId, receipts: Receipts) -> None:
-        """A Bound of ``stream`` tells others of these."""
-        waiting = self.unreported.get(stream, {})
+    def hear_closed(self, stream: RingId, receipts: Receipts) -> None:
+        """What somebody tells of a stream with its end. A3 ext: a gateway of that ring still tells
+        it, too: some may not listen to the other one yet (MR-31)."""
         for pid, keys, refused in receipts:
             self.heard(pid, stream, keys, refused)
+
+    def hear_bound(self, stream: RingId, receipts: Receipts) -> None:
+        """A Bound of ``stream``, which all its gateways pass on, tells others of these."""
+        self.hear_closed(stream, receipts)
+        waiting = self.unreported.get(stream, {})
+        for pid, keys, refused in receipts:
             mine = waiting.get(pid, {})
             for key in keys:
                 mine.pop(key, None)
