@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -26,6 +26,7 @@ from ringcast.core.ids import START, Level, ViewId
 from ringcast.journal import node_journal
 from ringcast.journal.check import examine
 from ringcast.journal.format import layout
+from ringcast.journal.format.frame import NameTable
 from ringcast.journal.format.frame_writer import frame_content
 from ringcast.journal.service import (
     GUEST,
@@ -225,6 +226,39 @@ def test_a_member_that_drips_records_keeps_nobody_from_catching_up(
             third = await stack.enter_async_context(Node.open(patient))
             await eventually(lambda: caught_up([third]))
         assert set(bodies(tmp_path, 1)) <= set(bodies(tmp_path, 3))
+
+    run(story)
+
+
+async def says_done(ask: Ask) -> AsyncIterator[Answer]:
+    yield Done(ask.token, START)
+
+
+async def nests_names(ask: Ask) -> AsyncIterator[Answer]:
+    sent = (2, Level.AGREED, "g", (), (b"made up",), 1, None)
+    ready = frame_content([layout.entry(START, ViewId(8, 1), layout.MESSAGE, *sent)])
+    names = msgspec.msgpack.encode(NameTable(["g"], [], []))
+    more = b"\x94" + names[1:] + b"\x91" * 200_000 + b"\xc0"  # a fourth element
+    section = ready.section.removesuffix(names) + more
+    yield Records(ask.token, 1, ready.rows, section, b"".join(ready.pieces))
+
+
+@pytest.mark.parametrize("lies", [says_done, nests_names])
+def test_what_answers_no_question_ends_nobody(
+    tmp_path: Path, lies: Callable[[Ask], AsyncIterator[Answer]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An AssertionError or RecursionError ended a node that was catching up."""
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 2)
+        async with AsyncExitStack() as stack:
+            nodes = await opened(stack, settings)
+            await eventually(lambda: caught_up(nodes))
+            asking, telling = (node._journal for node in nodes)
+            assert asking is not None and telling is not None
+            assert await asking._fetch(2, START) is not False
+            monkeypatch.setattr(telling, "_tell", lies)
+            assert await asking._fetch(2, START) is False
 
     run(story)
 

@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
-from ringcast.core.errors import RingcastError, TransportError
+from ringcast.core.errors import UNREADABLE, RingcastError, TransportError
 from ringcast.core.ids import NodeId, Position
 from ringcast.journal.format.frame import Frame, read_frame
 from ringcast.journal.format.layout import NAME, JournalError
@@ -77,7 +77,7 @@ def from_records(answer: Records) -> Frame:
         found = read_frame(
             memoryview(answer.section), answer.entries, answer.rows, memoryview(answer.data)
         )
-    except (ValueError, OverflowError, msgspec.MsgspecError) as error:
+    except (ValueError, OverflowError, *UNREADABLE) as error:
         raise JournalError(f"not records of a journal ({error})") from None
     try:
         return found.check()
