@@ -153,17 +153,19 @@ def test_what_is_no_frame_is_refused(change: dict[str, object]) -> None:
 
 
 ONE = message("g", (b"a", b"b"))
-ROW = {"ring_seq": 8, "ring_rep": 1, "seq": 1, "view_seq": 8, "view_rep": 1, "count": 2,
-       "size": len(ONE), "digest": digest(ONE)}  # fmt: skip
+ROW = {"ring_seq": 8, "ring_rep": 1, "seq": 1, "view_seq": 8, "view_rep": 1, "sender": 2,
+       "count": 2, "size": len(ONE), "digest": digest(ONE)}  # fmt: skip
 
 
-def made_up(rows: list[dict[str, int]], lengths: list[int], data: bytes, *sources: Any) -> Records:
+def made_up(
+    rows: list[dict[str, int]], lengths: list[int], data: bytes, *sources: Any, group: str = "g"
+) -> Records:
     """What a program says that has the key and its own mind."""
     table = np.zeros(len(rows), row_type())
     for at, row in enumerate(rows):
         for name, number in row.items():
             table[at][name] = number
-    names = msgspec.msgpack.encode((["g"], [], sources))
+    names = msgspec.msgpack.encode(([group], [], sources))
     section = table.tobytes() + np.array(lengths, np.int32).tobytes() + names
     return Records(1, len(rows), len(lengths), section, data)
 
@@ -171,6 +173,15 @@ def made_up(rows: list[dict[str, int]], lengths: list[int], data: bytes, *source
 def test_what_is_made_up_may_be_right() -> None:
     rows = [ROW, {**ROW, "index": 2, "note": 1}]
     assert len(from_records(made_up(rows, [1] * 4, ONE * 2, ("s", 1, 2)))) == 2
+
+
+OUT_OF_RANGE = [
+    ("time", -1), ("time", 2**62), ("timestamp", -1), ("ring_seq", -1), ("ring_rep", -1),
+    ("seq", -2), ("branch", -2), ("view_seq", -1), ("view_rep", 0), ("view_rep", 2**32),
+    ("sender", 0), ("sender", -1), ("sender", 2**32),
+]  # fmt: skip
+"""What a member told was kept: trimmed.json then named a view that nobody can read, and the journal
+could not be opened again."""
 
 
 @pytest.mark.parametrize(
@@ -183,6 +194,7 @@ def test_what_is_made_up_may_be_right() -> None:
         [{**ROW, "kind": KINDS.index(VIEW)}],
         [{**ROW, "kind": KINDS.index(GAP)}],
         [ROW, {**ROW, "seq": 2, "index": -1}],
+        *([{**ROW, name: number}] for name, number in OUT_OF_RANGE),
     ],
 )
 def test_entries_that_cannot_be_are_refused(rows: list[dict[str, int]]) -> None:
@@ -204,9 +216,41 @@ def test_lengths_do_not_reach_beyond_what_there_is() -> None:
         from_records(made_up(rows, [most, *lengths], data))
 
 
-@pytest.mark.parametrize("source", [("s", 2**63, 0), ("s", 0, 2**63 - 1), ("s", -1, 0)])
+def test_of_records_only_messages_have_a_sender_and_a_group() -> None:
+    one = {**ROW, "kind": KINDS.index(VIEW), "sender": 0, "count": 1}
+    for sender, group, right in ((0, "", True), (2, "", False), (0, "g", False)):
+        data = message(group, (b"",))
+        row = {**one, "sender": sender, "size": len(data), "digest": digest(data)}
+        told = made_up([row], [0], data, group=group)
+        if right:
+            assert len(from_records(told)) == 1
+        else:
+            with pytest.raises(JournalError, match="not records of a journal"):
+                from_records(told)
+
+
+@pytest.mark.parametrize("group", ["", "g" * 65])
+def test_a_group_has_a_name_that_a_word_can_hold(group: str) -> None:
+    data = message(group, (b"a", b"b"))
+    row = {**ROW, "size": len(data), "digest": digest(data)}
+    with pytest.raises(JournalError, match="not records of a journal"):
+        from_records(made_up([row], [1, 1], data, group=group))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ("s", 2**63, 0),
+        ("s", 0, 2**63 - 1),
+        ("s", -1, 0),
+        ("s", 0, 2**62),  # it has a number, and the row behind it has none
+        ("", 0, 0),
+        ("s" * 65, 0, 0),
+    ],
+)
 def test_rows_are_numbered_as_columns_can_hold(source: tuple[str, int, int]) -> None:
-    """Else a writer could make a journal that nobody can read."""
+    """Else a writer could make a journal that nobody can read, and a member that tells of such rows
+    could keep whoever takes them from ever saying its groups."""
     with pytest.raises(JournalError, match="not records of a journal"):
         from_records(made_up([{**ROW, "note": 1}], [1, 1], ONE, source))
     stream, batch, first = source

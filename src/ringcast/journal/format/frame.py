@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,7 @@ from ringcast.journal.format.layout import (
     Source,
 )
 from ringcast.journal.format.message import digest, room
+from ringcast.wire.envelope import check_rows
 
 KINDS = (MESSAGE, VIEW, TRANSITIONAL, GAP)
 
@@ -44,7 +45,8 @@ Note = tuple[NodeId, ...] | Source
 class NameTable(msgspec.Struct, array_like=True, frozen=True):
     """What the table refers to by numbers."""
 
-    groups: list[str]
+    groups: list[Annotated[str, msgspec.Meta(max_length=64)]]
+    """``""`` is that of configurations and gaps."""
     members: list[tuple[NodeId, ...]]
     sources: list[Source]
     """Both counted from 1, for 0 is none."""
@@ -63,6 +65,16 @@ def row_type() -> Any:
 
 
 PLACE = list(Position._fields)
+
+LEAST = {
+    "time": 0, "timestamp": 0, "ring_seq": 0, "ring_rep": 0, "seq": -1, "index": 0,
+    "branch": GAP_BRANCH, "view_seq": 0, "view_rep": 1, "sender": 0,
+}  # fmt: skip
+"""The smallest numbers, as ``Position`` and ``ViewId`` have them: others cannot be read back from
+the small files beside the segments."""
+
+MOST = {"time": 253_402_300_799_999_999, "view_rep": 2**32 - 1, "sender": 2**32 - 1}
+"""And the largest, where a column could hold more. After the year 9999 there is no date."""
 
 
 class Range(NamedTuple):
@@ -283,7 +295,8 @@ class Frame:
         )
 
     def check(self) -> Frame:
-        """The frame itself; JournalError if it is not one. For what came from elsewhere."""
+        """The frame itself; JournalError or ValueError if it is not one. For what came from
+        elsewhere."""
         table, names = self.table, self.names
         notes = [len(names.members) if kind else len(names.sources) for kind in table["kind"]]
         if not (
@@ -291,14 +304,20 @@ class Frame:
             and (self.lengths >= 0).all() and (self.lengths <= len(self.data)).all()
             and ((table["kind"] == 0) | (self.counts == 1)).all()
             and ((table["branch"] == GAP_BRANCH) == (table["kind"] == KINDS.index(GAP))).all()
-            and (table["index"] >= 0).all() and self.last_indexes.max() <= LAST_INDEX
+            and all((table[name] >= least).all() for name, least in LEAST.items())
+            and all((table[name] <= most).all() for name, most in MOST.items())
+            and self.last_indexes.max() <= LAST_INDEX
             and self.disorder(self.first.before) is None
             and (table["kind"] < len(KINDS)).all() and (table["level"] < len(Level)).all()
             and (table["group"] < len(names.groups)).all() and (table["note"] <= notes).all()
+            and [group != "" for group in self.groups()] == (table["kind"] == 0).tolist()
+            and ((table["sender"] > 0) == (table["kind"] == 0)).all()
             and (table["size"] == room(self.groups(), self.counts, self.lengths)).all()
             and len(self.data) == self.size and self.whole
         ):  # fmt: skip
             raise JournalError("not records of a journal")
+        for _, (_, _, row), count in self.sources():
+            check_rows(row, count)
         return self
 
 

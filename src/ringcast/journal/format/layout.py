@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import GAP_BRANCH, Level, NodeId, Position, ViewId
 from ringcast.journal.format.message import digest, message
-from ringcast.wire.envelope import RowNumber
+from ringcast.wire.envelope import Name, RowNumber
 
 MESSAGE, VIEW, TRANSITIONAL = "message", "view", "transitional"
 """The kinds of a record: a message of a group, a regular and a transitional configuration."""
@@ -36,7 +36,7 @@ NO_CHAIN = bytes(16)
 """The chain before the first record."""
 
 
-Source = tuple[str, RowNumber, RowNumber]
+Source = tuple[Name, RowNumber, RowNumber]
 """A writer that publishes each row once: its name, the number of its batch, and of the row."""
 
 
