@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -226,6 +226,36 @@ def test_a_member_that_drips_records_keeps_nobody_from_catching_up(
             third = await stack.enter_async_context(Node.open(patient))
             await eventually(lambda: caught_up([third]))
         assert set(bodies(tmp_path, 1)) <= set(bodies(tmp_path, 3))
+
+    run(story)
+
+
+def test_a_long_frame_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One byte before each silence ended was enough to be listened to for years."""
+    monkeypatch.setattr("ringcast.wire.line.PATIENCE_S", 0.2)
+    monkeypatch.setattr("ringcast.wire.line.LEAST_RATE", 2**40)
+
+    over = asyncio.Event()
+
+    async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((2 * LONG).to_bytes(4, "big") + bytes(LONG))
+        while not reader.at_eof():
+            writer.write(b"x")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(reader.read(), 0.05)
+        writer.close()
+        over.set()
+
+    async def story() -> None:
+        server = await asyncio.start_server(drips, "127.0.0.1", 0)
+        at = server.sockets[0].getsockname()
+        line = Line(*await asyncio.open_connection(*at), MESSAGES)
+        with pytest.raises(RingcastError, match="a long frame came at less than"):
+            async with asyncio.timeout(5):
+                await line.receive()
+        line.close()
+        await over.wait()
+        server.close()
 
     run(story)
 

@@ -44,6 +44,7 @@ from ringcast.journal.writer import Journal, Limits, commit
 from ringcast.wire.address import Address
 from ringcast.wire.envelope import Data, Known
 from ringcast.wire.keys import KeyFile
+from ringcast.wire.line import LEAST_RATE
 
 T = TypeVar("T")
 
@@ -53,9 +54,9 @@ TRIM_S = 5.0
 ANSWER_S = 10.0
 """Longest that somebody who asks waits for what this node does not have yet."""
 
-SLOW_S, LEAST_RATE = 20.0, 256 * 2**10
-"""A member tells a node that catches up so many bytes a second, after a while: whoever drips its
-records would keep it from ever having caught up."""
+SLOW_S = 20.0
+"""After a while a member tells a node that catches up ``LEAST_RATE`` bytes a second: whoever drips
+its records would keep it from ever having caught up."""
 
 RETRY_S = 0.5
 """After a member could not tell what it has, until it is asked again."""

@@ -42,6 +42,10 @@ PORTION = 2**20
 PATIENCE_S = 20.0
 """Longest silence in a conversation."""
 
+LEAST_RATE = 256 * 2**10
+"""Bytes a second in which a long frame comes, after ``PATIENCE_S``: whoever drips one would be
+listened to for years."""
+
 NONCE_BYTES = 16
 
 Text = Annotated[str, msgspec.Meta(max_length=64)]
@@ -244,9 +248,12 @@ class Line:
             await self.turns.take(self.grant)
             self._has_turn = True
         frame, clock = bytearray(begin), asyncio.get_running_loop().time
-        deadline = clock() + TURN_S
+        begun = clock()
         while len(frame) < length:
-            if self.turns and self.turns.contested and clock() > deadline:
+            took_s = clock() - begun
+            if took_s > PATIENCE_S + len(frame) / LEAST_RATE:
+                raise RingcastError(f"a long frame came at less than {LEAST_RATE // 2**10} KiB/s")
+            if self.turns and self.turns.contested and took_s > TURN_S:
                 raise RingcastError(f"a long frame took more than {TURN_S:.0f} s, and others wait")
             async with asyncio.timeout(TURN_S if self.turns else PATIENCE_S):
                 more = await self._reader.read(min(PORTION, length - len(frame)))
