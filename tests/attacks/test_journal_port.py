@@ -28,6 +28,7 @@ from ringcast.journal.check import examine
 from ringcast.journal.format import layout
 from ringcast.journal.format.frame import NameTable
 from ringcast.journal.format.frame_writer import frame_content
+from ringcast.journal.format.selection import MOST_GROUPS
 from ringcast.journal.service import (
     GUEST,
     MESSAGES,
@@ -470,6 +471,42 @@ def test_questions_of_guests_take_bounded_room(tmp_path: Path) -> None:
             assert await line.receive() is None
             line.close()
             assert node.metrics()["journal"]["conversations_refused"] == 3  # type: ignore[index]
+
+    run(story)
+
+
+def seek(*wanted: object) -> list[object]:
+    return [9, 1, START, START, 1, wanted]
+
+
+PART = msgspec.msgpack.encode("seq") + msgspec.msgpack.encode((0, 9))
+TOO_MANY = {
+    "kinds": msgspec.msgpack.encode(seek("", True, ("message",) * 5)),
+    "groups": msgspec.msgpack.encode(seek("", True, None, ("g",) * (MOST_GROUPS + 1))),
+    "places": msgspec.msgpack.encode(seek("", True, None, None, {})).removesuffix(b"\x80")
+    + b"\x87"
+    + PART * 7,
+    "fields of a selection": msgspec.msgpack.encode(seek("", True, None, None, {}, None)),
+    "fields of a question": msgspec.msgpack.encode([5, 1, "g", "x", 0, 0, (b"x",), None]),
+    "fields of an answer": msgspec.msgpack.encode([6, 1, START, None]),
+}
+
+
+@pytest.mark.parametrize("parts", TOO_MANY)
+def test_many_parts_of_a_question_are_not_decoded(tmp_path: Path, parts: str) -> None:
+    """2 million places, 14 MB from a guest that may not even ask for them, stopped a node for
+    1.1 s."""
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(TOO_MANY[parts], type=MESSAGES)
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1)
+        async with AsyncExitStack() as stack:
+            await opened(stack, settings)
+            line = await call(place(settings[0]), GUEST, guest(tmp_path, "write", "x"))
+            await line._send(TOO_MANY[parts])
+            assert await line.receive() is None
+            line.close()
 
     run(story)
 

@@ -42,7 +42,12 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A question or an answer. Nothing may stand behind its fields: whatever does is looked through
+    in the ring's loop, and before it is known who may ask what."""
+
+
+class Ask(Word, frozen=True, tag=1):
     """Which records do you have after ``after``, up to ``upto``?
 
     Nobody answers before it has all that it will ever have up to there.
@@ -56,7 +61,7 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag=1):
     for nodes that catch up, never for readers."""
 
 
-class Records(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Records(Word, frozen=True, tag=2):
     """The entries that have some of them, as in a frame of a journal (``Frame``)."""
 
     token: int
@@ -85,7 +90,7 @@ def from_records(answer: Records) -> Frame:
         raise JournalError(f"not records of a journal ({error})") from None
 
 
-class Extent(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class Extent(Word, frozen=True, tag=3):
     """That was all. The journal has everything after ``trimmed``, up to ``last``."""
 
     token: int
@@ -97,14 +102,14 @@ class Extent(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """To a Look: how many records lie behind the place."""
 
 
-class Look(msgspec.Struct, frozen=True, array_like=True, tag=10):
+class Look(Word, frozen=True, tag=10):
     """Where does your journal begin and end, what lies at this place, and how much behind it?"""
 
     token: int
     place: Position
 
 
-class Seek(msgspec.Struct, frozen=True, array_like=True, tag=9):
+class Seek(Word, frozen=True, tag=9):
     """Where is the record ``rows`` after ``after``, or the last one up to ``upto``?"""
 
     token: int
@@ -115,7 +120,7 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag=9):
     """Only such records count."""
 
 
-class Commit(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class Commit(Word, frozen=True, tag=4):
     """The reader of this name needs nothing up to ``place`` any more."""
 
     token: int
@@ -123,7 +128,7 @@ class Commit(msgspec.Struct, frozen=True, array_like=True, tag=4):
     place: Position
 
 
-class Publish(msgspec.Struct, frozen=True, array_like=True, tag=5):
+class Publish(Word, frozen=True, tag=5):
     """Broadcast these bodies in a group, unless rows of this batch were before.
 
     ``stream`` names the writer, ``batch`` and ``first`` number its rows: what was delivered
@@ -142,14 +147,14 @@ class Publish(msgspec.Struct, frozen=True, array_like=True, tag=5):
         check_rows(self.first, len(self.bodies))
 
 
-class Done(msgspec.Struct, frozen=True, array_like=True, tag=6):
+class Done(Word, frozen=True, tag=6):
     """A Seek, Commit or Publish was carried out; ``place`` is the last one it concerns."""
 
     token: int
     place: Position
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True, tag=7):
+class Refused(Word, frozen=True, tag=7):
     """It was not, and why."""
 
     token: int

@@ -19,22 +19,25 @@ LEAST, MOST = -(2**63), 2**63 - 1
 Part = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(PLACE)})\Z")]
 """Of a position."""
 
+MOST_GROUPS = 1024
+"""In a question, which is decoded before it is known whether its asker may ask it."""
+
 Number = Annotated[int, msgspec.Meta(ge=LEAST, le=MOST)]
 Bounds = tuple[Number, Number]
 
 
-class Selection(msgspec.Struct, frozen=True, array_like=True):
+class Selection(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """All conditions together. What is unknown to it is wanted: it may choose too much."""
 
     group: str = ""
     """Of messages, only those of this group."""
     views: bool = True
     """Configurations and gaps, too."""
-    kinds: tuple[str, ...] | None = None
+    kinds: Annotated[tuple[str, ...], msgspec.Meta(max_length=len(KINDS))] | None = None
     """Only records of these kinds."""
-    groups: tuple[str, ...] | None = None
+    groups: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_GROUPS)] | None = None
     """Only records with these groups; configurations have the group ``""``."""
-    places: dict[Part, Bounds] = {}
+    places: Annotated[dict[Part, Bounds], msgspec.Meta(max_length=len(PLACE))] = {}
     """Smallest and largest value of parts of the position."""
 
     def of(self, frame: Frame) -> Frame:
