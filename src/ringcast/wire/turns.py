@@ -8,12 +8,17 @@ from collections import Counter
 from ringcast.wire.keys import Grant
 
 TURN_S = 5.0
-"""Longest silence of whoever has the turn, and the longest turn while others wait for it."""
+"""Longest silence of whoever has the turn, and the longest time to send a frame while others wait
+for the turn."""
 
 
 class FrameTurns:
     """Who may send a long frame now. Of each guest one conversation waits, so that no guest keeps
-    another waiting for more than one turn of its own."""
+    another waiting for more than one turn of its own.
+
+    A turn lasts until the frame has been dealt with, since its bytes are held as long: given back
+    earlier, each guest could have the room of a frame while its rows wait for the ring.
+    """
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
