@@ -241,7 +241,7 @@ class Tellers(NamedTuple):
 
 
 class Server:
-    """Listens for questions; each is answered by ``serve``.
+    """Listens for questions at one port of a node; each is answered by ``serve``.
 
     Strangers, guests and members have places of their own, so that none of them can keep
     another kind out: what keeps members out makes holes in their journals. Among strangers the host

@@ -34,7 +34,7 @@ SHORT = 512
 """Bytes in an opening, at most."""
 
 LONG = 4 * 2**20
-"""Bytes in a frame from which on a node receives one at a time."""
+"""Bytes in a frame from which on a port receives one at a time."""
 
 PORTION = 2**20
 """Bytes of a long frame that are read at once."""

@@ -1,4 +1,4 @@
-"""FrameTurns: a node takes in one long frame at a time, so many at once take the room of one."""
+"""FrameTurns: a port takes in one long frame at a time, so many at once take the room of one."""
 
 from __future__ import annotations
 
