@@ -384,6 +384,27 @@ def test_one_member_s_word_ends_no_node_that_another_member_knows() -> None:
     assert not meetings.twin and mine.misfits[2].startswith("node 2 says: others know a later")
 
 
+@pytest.mark.parametrize("knows_first", [False, True])
+def test_a_doubt_of_the_first_seconds_ends_no_node_an_hour_later(knows_first: bool) -> None:
+    """The member that knew better says otherwise then: the node stopped, and asked nobody."""
+    lost, right = (Hello((place(2, 5, 2), place(1, boot, 1)), False) for boot in (6, 5))
+    meetings, _, mine, its = acquainted()
+    third = Codec((), 3, 5, None, Realm(Medium.RING, "test", "totem"))
+    say(meetings, mine, third, Hello((place(3, 5, 3),), False, 1, mine.challenge))
+    if knows_first:
+        say(meetings, mine, its, right)
+        say(meetings, mine, third, Hello((place(3, 5, 3), place(1, 6, 1)), False))
+    else:
+        say(meetings, mine, its, lost)
+        say(meetings, mine, its, right)
+    for _ in range(discovery.YOUNG + 1):
+        meetings.look_around()
+    say(meetings, mine, its, lost)
+    for _ in range(3):
+        meetings.look_around()
+    assert not meetings.twin
+
+
 def test_who_has_this_nodes_id_elsewhere_says_so_before_it_is_met() -> None:
     """A recorded Hello of a member that was met says nothing new of it."""
     meetings, _, mine, _ = acquainted()

@@ -141,7 +141,8 @@ class Meetings:
         self.twin = ""
         """Who else has this node's id, and started later."""
         self._doubted: int | None = None
-        """The look around at which a member first said that this node's state is old."""
+        """The look around at which a member first said that this node's state is old, if no other
+        member knows better."""
         self._vouchers: set[NodeId] = set()
         """Members to whom this start of the node is its latest."""
 
@@ -170,7 +171,7 @@ class Meetings:
     def look_around(self) -> None:
         """Once in a while: to seeds, to the multicast group, and to who was not met yet."""
         self.looks += 1
-        doubted = None if self._vouchers else self._doubted
+        doubted = self._doubted
         if doubted is not None and self.looks > doubted + 1:
             self.twin = LOST
         asked = self._forget_silent()
@@ -252,10 +253,11 @@ class Meetings:
                     continue
                 self._codec.misfit(src, f"node {src} says: {LOST}")
                 self._vouchers.discard(src)
-                if self._doubted is None and self.looks <= YOUNG:
+                if self._doubted is None and not self._vouchers and self.looks <= YOUNG:
                     self._doubted = self.looks
             elif met and place.boot == mine.boot:
                 self._vouchers.add(src)
+                self._doubted = None  # or it would count whenever no voucher is left
             elif not self._codec.knows(src) and not here:
                 self._codec.misfit(src, BORROWED.format(src, mine.node, at))
 
