@@ -239,9 +239,11 @@ class Deaf:
     def __init__(self) -> None:
         self.peers: dict[NodeId, Address] = {}
         self.told: list[Address] = []
+        self.connects = 0
 
     def connect(self, peers: dict[NodeId, Address]) -> None:
         self.peers = peers
+        self.connects += 1
 
     def send_to(self, address: Address, datagram: bytes) -> None:
         """Nobody hears it."""
@@ -279,6 +281,21 @@ def test_a_node_that_was_removed_for_good_is_forgotten(monkeypatch: pytest.Monke
     assert list(udp.peers) == [3]
     say(meetings, mine, its, Hello((place(2, 5, 2),), False))
     assert list(udp.peers) == [2, 3]
+
+
+def test_a_hello_without_news_looks_no_address_up() -> None:
+    """Each cost a lookup of every peer: 1,024 of them took four seconds of a node with 255."""
+    meetings, udp, mine, its = acquainted()
+    third = Codec((), 3, 5, None, Realm(Medium.RING, "test", "totem"))
+    say(meetings, mine, third, Hello((place(3, 5, 3),), False, 1, mine.challenge))
+    before = udp.connects
+    for n in range(100):
+        say(meetings, mine, its, Hello((place(2, 5, 2), place(1000 + n, 1)), False))
+        say(meetings, mine, third, Hello((place(3, 5, 9),), False))
+    assert udp.connects == before
+    again = Codec((), 2, 6, None, Realm(Medium.RING, "test", "totem"))
+    say(meetings, mine, again, Hello((place(2, 6, 7),), False, 1, mine.challenge))
+    assert udp.connects == before + 1 and udp.peers[2].port == 7, "it has moved"
 
 
 def test_who_is_silent_makes_room_for_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:

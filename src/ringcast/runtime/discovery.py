@@ -77,6 +77,10 @@ class PeerBook:
         """Who is known by its own word alone."""
         return list(self._told)
 
+    def own_word(self, node: NodeId) -> Whereabouts | None:
+        """Where it said it is; None if it said nothing, or is listed."""
+        return self._told.get(node)
+
     @property
     def full(self) -> bool:
         """Whether there is no room for a newcomer."""
@@ -129,9 +133,10 @@ class Meetings:
 
     def __init__(self, config: PortConfig, boot: int, udp: Transport, codec: Codec) -> None:
         self._config, self._udp, self._codec = config, udp, codec
-        public = config.public_address
-        where = udp.address if public == config.bind_address else public
-        self.book = PeerBook(Whereabouts(config.id, boot, *where), config.peer_addresses)
+        # Read from the text once, not at every Hello.
+        self._public, self._listed = config.public_address, config.peer_addresses
+        where = udp.address if self._public == config.bind_address else self._public
+        self.book = PeerBook(Whereabouts(config.id, boot, *where), self._listed)
         self._seeds = [address.parse(text, "seeds") for text in config.seeds]
         self._greeted: Counter[tuple[NodeId, bool]] = Counter()
         """How often who was greeted, and answered, since the last look around."""
@@ -155,11 +160,11 @@ class Meetings:
         """Listed processors that were never met, and did not prove that they do not fit; of seeds
         one must have answered. First those that are silent, then those in whose name frames come
         that cannot be opened."""
-        codec, listed = self._codec, self._config.peer_addresses
+        codec = self._codec
         silent: list[str] = []
         closed: list[str] = []
         said = codec.unproven.said()
-        for node, at in listed.items():
+        for node, at in self._listed.items():
             if not codec.knows(node) and node not in codec.misfits:
                 (closed if node in said else silent).append(f"node {node} ({at})")
         mine = Address(self.book.mine.host, self.book.mine.port)
@@ -216,7 +221,7 @@ class Meetings:
         if (place.node, place.boot) != (src, boot):
             self._codec.refuse(f"a Hello in the name of another, from node {src}")
             return
-        if self._config.public_address.unspecified and src not in self._config.peer_addresses:
+        if self._public.unspecified and src not in self._listed:
             self._codec.refuse(NO_ADDRESS)  # we would hear a newcomer that cannot hear us
             return
         met = self._codec.met(src, boot)
@@ -226,12 +231,14 @@ class Meetings:
             return
         self._look_for_twins(hello, met)
         if met:
-            new = self.book.learn(hello)
-            self._udp.connect(self.book.addresses())
-            self._greet(new)
+            before, new = self.book.own_word(src), self.book.learn(hello)
+            if self.book.own_word(src) != before:  # names of all are looked up: not at each Hello
+                self._udp.connect(self.book.addresses())
+            if new:
+                self._greet(new)
         if hello.wants or not met:
             where = Address(place.host, place.port)
-            at = self._config.peer_addresses.get(src, where)
+            at = self._listed.get(src, where)
             self._say(src, at, not met, hello.challenge)
             if at != where and not where.unspecified and not met:
                 self._say(src, where, False, None, meet=False)  # it cannot be met, but be told
