@@ -423,13 +423,17 @@ def test_a_doubt_of_the_first_seconds_ends_no_node_an_hour_later(knows_first: bo
 
 
 def test_who_has_this_nodes_id_elsewhere_says_so_before_it_is_met() -> None:
-    """A recorded Hello of a member that was met says nothing new of it."""
+    """A recorded Hello of a member that was met says nothing new of it; nor does one prove anything
+    of a member that was not."""
     meetings, _, mine, _ = acquainted()
-    for node, boot in ((4, 5), (2, 4)):
+    for node, boot in ((3, 5), (2, 4)):
         stranger = Codec((), node, boot, None, Realm(Medium.RING, "test", "totem"))
         say(meetings, mine, stranger, Hello((place(node, boot, 4), place(1, 9, 9)), False))
-    assert not meetings.twin and list(mine.misfits) == [4]
-    assert "node 4 has the id of this node, 1, at" in mine.misfits[4]
+    assert not meetings.twin and mine.misfits == {}
+    assert list(mine.unproven.said()) == [3]
+    assert "node 3 has the id of this node, 1, at" in mine.unproven.said()[3]
+    assert mine.unproven.said()[3].endswith("(by a Hello that may be an old one)")
+    assert meetings.unheard() == ([], []), "of that it is said why"
 
 
 # --- faults on purpose ---------------------------------------------------------------------

@@ -15,6 +15,7 @@ from ringcast.wire import address
 from ringcast.wire.address import Address
 from ringcast.wire.codec import EVERYBODY, Codec
 from ringcast.wire.meeting import MOST, Hello, Whereabouts
+from ringcast.wire.misfits import ANYBODY, OLD
 
 MOST_GREETINGS, MOST_ANSWERS = 2, 16
 """Hellos to one processor between two looks around, unasked and asked for: a burst of frames from
@@ -157,19 +158,19 @@ class Meetings:
         return bool(known) and all(self._codec.knows(node) for node in known)
 
     def unheard(self) -> tuple[list[str], list[str]]:
-        """Listed processors that were never met, and did not prove that they do not fit; of seeds
-        one must have answered. First those that are silent, then those in whose name frames come
-        that cannot be opened."""
+        """Listed processors that were never met, and whose Hellos do not say why; of seeds one must
+        have answered. First those that are silent, then those in whose name frames come that cannot
+        be opened."""
         codec = self._codec
         silent: list[str] = []
         closed: list[str] = []
-        said = codec.unproven.said()
+        said, explained = codec.unproven.said(ANYBODY), codec.unproven.said(OLD) | codec.misfits
         for node, at in self._listed.items():
-            if not codec.knows(node) and node not in codec.misfits:
+            if not codec.knows(node) and node not in explained:
                 (closed if node in said else silent).append(f"node {node} ({at})")
         mine = Address(self.book.mine.host, self.book.mine.port)
         seeds = [str(at) for at in self._seeds if at != mine]
-        if seeds and not codec.misfits and not any(map(codec.knows, self.book.known())):
+        if seeds and not explained and not any(map(codec.knows, self.book.known())):
             (closed if said else silent).append(f"anybody at the seeds {', '.join(seeds)}")
         return silent, closed
 
@@ -266,7 +267,7 @@ class Meetings:
                 self._vouchers.add(src)
                 self._doubted = None  # or it would count whenever no voucher is left
             elif not self._codec.knows(src) and not here:
-                self._codec.misfit(src, BORROWED.format(src, mine.node, at))
+                self._codec.unproven.note(src, BORROWED.format(src, mine.node, at), OLD)
 
     def _greet(self, nodes: Iterable[NodeId]) -> None:
         """Ask for the Hello that lets these be heard."""

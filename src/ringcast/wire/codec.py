@@ -117,7 +117,7 @@ class Codec:
         """Processors that have the key, if there is one, and are set up otherwise than this one;
         how, for whoever can mend it."""
         self.unproven = Unproven()
-        """What frames that could not be opened say of processors that were not met."""
+        """What frames say, without proof, of processors that were not met."""
         self.renew_keys()
 
     def renew_keys(self) -> None:
