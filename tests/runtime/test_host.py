@@ -30,9 +30,11 @@ from ringcast.core.trace import Crashed, Delivered, Installed, Noted, Restarted,
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.host import BOOT_STEPS, LiveHost
 from ringcast.runtime.platform import LivePlatform
+from ringcast.runtime.port import MOST_LINES
 from ringcast.runtime.port_config import PortConfig
 from ringcast.traces.live import read_log
 from ringcast.wire import keys
+from ringcast.wire.misfits import PATIENCE
 
 VIEW = ViewId(4, 1)
 
@@ -567,6 +569,30 @@ def test_multicast_alone_is_enough_to_be_found(stage: Stage) -> None:
         await ear.until(lambda: "2" in one.metrics()["peers"])  # type: ignore[operator]
         submit(one, "send token;broadcast data")
         await ear2.until(lambda: len(puppet.heard) == 2)
+
+    stage.play(story)
+
+
+def test_one_that_says_ever_new_things_of_itself_does_not_fill_the_log(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(stage: Stage) -> None:
+        host, _, _ = await stage.pair()
+        await stage.start(host)
+        port = host.ports[0]
+        for look in range(5):
+            for node in range(1000, 1100):
+                port._codec.misfit(node, f"node {node} says {look}")
+            port._codec.misfit(7, "node 7 says what it always says")
+            port.keep_house()
+        said = [line for line in caplog.messages if " says " in line]
+        assert len(said) == MOST_LINES + 4, "16 at once, then one a look"
+        for _ in range(PATIENCE):
+            port.keep_house()
+        assert port._codec.misfits == port._warned == {}
+        port._codec.misfit(7, "node 7 says what it always says")
+        port.keep_house()
+        assert caplog.messages[-1].endswith("node 7 says what it always says")
 
     stage.play(story)
 

@@ -276,6 +276,26 @@ def test_strangers_fill_no_table_for_good(file: KeyFile | None) -> None:
     assert receiver.unproven.said() == {}, "nobody repeated it"
 
 
+def test_misfits_that_were_never_met_make_room(file: KeyFile | None) -> None:
+    """One with the key took all places for good, under 1,024 ids. What a member that was met has
+    said once stays."""
+    receiver = codec(2, 1, file)
+    receiver.wishes = {"token_loss_us": "300000"}
+    meet(receiver, codec(1, 5, file))
+    for src in range(1000, 1000 + MOST_PEERS):
+        receiver.rest()
+        differs = hello(src, receiver.challenge, max_message="7")
+        receiver.decode(codec(src, 5, file).encode(differs, EVERYBODY))
+    assert len(receiver.misfits) == PATIENCE + 1, "nobody repeats it"
+    for src in range(1000, 1000 + MOST_PEERS):
+        receiver.misfit(src, "it has the key")
+    assert len(receiver.misfits) == MOST_PEERS
+    for _ in range(PATIENCE):
+        assert len(receiver.misfits) == MOST_PEERS
+        receiver.rest()
+    assert list(receiver.misfits) == [1]
+
+
 def test_a_recorded_hello_with_former_settings_is_no_misfit(file: KeyFile | None) -> None:
     """Not of a member that was met since, and not where it was never met."""
     past, now, receiver = codec(1, 5, file), codec(1, 6, file), codec(2, 1, file)

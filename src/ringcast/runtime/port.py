@@ -40,6 +40,10 @@ release"""
 MOST_HINTS = 16
 """Lines in the log about processors that are not listed, and may be anybody's invention."""
 
+MOST_LINES = 16
+"""Lines in the log at once about processors that do not fit; later one at each look around. One
+with the key can take ever new names, and say another thing of itself every time."""
+
 WELCOME_S = 0.05
 """How long a node that starts waits for others to answer its first Hello."""
 
@@ -59,7 +63,7 @@ class Port:
         self._codec = Codec(node.sheet.messages, config.id, boot, self.keys, realm, *terms)
         self._warned: dict[NodeId, str] = {}
         self._suspected: set[NodeId] = set()
-        self._hints = MOST_HINTS
+        self._hints, self._lines = MOST_HINTS, MOST_LINES
         self._shim: FaultInjection | None = None
         if node.fault_file:
             self._shim = FaultInjection(Path(node.fault_file), f"shim/{number}/{config.id}/{boot}")
@@ -145,10 +149,15 @@ class Port:
             for missing, text in zip(self._meetings.unheard(), (SILENT, CLOSED), strict=True):
                 if missing:
                     LOG.warning(text, self.id, ", ".join(missing), PATIENT_LOOKS)
-        for node, why in self._codec.misfits.items():
-            if self._warned.get(node) != why:
-                self._warned[node] = why
-                LOG.warning("node %s: %s", self.id, self._with_address(node, why))
+        misfits = self._codec.misfits
+        self._warned = {node: why for node, why in self._warned.items() if node in misfits}
+        news = [node for node, why in misfits.items() if self._warned.get(node) != why]
+        news.sort(key=self._warned.__contains__)  # first those of whom nothing was said yet
+        self._lines = min(self._lines + 1, MOST_LINES)
+        for node in news[: self._lines]:
+            self._lines -= 1
+            self._warned[node] = misfits[node]
+            LOG.warning("node %s: %s", self.id, self._with_address(node, misfits[node]))
         # A stranger could name any number of others, and say another thing of them every time.
         listed = self.config.peer_addresses
         for node, why in self._codec.unproven.said().items():

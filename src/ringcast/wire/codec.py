@@ -26,7 +26,7 @@ from ringcast.core.inputs import Message
 from ringcast.core.registry import names
 from ringcast.wire.keys import KeySet
 from ringcast.wire.meeting import Hello, disagreement
-from ringcast.wire.misfits import Unproven
+from ringcast.wire.misfits import ANYBODY, PROVEN, Misfits
 from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Bytes, Peer, Realm, opened, session
 
 if CAN_SEAL:
@@ -113,10 +113,8 @@ class Codec:
         """Frames of theirs, which are lost."""
         self.refused: dict[str, int] = {}
         """Datagrams that went no further, by reason."""
-        self.misfits: dict[NodeId, str] = {}
-        """Processors that have the key, if there is one, and are set up otherwise than this one;
-        how, for whoever can mend it."""
-        self.unproven = Unproven()
+        self._misfits = Misfits(MOST_PEERS)
+        self.unproven = Misfits()
         """What frames say, without proof, of processors that were not met."""
         self.renew_keys()
 
@@ -141,6 +139,7 @@ class Codec:
         """Once in a while: strangers may be heard again."""
         self._strangers, self._outlived = MOST_STRANGERS, MOST_OUTLIVED
         self.unproven.age()
+        self._misfits.age(keep=self._peers)  # those that were met do not say it again
         self._forget_silent()
 
     def _forget_silent(self) -> None:
@@ -178,7 +177,7 @@ class Codec:
         if magic != MAGIC or kind != VERSION << 4 or self._marks.get(key_id) != mark:
             why, said = self._why_foreign(magic, kind, key_id, mark)
             if said and src not in self._peers and src != self._src:
-                self.unproven.note(src, f"node {src} {said}")
+                self.unproven.note(src, f"node {src} {said}", ANYBODY)
             return self.refuse(why)
         if to != self._src and to != EVERYBODY:
             return self.refuse("sent to another node")
@@ -266,9 +265,15 @@ class Codec:
     def misfit(self, src: NodeId, why: str) -> None:
         """A processor does not fit, or, with nothing to say, it does."""
         if not why:
-            self.misfits.pop(src, None)
-        elif src != self._src and (src in self.misfits or len(self.misfits) < MOST_PEERS):
-            self.misfits[src] = why
+            self._misfits.forget(src)
+        elif src != self._src and (src in self._misfits or len(self._misfits) < MOST_PEERS):
+            self._misfits.note(src, why, PROVEN)
+
+    @property
+    def misfits(self) -> dict[NodeId, str]:
+        """Processors that have the key, if there is one, and are set up otherwise than this one;
+        how, for whoever can mend it."""
+        return self._misfits.said()
 
     def met(self, src: NodeId, boot: int) -> bool:
         """Whether frames of this incarnation are heard."""
