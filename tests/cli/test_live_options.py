@@ -86,6 +86,29 @@ def test_a_step_of_a_rotation_out_of_turn_changes_nothing(call: Any) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
+        *((f"keygen guest.key {step}", "is a guest's") for step in ("--add", "--promote")),
+        ("keygen guest.key --retire", "is a guest's"),
+        ("keygen new.key --read guest.key --name b", "is a guest's"),
+        ("keygen group.key --read group.key --name b --force", "is the group's key file"),
+        ("keygen link.key --write group.key --name b --force", "is the group's key file"),
+    ],
+)
+def test_no_key_file_of_a_guest_passes_for_a_group_s(call: Any, line: str, words: str) -> None:
+    """Members with it would seal with what the guest has, who could join them."""
+    call("keygen group.key")
+    call("keygen group.key --add")
+    assert not call("keygen guest.key --read group.key --name a")[0]
+    Path("link.key").symlink_to("group.key")
+    before = [Path(name).read_text() for name in ("group.key", "guest.key")]
+    code, said = call(line)
+    assert code == 2 and words in said
+    assert [Path(name).read_text() for name in ("group.key", "guest.key")] == before
+    assert Path("link.key").is_symlink() and not Path("new.key").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
         ("keygen .", "is a directory"),
         ("keygen . --force", "is a directory"),
         ("keygen none.key --add", "cannot read the key file"),

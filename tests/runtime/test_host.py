@@ -616,6 +616,11 @@ def test_new_keys_are_picked_up_while_running(stage: Stage) -> None:
         refused = host.metrics()["frames_refused"]
         assert isinstance(refused, dict)
         assert any("line 1" in reason for reason in refused)
+        held = list(host.metrics()["keys"])  # type: ignore[call-overload]
+        keys.write(path, {7: bytes(32)}, keys.Grant("read", "dash"))
+        host._keep_house()  # or the guest could join, under the key that it has
+        assert host.metrics()["keys"] == held
+        assert "is now that of a guest" in str(host.metrics()["frames_refused"])
         submit(host, "send three")
         await stage.ear2.until(lambda: len(stage.puppet2.heard) == 3)
 

@@ -149,6 +149,25 @@ def test_a_guest_has_a_key_that_nodes_derive_and_nobody_else(path: Path, tmp_pat
     assert guest.key(1, None) is guest.key(1, other) is group.key(2, dash) is None
 
 
+def test_who_holds_a_file_does_not_change_while_it_is_used(path: Path) -> None:
+    """A node whose file was replaced by a guest's sealed with the key of that guest."""
+    dash = Grant("read", "dash")
+    derived = {1: keys.guest_key(KEY, dash)}
+    for before, after, words in (
+        (None, dash, "is now that of a guest that may read as dash, and was that of the group"),
+        (dash, None, "is now that of the group, and was that of a guest that may read as dash"),
+    ):
+        keys.write(path, {1: KEY}, before)
+        file = KeyFile(path)
+        keys.write(path, derived, after)
+        for _ in range(2):
+            with pytest.raises(KeyFileError, match=words):
+                file.reload()
+        assert (file.keys, file.grant) == ({1: KEY}, before)
+        keys.write(path, {2: KEY}, before)
+        assert file.reload() and list(file.keys) == [2]
+
+
 @pytest.mark.parametrize("line", ["guest", "guest read", "guest join x", "guest read a b"])
 def test_a_guest_s_right_is_read_strictly(line: str) -> None:
     with pytest.raises(KeyFileError, match="expected one line 'guest read <name>'"):

@@ -30,6 +30,14 @@ STEPS = {
 """The steps of a rotation, each with what to do next. Running members see a changed file."""
 
 
+def group_keys(file: Path) -> dict[int, bytes]:
+    """The keys of a group. What is made of a guest's would look like a group's, and is none."""
+    found = keys.KeyFile(file)
+    if found.grant:
+        fail(f"{file} is a guest's; name the group's key file")
+    return found.keys
+
+
 def refuse_out_of_turn(file: Path, step: str, found: dict[int, bytes]) -> None:
     """A step taken twice, or too early, would change nothing or undo the one before."""
     alone, waiting = len(found) == 1, keys.waiting(found)
@@ -54,11 +62,11 @@ def make_guest(
         fail(f"{file} exists; --force replaces it")
     source, right = (read, "read") if read else (write, "write")
     assert source is not None
-    group = keys.KeyFile(source)
-    if group.grant:
-        fail(f"{source} is a guest's; name the group's key file")
+    group = group_keys(source)
+    if file.exists() and file.samefile(source):
+        fail(f"{file} is the group's key file; name another one for the guest")
     grant = keys.Grant(right, name)
-    derived = {id: keys.guest_key(key, grant, network) for id, key in group.keys.items()}
+    derived = {id: keys.guest_key(key, grant, network) for id, key in group.items()}
     keys.write(file, derived, grant)
     say(f"{file}: may {right} as {name}, until the keys of {source} are changed")
 
@@ -100,7 +108,7 @@ def command(
     try:
         if chosen and not force:
             step, then = STEPS[chosen[0]]
-            found = keys.KeyFile(file).keys
+            found = group_keys(file)
             refuse_out_of_turn(file, chosen[0], found)
             keys.write(file, step(found))
             say(f"{file}: {then.format(file=file)}")

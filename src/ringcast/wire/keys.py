@@ -94,8 +94,17 @@ class KeyFile(KeySet):
                 f"cannot read the key file {self.path}: {error}; make one with: "
                 f"ringcast keygen {self.path}"
             ) from None
+        if self.keys and grant != self.grant:  # a member must not seal with what a guest has
+            raise KeyFileError(
+                f"{self.path} is now that of {_holder(grant)}, and was that of "
+                f"{_holder(self.grant)}; put the right file back"
+            )
         self.keys, self.grant, self._stamp = keys, grant, stamp
         return True
+
+
+def _holder(grant: Grant | None) -> str:
+    return f"a guest that may {grant.right} as {grant.name}" if grant else "the group"
 
 
 def parse(text: str, path: Path) -> dict[int, bytes]:
