@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringcast.blocks.packing import Contents
@@ -39,11 +39,11 @@ from ringcast.wire.codec import (
     OVERHEAD,
     Codec,
 )
-from ringcast.wire.keys import KeyFile
+from ringcast.wire.keys import KeyFile, KeySet
 from ringcast.wire.meeting import Hello, Whereabouts
 from ringcast.wire.misfits import MOST as MOST_UNPROVEN
 from ringcast.wire.misfits import PATIENCE
-from ringcast.wire.seal import VERSION, Medium, Realm, session
+from ringcast.wire.seal import TAG_BYTES, VERSION, Medium, Realm, session
 
 RING = RingId(8, 1)
 REGULAR = Regular(1, RING, 7, Level.SAFE, Contents(3, (b"", b"\x00" * 300)))
@@ -62,9 +62,11 @@ SAMPLES: list[msgspec.Struct] = [
 
 REALM = Realm(Medium.RING, "test", "totem")
 MARK = REALM.mark(b"")
+KEY = bytes(range(32))
+SEALED = KeySet({1: KEY})
 
 
-def codec(src: int = 1, boot: int = 5, file: KeyFile | None = None) -> Codec:
+def codec(src: int = 1, boot: int = 5, file: KeySet | None = None) -> Codec:
     return Codec(MESSAGES, src, boot, file, REALM, {"max_message": "100"})
 
 
@@ -361,6 +363,16 @@ def test_channels_and_networks_are_apart(tmp_path: Path, realm: Realm) -> None:
     ]
 
 
+def test_channels_of_another_key_are_told_by_the_mark() -> None:
+    """No key is derived for a stranger's frame, though it knows network and protocol."""
+    stranger, receiver = codec(1, 5, KeySet({1: bytes(32)})), codec(2, 1, SEALED)
+    assert receiver.decode(stranger.encode(hello(1, receiver.challenge), EVERYBODY)) is None
+    no_key = HEADER.pack(MAGIC, VERSION << 4, 1, MARK, 1, 5, EVERYBODY, 5)
+    assert receiver.decode(no_key) is None
+    reason = "of another group: its key or its network is not this node's"
+    assert receiver.refused == {reason: 2}
+
+
 def test_a_flood_of_strangers_costs_a_bounded_number_of_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -504,18 +516,33 @@ def test_new_keys_are_used_without_a_restart(tmp_path: Path) -> None:
     assert receiver.decode(sender.encode(REGULAR, 2)) is not None
 
 
-@given(st.binary(max_size=200))
-def test_random_bytes_never_raise(noise: bytes) -> None:
-    receiver = meet(codec(2), codec())
+@pytest.mark.parametrize("held", [None, SEALED])
+@given(noise=st.binary(max_size=200))
+def test_random_bytes_are_no_frame(held: KeySet | None, noise: bytes) -> None:
+    """Behind a header that is right they may be one where there is no seal, and never raise. Nor
+    are they a seal behind a message."""
+    receiver = meet(codec(2, 1, held), codec(1, 5, held))
     assert receiver.decode(noise) is None
-    receiver.decode(head() + noise)
-    receiver.decode(head(src=7) + noise)
+    key, mark = (1, REALM.mark(KEY)) if held else (0, MARK)
+    for src in (1, 7):
+        header = HEADER.pack(MAGIC, VERSION << 4, key, mark, src, 5, EVERYBODY, 2**63)
+        forged = msgspec.msgpack.encode(REGULAR) + noise[:TAG_BYTES].ljust(TAG_BYTES)
+        found = [receiver.decode(header + body) for body in (noise, forged)]
+        assert found == [None, None] or held is None
 
 
-@given(st.sampled_from(SAMPLES), st.integers(0, 400), st.integers(1, 255))
-def test_altered_frames_never_raise(sample: msgspec.Struct, at: int, flip: int) -> None:
-    sender = codec()
-    receiver = meet(codec(2), sender)
-    datagram = bytearray(sender.encode(sample, EVERYBODY))
-    datagram[at % len(datagram)] ^= flip
-    receiver.decode(bytes(datagram))
+@pytest.mark.parametrize("held", [None, SEALED])
+@given(sample=st.sampled_from(SAMPLES), flip=st.integers(1, 255))
+@settings(max_examples=30)
+def test_altered_frames_are_none(held: KeySet | None, sample: msgspec.Struct, flip: int) -> None:
+    """Whichever byte it is, of the header too; without a seal they never raise."""
+    sender = codec(1, 5, held)
+    receiver = meet(codec(2, 1, held), sender)
+    good = sender.encode(sample, EVERYBODY)
+    for at in range(len(good)):
+        altered = bytearray(good)
+        altered[at] ^= flip
+        found = receiver.decode(bytes(altered))
+        assert found is None or held is None
+    if held is not None:
+        assert receiver.decode(good) == (1, 5, EVERYBODY, sample), "none of them was taken for it"
