@@ -44,6 +44,19 @@ def given(applied: Applied[Any], number: int, body: bytes, client: str = "") -> 
     return waiting
 
 
+def test_a_client_s_name_has_a_longest() -> None:
+    """A member that names clients at length had all others keep 10,000 such names."""
+
+    async def story() -> None:
+        applied: Applied[Any] = Applied(Does())
+        with pytest.raises(RingcastError, match="cannot be read"):
+            await given(applied, 1, b"1", "ü" * 65)
+        assert applied.sessions.clients == {}
+        assert await given(applied, 2, b"2", "ü" * 64) == 2
+
+    run(story)
+
+
 def test_no_command_makes_a_state_that_cannot_be_written() -> None:
     async def story() -> None:
         applied: Applied[Any] = Applied(Does())

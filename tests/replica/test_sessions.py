@@ -118,6 +118,17 @@ def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(table.clients) == ["c", "a", "d"]
 
 
+def test_made_up_incarnations_make_nobody_forget_another_s() -> None:
+    """A thousand of one member had a command of another applied again."""
+    table = Sessions()
+    assert table.fresh(Ticket(1, 5, 1)) and table.fresh(Ticket(12, 5, 1))
+    for boot in range(2 * sessions.INCARNATIONS):
+        assert table.fresh(Ticket(2, boot, 1))
+    assert not table.fresh(Ticket(1, 5, 1)) and not table.fresh(Ticket(12, 5, 1))
+    assert len(table.replicas) == 2 + sessions.LIVES
+    assert not table.fresh(Ticket(2, boot, 1)), "the newest are known"
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_submission_of_a_replica_counts_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers come in any order within the window, and perhaps again; each is fresh once."""

@@ -23,7 +23,7 @@ from ringcast.api.word_queue import WordQueue
 from ringcast.core.errors import UNREADABLE, NodeStopped, RingcastError
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.replica import words
-from ringcast.replica.contents import Command, Present, Started, encode
+from ringcast.replica.contents import LONGEST_NAME, Command, Present, Started, encode
 from ringcast.replica.effects import (
     Apply,
     BarrierPassed,
@@ -182,7 +182,7 @@ class QuorumCopy(Generic[R]):
             content = Command(body)
         elif not isinstance(client, str) or not isinstance(request, int):
             raise TypeError("client is a str and request an int")
-        elif not 1 <= len(client) <= 64 or not 0 <= request < 2**62:
+        elif not 1 <= len(client) <= LONGEST_NAME or not 0 <= request < 2**62:
             raise ValueError("a client's name has 1 to 64 characters, requests count from 0")
         else:
             content = Command(body, client, request)

@@ -14,13 +14,15 @@ from ringcast.replica import words
 from ringcast.replica.words import Action, Epoch
 
 MOST_MEMBERS = 2**16
+LONGEST_NAME = 64
+"""Characters of a client's name: all members keep thousands of them."""
 
 
 class Command(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """Something to apply, perhaps a numbered request of a client."""
 
     body: bytes
-    client: str = ""
+    client: Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)] = ""
     request: Annotated[int, msgspec.Meta(ge=0, le=LIMIT)] = 0
 
 

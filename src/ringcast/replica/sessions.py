@@ -6,7 +6,9 @@ same at all members, and it travels in snapshots.
 Bounds: the ``CLIENTS`` clients heard of last, with the results of the ``REQUESTS`` highest numbers
 each. A repetition of a request below those is refused; of a client that was forgotten, it is a new
 request. A replica's own submissions are kept apart, by number alone, for ``INCARNATIONS`` replicas
-with ``WINDOW`` numbers each: the engine may append one twice (RS-11).
+with ``WINDOW`` numbers each: the engine may append one twice (RS-11). Of these a member has the
+last ``LIVES``, so that made-up ones push out none of another member. A command is said by the life
+that submitted it alone, so a few are enough.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from ringcast.replica.contents import DEEPEST, too_deep
 from ringcast.replica.words import Ticket
 
 CLIENTS, REQUESTS = 10_000, 16
-INCARNATIONS, WINDOW = 1_000, 4_096
+INCARNATIONS, LIVES, WINDOW = 1_000, 4, 4_096
 
 
 class RequestTooOld(RingcastError):
@@ -130,8 +132,10 @@ class Sessions(msgspec.Struct, array_like=True):
         name, number = _name(ticket.node, ticket.boot), ticket.number
         seen = self.replicas.get(name)
         if seen is None or next(reversed(self.replicas)) != name:  # it is the most recent from now
-            seen = self.replicas.pop(name, None) or Seen()
-            self.replicas[name] = seen
+            known = self.replicas.pop(name, None)
+            self.replicas[name] = seen = known or Seen()
+            if known is None:
+                self._forget_lives(ticket.node)
         if number == seen.floor + 1 and not seen.numbers:  # as it nearly always is
             seen.floor = number
         elif number <= seen.floor or number in seen.numbers:
@@ -141,6 +145,11 @@ class Sessions(msgspec.Struct, array_like=True):
         if len(self.replicas) > INCARNATIONS:
             del self.replicas[next(iter(self.replicas))]
         return True
+
+    def _forget_lives(self, node: int) -> None:
+        lives = [name for name in self.replicas if name.startswith(f"{node}/")]
+        for name in lives[:-LIVES]:
+            del self.replicas[name]
 
     def _note(self, seen: Seen, number: int) -> None:
         """A number that came before others, or behind some that had."""
