@@ -15,6 +15,7 @@ from ringcast.core.ids import Level, Position, ViewId
 from ringcast.wire.envelope import (
     MOST_EARLIER,
     MOST_GROUPS,
+    MOST_WRITERS,
     Data,
     Earlier,
     Enter,
@@ -351,7 +352,35 @@ def test_a_word_that_is_too_large_says_the_groups_at_least() -> None:
     whole = a.directory.word()
     assert whole.earlier and len(whole.known) == 20
     assert a.directory.word(len(encode(whole)) - 1) == Groups(R3, ("g",), whole.known)
-    assert a.directory.word(100) == Groups(R3, ("g",))
+    for most in (10, 30, 100, 101, 200, 300):
+        word = a.directory.word(most)
+        assert word == Groups(R3, ("g",), whole.known[20 - len(word.known) :]), "the newest"
+        assert len(encode(word)) <= max(most, len(encode(Groups(R3, ("g",)))))
+    assert 8 <= len(word.known) < 20
+
+
+def test_what_no_word_had_room_for_is_forgotten_by_all() -> None:
+    """A newcomer took a repeated batch that the others dropped. What is left of the words is the
+    same everywhere, also where more writers are known than are remembered."""
+    a, b = on_ring(2)
+    shared = [Known("g", f"writer {n}", 1, 1) for n in range(20)]
+    a.directory.streams.learn(shared)
+    b.directory.streams.learn(reversed(shared))
+    c = Member(3)
+    c.directory.remember(Known("g", f"other {n}", 1, 1) for n in range(MOST_WRITERS - 10))
+    everybody = (a, b, c)
+    for member in everybody:
+        member.view(R2, 1, 2, 3)
+    words = [a.directory.word(200), b.directory.word(200), c.directory.word()]
+    for n, word in enumerate(words, 1):
+        order(R2, n, n, word, *everybody)
+    known = a.directory.streams.known()
+    assert known == b.directory.streams.known() == c.directory.streams.known()
+    assert len(known) == MOST_WRITERS
+    rows = [NumberedRows(R2, "g", f"writer {n}", 1, 0, (b"x",)) for n in range(20)]
+    fresh = [[m.directory.streams.fresh(each) for each in rows] for m in everybody]
+    assert fresh[0] == fresh[1] == fresh[2]
+    assert {0, 1} == set(fresh[0])
 
 
 def test_words_that_wait_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,18 @@ def test_what_the_node_itself_remembers_is_acknowledged() -> None:
     streams.check("g", "s", 6)
 
 
+def test_on_a_new_ring_what_was_said_counts_and_what_was_seen_is_known() -> None:
+    streams = WriterDedup()
+    streams.fresh(rows(3, 0, 2))
+    streams.agree([Known("g", "s", 3, 2), Known("g", "s", 5, 1), Known("g", "s", 4, 1)])
+    assert streams.known() == (Known("g", "s", 5, 1),)
+    streams.check("g", "s", 3)
+    with pytest.raises(RingcastError, match="not seen"):
+        streams.check("g", "s", 4)
+    streams.agree([])
+    assert streams.known() == () and streams.fresh(rows(3, 0, 2)) == 0
+
+
 def test_a_writer_to_many_groups_makes_nobody_forget_another() -> None:
     """After 256 groups of one guest, a batch that another writer repeated came twice."""
     streams = WriterDedup()

@@ -53,6 +53,9 @@ CROWDED = MOST_WAITING // 4
 ITEM_BYTES = 256
 """What a message takes besides its bodies, about; the same number at all members."""
 
+LIST_BYTES = 4
+"""What the length of a list takes, if it is not short."""
+
 NAME_BYTES = 64
 """What a group's name takes besides its letters, about, which take up to 4 bytes each."""
 
@@ -137,11 +140,15 @@ class Directory:
 
     def word(self, most: int = MOST_WAITING) -> Groups:
         """What this node has to say on the present ring, and on those that wait for its word; so
-        much of it as a message of ``most`` bytes takes, the groups it is in first."""
+        much of it as a message of ``most`` bytes takes: the groups it is in first, then the writers
+        heard of last."""
         word = self._whole_word()
         while len(encode(word)) > most and word.earlier:
             word = word.without_oldest()
-        return word if len(encode(word)) <= most else replace(word, known=())
+        if len(encode(word)) <= most:
+            return word
+        short = replace(word, known=())
+        return replace(short, known=_newest(word.known, most - len(encode(short)) - LIST_BYTES))
 
     def _whole_word(self) -> Groups:
         if self._fixed:
@@ -282,8 +289,7 @@ class Directory:
             self._learn_and_give_out(ring)
 
     def _learn_and_give_out(self, ring: UnopenedRing) -> None:
-        for q in sorted(ring.known):
-            self.streams.learn(ring.known[q])
+        self.streams.agree(each for q in sorted(ring.known) for each in ring.known[q])
         self._give_out()
 
     def _give_out(self) -> None:
@@ -309,6 +315,14 @@ class Directory:
         for group, count in sorted(ring.lost.items()):
             if group in views.sinks:
                 views.sinks[group].lost(count)
+
+
+def _newest(known: tuple[Known, ...], room: int) -> tuple[Known, ...]:
+    """As many of the last as so many bytes take."""
+    first = len(known)
+    while first and (room := room - len(encode(known[first - 1]))) >= 0:
+        first -= 1
+    return known[first:]
 
 
 def _begins(item: InstallView | Waiting) -> bool:

@@ -2,8 +2,9 @@
 
 A writer numbers its batches, and the rows of a batch; it publishes them in order. Everybody
 remembers, for each writer, how far it has come, and drops what came before. This is a function of
-the total order: on a new ring each node says what it remembers, and rows are taken only on the
-ring they were sent on, behind all of those words.
+the total order: on a new ring each node says what it remembers, as much as a message takes. What
+was said is what counts, and rows are taken only on the ring they were sent on, behind all of those
+words.
 
 What others say may be wrong, and cannot be checked: a writer may come far while rings are apart.
 All drop the same rows all the same, but a node acknowledges none of them that it drops by the word
@@ -82,6 +83,16 @@ class WriterDedup:
             if (each.batch, each.rows) > (batch, rows):
                 reached = Reached(each.batch, each.rows, each.batch if own else seen)
                 self._note(each.group, each.stream, reached)
+
+    def agree(self, words: Iterable[Known]) -> None:
+        """What the members of a new ring remember, in an order that is the same everywhere. What
+        nobody said is forgotten: others do not know it, and all have to drop the same rows."""
+        before, self._reached = self._reached, {}
+        self.learn(words)
+        for stream, groups in self._reached.items():
+            for group, reached in groups.items():
+                last = before.get(stream, {}).get(group, NOWHERE)
+                groups[group] = reached._replace(seen=last.seen)
 
     def _note(self, group: str, stream: str, reached: Reached) -> None:
         groups = self._reached.pop(stream, {})
