@@ -27,7 +27,7 @@ from ringcast.journal.format import layout
 from ringcast.journal.format.layout import MESSAGE, JournalError
 from ringcast.journal.format.selection import EVERYTHING
 from ringcast.journal.merged_reader import Span
-from ringcast.journal.service import Commit, Publish, token
+from ringcast.journal.service import Commit, Done, Extent, Publish, token
 from ringcast.journal.writer import Journal, readers
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.options import to_read, to_write
@@ -35,6 +35,16 @@ from ringcast.pipeline.stream.origins import Files, RemoteNode
 from ringcast.pipeline.stream.sink import StagedFile, Writing
 from ringcast.pipeline.stream.source import RingcastSource
 from ringcast.wire import keys
+
+
+@pytest.mark.parametrize("told", [(), (Done(1, START),), (Extent(1, START, START),) * 2])
+def test_a_node_that_answers_something_else_is_an_error(
+    told: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = RemoteNode(to_read({"connect": "127.0.0.1:7001"}))
+    monkeypatch.setattr(RemoteNode, "_talk", lambda peer, question: iter(told))
+    with pytest.raises(JournalError, match="7001 does not answer the question"):
+        peer.ends()
 
 
 @pytest.mark.parametrize("most", [1, 7, 80, 999])
