@@ -158,7 +158,7 @@ class Core:
         members = tuple(map(member, pids))
         said = Change(timestamp, ring(new), ring(old), members, new.endswith("t"))
         if mine:
-            self.order.mine.add((said.ring, said.conf))
+            self.order.claim(said)
             pid = next(iter(self.order.pids & set(pids)))
             if not said.transitional:
                 old_ones = self.order.neighbours[pid]

@@ -36,7 +36,7 @@ def say(core: Core, timestamp: int, to: str, old: str, *pids: NodeId, mine: bool
     said = Change(timestamp, named(to), named(old), tuple(map(member, pids)), to not in REGULAR)
     own = core.order.pids & set(pids)
     if own and mine:
-        core.order.mine.add((said.ring, said.conf))
+        core.order.claim(said)
         if not said.transitional:
             ones = core.order.neighbours[min(own)]
             core.order.neighbours[min(own)] = {q: ones.get(q, said.key) for q in pids if q > 100}
@@ -240,3 +240,13 @@ def test_a3_ext_a_gateway_tells_what_another_one_has_told_with_its_change() -> N
     assert known.report(ring("B"), 9) == receipts
     known.hear_bound(ring("B"), receipts)
     assert not known.report(ring("B"), 9), "all gateways of the ring pass a Bound on"
+
+
+def test_a10_ext_our_own_word_counts_when_another_gateway_told_it_before() -> None:
+    """The change of our ring came over the other one before that ring was installed here."""
+    core = Core(101, {101: "A", 201: "B"}, {"A": (1, 101, 102), "B": (3, 201, 202)})
+    for mine in (False, True):
+        core.change("At", "A", 12, 1, 101, 102, mine=mine)
+        core.change("A2", "At", 20, 1, 101, 102, mine=mine)
+        core.bound("B", 30)
+        assert core.topology == ("A2 B" if mine else "A B")

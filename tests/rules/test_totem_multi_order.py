@@ -776,7 +776,7 @@ def partly_told(core: Core) -> Core:
 
     def say(timestamp: int, to: RingId, old: RingId, *pids: NodeId) -> None:
         if core.order.network.own.keys() & set(pids) and to != told:
-            core.order.mine.add((to, old))
+            core.order.claim(Change(timestamp, to, old, (), False))
         members = tuple(map(member, pids))
         core.accept(Change(timestamp, to, old, members, to not in (last, after)))
 

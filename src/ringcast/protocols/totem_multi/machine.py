@@ -323,7 +323,7 @@ class TotemMulti(Speaker):
                 if q != pid
             }
             at.rider.install(len(at.gateways), self.config.acyclic)
-        self.order.mine.add((said.ring, said.conf))
+        self.order.claim(said)
         self._see(said.timestamp, ring)
         self.order.accept(env, pid, said)
 

@@ -203,6 +203,12 @@ class OrderState:
         self._passed_on: dict[ChangeId, None] = {}
         self.reported = self._report()
 
+    def claim(self, change: Change) -> None:
+        """A10: a change of a ring of mine, by my own word. Another gateway may have told it before,
+        but what can be reached from here depends on this one."""
+        self.mine.add((change.ring, change.conf))
+        self._stale()
+
     def knows(self, ring: RingId) -> bool:
         """G-23: in the topology, or about to be."""
         return (
