@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,6 +28,25 @@ def write(name: str, figures: dict[str, Any]) -> Path:
     record = {"commit": commit(), "sources": sources(), "machine": machine, **figures}
     file.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
     return file
+
+
+def read(name: str) -> dict[str, Any]:
+    """What ``results/name.json`` holds, for those that go on from there."""
+    file = RESULTS / f"{name}.json"
+    found: dict[str, Any] = json.loads(file.read_bytes()) if file.exists() else {}
+    return found
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within it no other process writes a record: for campaigns of which several run at once."""
+    RESULTS.mkdir(exist_ok=True)
+    folder = os.open(RESULTS, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def git(*words: str) -> str:

@@ -6,9 +6,10 @@ prints is kept in a folder named after the commit, and a call whose output is th
 again.
 
 ``swarm.py outsider`` does the same with somebody on the path who has no key, for every protocol in
-turn, and writes ``outsider.json``. With ``--minutes`` no call begins later than that; the record
-holds what was run, and the next call of the same commit goes on from there. ``--modes`` names those
-to run now, the cheapest first for instance.
+turn, and writes ``outsider.json``, where each call names the commit that made it: those of earlier
+commits count, and later ones go on from there. With ``--minutes`` no call begins later than that;
+the record holds what was run, and the next call of the same commit goes on from there. ``--modes``
+names those to run now, the cheapest first for instance.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from record import commit, write
+from record import commit, read, write
 
 from ringcast.core.registry import protocols
 from ringcast.protocols.total import SHEET as TOTAL
@@ -102,12 +103,12 @@ def merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
         **{name: round(sum(each[name] for each in reports), 3) for name in SUMS},
         "faults": dict(sorted(faults.items())),
         "judged": {
-            claim: [sum(each["judged"][claim][i] for each in reports) for i in (0, 1)]
-            for claim in reports[0]["judged"]
+            claim: [sum(each["judged"].get(claim, (0, 0))[i] for each in reports) for i in (0, 1)]
+            for claim in reports[-1]["judged"]
         },
         "violations": [breach for each in reports for breach in each["violations"]],
         "coverage": [
-            row | {"visits": visits[row["phase"], row["input"]]} for row in reports[0]["coverage"]
+            row | {"visits": visits[row["phase"], row["input"]]} for row in reports[-1]["coverage"]
         ],
     }
 
@@ -132,23 +133,19 @@ def main() -> None:
         ]
         for mode, calls in PLANS[asked.record].items()
     }
-    commands, deadline = in_turn(modes), time.monotonic() + 60 * asked.minutes
-    now = {mode: modes[mode] for mode in asked.modes or modes}
-    for command in in_turn(now):
-        if time.monotonic() < deadline:
+    former = {"made": {}, "modes": {}} | (read(name) if asked.record == OUTSIDER else {})
+    deadline = time.monotonic() + 60 * asked.minutes
+    for command in in_turn({mode: modes[mode] for mode in asked.modes or modes}):
+        if command not in former["made"] and time.monotonic() < deadline:
             run(folder, command, asked.jobs)
-    made = {
-        mode: [kept(folder, each) for each in calls if kept(folder, each).exists()]
-        for mode, calls in modes.items()
-    }
-    record = {
-        "commands": [command for command in commands if kept(folder, command).exists()],
-        "modes": {
-            mode: merged([json.loads(file.read_bytes()) for file in files])
-            for mode, files in made.items()
-            if files
-        },
-    }
+    made: dict[str, str] = dict(former["made"])
+    found: dict[str, list[dict[str, Any]]] = {mode: [r] for mode, r in former["modes"].items()}
+    for mode, calls in modes.items():
+        for command in calls:
+            if command not in made and (file := kept(folder, command)).exists():
+                made[command] = commit()
+                found.setdefault(mode, []).append(json.loads(file.read_bytes()))
+    record = {"made": made, "modes": {mode: merged(reports) for mode, reports in found.items()}}
     print(write(name, record))
 
 

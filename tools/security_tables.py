@@ -22,8 +22,8 @@ def outsider() -> str:
     """Swarms with an outsider on the path."""
     told = record("outsider")
     rows = [
-        f"`python bench/swarm.py outsider` at commit {told['commit']}, as far as it got of 5,000 "
-        "seeds a protocol:",
+        "`python bench/swarm.py outsider`, as far as it got of 5,000 seeds a protocol; the record "
+        f"names the commit of each hundred ({', '.join(dict.fromkeys(told['made'].values()))}):",
         "",
         "| protocol | groups | acts of the outsider | deliveries | violations |",
         "| --- | ---: | ---: | ---: | --- |",

@@ -86,7 +86,7 @@ def section(protocol: str) -> str:
     return "\n\n".join(
         (
             f"`python bench/swarm.py {protocol}` at commit {record['commit']}: "
-            f"{len(record['commands'])} calls such as `{record['commands'][0]} --coverage`.",
+            f"{len(record['made'])} calls such as `{next(iter(record['made']))} --coverage`.",
             run_table(modes),
             "In how many of them each property could be judged, and held:",
             judged_table(modes),

@@ -11,10 +11,8 @@ may go on at once if each has kinds of its own.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import gc
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -29,7 +27,7 @@ import ringcast.protocols  # noqa: F401  # registers them
 from ringcast.core.registry import protocol, protocols
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from record import RESULTS, commit, write
+from record import alone, commit, read, write
 
 ROUND = 3000
 """Frames of one seed; of bytes ten times as many, over sockets thirty times."""
@@ -131,20 +129,13 @@ def still_failing(kind: str, failed: dict[str, str]) -> dict[str, str]:
 
 def recorded() -> dict[str, Any]:
     """What was found so far, by kind."""
-    file = RESULTS / "fuzz.json"
-    record = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    return {name: each for name, each in record.items() if name in UPTO}
+    return {name: each for name, each in read("fuzz").items() if name in UPTO}
 
 
 def note(kind: str, found: dict[str, Any]) -> None:
     """Put what a kind came to into the record; another run may write those of others."""
-    RESULTS.mkdir(exist_ok=True)
-    folder = os.open(RESULTS, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+    with alone():
         write("fuzz", recorded() | {kind: found})
-    finally:
-        os.close(folder)
 
 
 def main() -> None:
