@@ -14,6 +14,7 @@ from ringcast.api.node import Node
 from ringcast.cli.app import app
 from ringcast.core.ids import Level
 from ringcast.files.disk import Disk
+from ringcast.runtime.loopback import free_ports
 
 
 def test_all_files_of_a_node_are_its_user_s_alone(tmp_path: Path) -> None:
@@ -56,8 +57,9 @@ def test_a_node_whose_disk_fails_ends_in_a_line(
 
     monkeypatch.setattr(Disk, way, fails)
     file = tmp_path / "node.toml"
+    (port,) = free_ports(1)
     file.write_text(
-        'id = 1\nbind = "127.0.0.1:0"\npeers = ["2@127.0.0.1:9"]\nstate_dir = "s"\n'
+        f'id = 1\nbind = "127.0.0.1:{port}"\npeers = ["2@127.0.0.1:9"]\nstate_dir = "s"\n'
         'journal = "j"\njournal_patience_s = 0.1\njournal_limits = {segment_bytes = 20000}\n'
     )
     limit = ["--deliver-limit", "1000"]

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from histories import entries, entry
 
-from ringcast.core.ids import Position, ViewId
+from ringcast.core.ids import NodeId, Position, ViewId
 from ringcast.files.disk import Disk
-from ringcast.journal.format.layout import JournalError, view_entry
+from ringcast.journal.format.layout import Entry, JournalError, view_entry
 from ringcast.journal.group_commit import PENDING, GroupCommit
 from ringcast.journal.merged_reader import whole
 from ringcast.journal.writer import LIMITS
@@ -87,7 +87,7 @@ def test_what_was_put_into_the_journal_may_come_back_as_waiting(tmp_path: Path) 
             commits.add(each)
         await commits.until(commits.added)
         shutil.copytree(folder / PENDING, saved)
-        await commits.settle([], before, (1,))
+        await commits.settle([], before)
         commits.add(entry(2, b"y"))
         await commits.until(commits.added)
         commits.close()
@@ -95,7 +95,7 @@ def test_what_was_put_into_the_journal_may_come_back_as_waiting(tmp_path: Path) 
         commits = GroupCommit(folder, LIMITS, said.append)
         commits.add(entry(3, b"z"))
         await commits.until(commits.added)
-        await commits.settle([], before, (1,))
+        await commits.settle([], before)
         commits.close()
 
     asyncio.run(story())
@@ -121,7 +121,7 @@ def test_a_busy_node_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         commits.add(entries(0)[0])
         await commits.until(commits.added)
         async with asyncio.timeout(120):
-            await commits.settle([], Position(0, 8, 1, -1, 0), (1,))
+            await commits.settle([], Position(0, 8, 1, -1, 0))
             await commits.until(commits.added)
         assert commits.caught_up
         commits.close()
@@ -150,7 +150,7 @@ def test_who_was_away_takes_both_sides_of_a_partition(tmp_path: Path, was_there:
         for rep in (1, 2):
             side(commits, rep)
         commits.add(view_entry(Position.at(merged, 0), merged, (1, 2, 3), False, 0))
-        await commits.settle([1, 2], Position.at(merged, -1), (1, 2, 3))
+        await commits.settle([1, 2], Position.at(merged, -1))
         assert not commits.error and commits.caught_up
         commits.close()
 
@@ -160,3 +160,37 @@ def test_who_was_away_takes_both_sides_of_a_partition(tmp_path: Path, was_there:
     assert parted == [[1], [2]]
     places = [Position(**row["position"]) for row in found]
     assert places == sorted(set(places)) and places[-1] == Position.at(merged, 0)
+
+
+def test_others_who_came_while_a_node_was_catching_up_are_companions(tmp_path: Path) -> None:
+    """They are in the last configuration of the journal, though they were not asked; and whoever
+    was in one that a node left in ``pending`` when it ended may know what followed it."""
+    two, three, alone = ViewId(12, 1), ViewId(16, 1), ViewId(20, 1)
+
+    def view(id: ViewId, members: tuple[NodeId, ...]) -> Entry:
+        return view_entry(Position.at(id, 0), id, members, False, 0)
+
+    async def life(commits: GroupCommit, *views: Entry) -> None:
+        for each in views:
+            commits.add(each)
+            await commits.until(commits.added)
+
+    async def story() -> None:
+        first = GroupCommit(tmp_path, LIMITS, lambda why: None)
+        assert first.companions == set()
+        await life(first, view(two, (1, 2)), view(three, (1, 2, 3)))
+        first.close()  # before it has caught up
+        second = GroupCommit(tmp_path, LIMITS, lambda why: None)
+        assert second.companions == {1, 2, 3}
+        await life(second, view(alone, (1, 2)))
+        assert second.companions == {1, 2, 3}
+        second.close()
+        third = GroupCommit(tmp_path, LIMITS, lambda why: None)
+        assert third.companions == {1, 2, 3}
+        await life(third, view(ViewId(24, 1), (1, 2)), view(ViewId(28, 1), (1, 2, 4)))
+        await third.settle([2], Position.at(ViewId(24, 1), -1))  # 2 alone was asked
+        assert third.caught_up and third.companions == {1, 2, 4}
+        third.close()
+        assert GroupCommit(tmp_path, LIMITS, lambda why: None).companions == {1, 2, 4}
+
+    asyncio.run(story())

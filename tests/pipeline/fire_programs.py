@@ -47,8 +47,8 @@ def arm(folder: Path) -> None:
     replace, merge, take = Disk.replace, keeping.GroupCommit._merge, log.Journal.take
     rmtree = shutil.rmtree
 
-    def synced(journal: Any, entries: Any, final: bool) -> None:
-        write(journal, entries, final)
+    def synced(*what: Any) -> None:
+        write(*what)
         die_at("synced")
 
     def half(self: Disk, file: int, pieces: list[bytes]) -> None:

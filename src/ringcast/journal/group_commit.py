@@ -57,6 +57,10 @@ class GroupCommit:
         self.journal = Journal(folder, limits)
         self._pending: Journal | None = self._open_pending()
         """Where records go while this node is catching up; None when it has."""
+        self._former = read_companions(folder / PENDING)
+        """Of former lives that ended while they were catching up: there is a gap behind each."""
+        self._members: tuple[NodeId, ...] = ()
+        """Of the last configuration that was written."""
         self._thread = ThreadPoolExecutor(1, "ringcast-journal")
         self._queue: list[Entry] = []
         self._queued_bytes = 0
@@ -153,7 +157,8 @@ class GroupCommit:
         entries, self._queue, self._queued_bytes = self._queue, [], 0
         target = self._pending or self.journal
         loop = asyncio.get_running_loop()
-        job = self._job = self._thread.submit(write, target, entries, self._pending is None)
+        noted = self._companions_in(entries)
+        job = self._job = self._thread.submit(write, target, entries, noted, self._pending is None)
         job.add_done_callback(lambda done: loop.call_soon_threadsafe(self._written, upto, done))
 
     def _written(self, upto: Position, job: Future[None]) -> None:
@@ -202,9 +207,17 @@ class GroupCommit:
         return found
 
     @property
-    def companions(self) -> tuple[NodeId, ...]:
-        """The members of the last configuration in the journal."""
-        return read_small(self.folder / COMPANIONS, tuple[NodeId, ...]) or ()
+    def companions(self) -> set[NodeId]:
+        """The members of the last configuration in the journal, and of those that wait."""
+        return {*read_companions(self.folder), *read_companions(self.folder / PENDING)}
+
+    def _companions_in(self, entries: Sequence[Entry]) -> set[NodeId]:
+        """Who may have more than these entries, to be noted before them; of no view, nobody."""
+        views = [each for each in entries if each.kind == VIEW]
+        if not views:
+            return set()
+        self._members = views[-1].members
+        return {*self._members, *(self._former if self._pending is not None else ())}
 
     def scratch(self, peer: NodeId) -> Journal:
         """Where what a peer tells is kept until all have told."""
@@ -216,12 +229,11 @@ class GroupCommit:
         self,
         told: Iterable[NodeId],
         upto: Position,
-        members: tuple[NodeId, ...],
         holes: Sequence[Range] = (),
     ) -> None:
         """All have told: what they had up to ``upto`` and what waited here go into the journal.
 
-        ``members`` are those of the present configuration, ``holes`` what nobody could tell.
+        ``holes`` are what nobody could tell.
         """
         await self.until(self.added)
         folders = [self.folder / FETCHED / str(peer) for peer in told]
@@ -230,7 +242,7 @@ class GroupCommit:
         try:
             while self._working and self._job:
                 await asyncio.wait([asyncio.wrap_future(self._job)])
-            await loop.run_in_executor(self._thread, self._merge, folders, upto, members, holes)
+            await loop.run_in_executor(self._thread, self._merge, folders, upto, holes)
         except JournalError as error:
             self._fail(str(error))
             return
@@ -239,14 +251,9 @@ class GroupCommit:
         self._grown.set()
         self._work()
 
-    def _merge(
-        self,
-        folders: list[Path],
-        upto: Position,
-        members: tuple[NodeId, ...],
-        holes: Sequence[Range] = (),
-    ) -> None:
+    def _merge(self, folders: list[Path], upto: Position, holes: Sequence[Range] = ()) -> None:
         assert self._pending is not None
+        note_companions(self.journal, self.companions)  # if it is ended here, in the midst of it
         self._pending.sync()
         own = self.folder / PENDING
         told = MergedReader([own, *(folder for folder in folders if folder.is_dir())])
@@ -265,7 +272,8 @@ class GroupCommit:
             missing = missing or number < len(holes)
         self.journal.sync()
         note_sources(self.journal, sources)
-        note_companions(self.journal, members)
+        # The last configuration that waited, which need not be the one whose members were asked.
+        note_companions(self.journal, self._members)
         self._pending.close()
         self._pending = None  # here, because whoever waits for this may be cancelled meanwhile
         shutil.rmtree(self.folder / PENDING)
@@ -287,7 +295,8 @@ class GroupCommit:
             self.error = self.error or str(failed) or repr(failed)
         if self._queue and not self.error:
             try:
-                write(self._pending or self.journal, self._queue, self._pending is None)
+                noted = self._companions_in(self._queue)
+                write(self._pending or self.journal, self._queue, noted, self._pending is None)
             except JournalError as error:
                 self.error = str(error)
         if not self.error:
@@ -303,11 +312,10 @@ class GroupCommit:
                     self.error = self.error or str(error)
 
 
-def write(journal: Journal, entries: list[Entry], final: bool) -> None:
+def write(journal: Journal, entries: list[Entry], companions: set[NodeId], final: bool) -> None:
     """One turn of the thread: everything that has come, and one sync."""
-    views = [each for each in entries if each.kind == VIEW]
-    if views and final:
-        note_companions(journal, views[-1].members)
+    if companions:
+        note_companions(journal, companions)
     before = len(journal.segments)
     written = frame_content(entries)
     entries.clear()
@@ -355,6 +363,11 @@ def add_sources(found: Sources, frame: Frame) -> None:
         found[key] = max(found.get(key, (-1, 0)), (batch, row + count))
 
 
-def note_companions(journal: Journal, members: tuple[NodeId, ...]) -> None:
+def read_companions(folder: Path) -> tuple[NodeId, ...]:
+    """Who may have records that a journal lacks."""
+    return read_small(folder / COMPANIONS, tuple[NodeId, ...]) or ()
+
+
+def note_companions(journal: Journal, members: Iterable[NodeId]) -> None:
     """Before the first record of a configuration: who else may have records of it."""
-    journal.note(COMPANIONS, members)
+    journal.note(COMPANIONS, sorted(members))

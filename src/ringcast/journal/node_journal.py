@@ -258,7 +258,7 @@ class NodeJournal:
         """Ask everybody on the ring what was delivered while this node was away, once."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience_s
-        companions = set(self._commits.companions)
+        companions = self._commits.companions
         while not self._commits.caught_up:
             self._changed.clear()
             view = self._view
@@ -274,7 +274,7 @@ class NodeJournal:
                 known = [each for each in told.values() if isinstance(each, Extent)]
                 silent = [id for id in others if not told[id] and (id, upto) not in self._refusals]
                 missing = holes(self._commits.journal.last, upto, known, bool(silent))
-                await self._commits.settle(asked, upto, view.members, missing)
+                await self._commits.settle(asked, upto, missing)
             else:
                 await self._change_until(loop.time() + RETRY_S)
 
