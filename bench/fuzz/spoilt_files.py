@@ -152,7 +152,7 @@ class Served:
         self._runner.run(self._read())
 
     async def _read(self) -> None:
-        await self._journal._commits.settle([], END, (1,), [])
+        await self._journal._commits.settle([], END)
 
     def questions(self, rng: Random, place: Path) -> None:
         """One that a guest may ask, altered in its parts: refused where it is decoded, or
