@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from driver import drops
-from rbp import Group, said
+from driver import drops, stops
+from rbp import FIRST, Group, said
 
-from ringcast.core.ids import Level
+from ringcast.core.ids import Level, ViewId
 from ringcast.protocols.rbp import SHEET, Config, claims
 from ringcast.protocols.rbp.config import Resiliency
-from ringcast.protocols.rbp.delivery import holders
-from ringcast.protocols.rbp.epochs import Ids
+from ringcast.protocols.rbp.delivery import deliver, holders
+from ringcast.protocols.rbp.epochs import Entry, Epoch, Ids
 
 
 def test_k1_numbers_of_this_epoch_prove_who_holds_what() -> None:
@@ -23,6 +23,22 @@ def test_k1_numbers_of_this_epoch_prove_who_holds_what() -> None:
     assert holders(machine, 1) == min(4, last)
     machine.ring.seen = 0
     assert holders(machine, 1) == 0
+
+
+def test_k2_an_entry_of_another_view_ends_the_process() -> None:
+    """K2: it belongs to no view of ours, so somebody has said what is not so; we stop, and say
+    so."""
+    group = Group(3).up().token_at(2)
+    site, env = group[3], group.envs[3]
+    forged = ViewId(FIRST.view.seq + 23, 1)
+    site.log.file(Entry(site.log.held + 1, Epoch(forged), (Ids(1, 1, 1),)))
+    site.log.store(group.data(1, 1, view=forged))
+    assert site.log.advance()
+    site.ring.seen = site.log.held + 2
+    deliver(site, env)
+    effects = env.take()
+    assert stops(effects) == [f"broken invariant: an entry of {forged} in view (1,1) (rbp K2)"]
+    assert not said(effects)
 
 
 @pytest.mark.parametrize(("n", "passes"), [(2, 2), (3, 3), (5, 5)])
