@@ -40,9 +40,10 @@ GATEWAY = 100
 
 def ring(name: str) -> RingId:
     """``A``, ``B``: the first rings; ``At`` a transitional one after A, ``A2`` the next regular
+    one, which is also ``A'``; ``Au`` another transitional one, ``A3`` or ``A''`` another regular
     one."""
     letter, rest = name[0], name[1:]
-    later = {"": 0, "t": 2, "2": 4, "3": 8}[rest]
+    later = {"": 0, "t": 2, "2": 4, "'": 4, "u": 6, "3": 8, "''": 8}[rest]
     return RingId(10 + later * 10 + ord(letter) - ord("A"), ord(letter))
 
 
@@ -50,6 +51,25 @@ def member(pid: NodeId) -> Member:
     """An interface; those of a gateway differ by hundreds."""
     gateway = pid > GATEWAY
     return Member(pid, GATEWAY + pid % 100 if gateway else pid, gateway)
+
+
+NAMES = {ring(n): n for n in (x + y for x in "ABCDEFNX" for y in ("", "t", "2", "u", "3"))}
+
+
+def place(order: NetworkOrder, rings: dict[str, tuple[NodeId, ...]]) -> None:
+    """Put a core into a network that is there already, with nothing heard of any ring."""
+    order.topology = {ring(name) for name in rings}
+    order.network.members = {ring(name): tuple(map(member, pids)) for name, pids in rings.items()}
+    order.entries = {
+        each: StreamEntry(order.last, Key(1, each, Rank.CHANGE, each)) for each in order.topology
+    }
+    for name, pids in rings.items():
+        for pid in pids:
+            if pid > GATEWAY:
+                ends = order.network.gateways.setdefault(member(pid).node, {})
+                ends[pid] = ring(name)
+    order._stale()
+    order.reported = order._report()
 
 
 class Core:
@@ -72,23 +92,9 @@ class Core:
         self.groups: set[int] = set()
         self.words: list[Wants] = []
         self.reached_places: list[int] = []
-        self.names = {ring(n): n for n in (x + y for x in "ABCDEFNX" for y in ("", "t", "2", "3"))}
-        self.order = order = NetworkOrder(me, mine, members, self, 1)
-        order.topology = {ring(name) for name in rings}
-        order.network.members = {
-            ring(name): tuple(map(member, pids)) for name, pids in rings.items()
-        }
-        order.entries = {
-            each: StreamEntry(order.last, Key(1, each, Rank.CHANGE, each))
-            for each in order.topology
-        }
-        for name, pids in rings.items():
-            for pid in pids:
-                if pid > GATEWAY:
-                    ends = order.network.gateways.setdefault(member(pid).node, {})
-                    ends[pid] = ring(name)
-        order._stale()
-        order.reported = order._report()
+        self.names = NAMES
+        self.order = NetworkOrder(me, mine, members, self, 1)
+        place(self.order, rings)
 
     # What the core asks for.
 
