@@ -24,6 +24,7 @@ from ringcast.sim.workload import Poisson
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_swarm_finds_nothing(seed: int) -> None:
+    """S-37: random networks and faults, all properties; some seeds of the many."""
     assert not run(draw(seed, "totem-multi")).violations
 
 
