@@ -147,6 +147,23 @@ def test_g_25_ext_nobody_waits_for_its_word_on_what_followed_a_late_ring(me: Nod
     assert core.topologies[-1] == ("last", "after", "fourth")
 
 
+def test_g_25_ext_a_gateway_is_not_lost_with_a_ring_where_it_never_came() -> None:
+    """201 went on from ``tn``, where others have 203 as well. By its own word, which is late, 203
+    went on from B, and what lies beyond it can be reached."""
+    core = Core(1, {1: "A"}, {"A": (1, 101, 103), "B": (3, 201, 203)})
+    core.names |= {each: name for name, each in NAMES.items()}
+    say(core, 12, "told", "B", 201, 203)
+    say(core, 20, "tn", "told", 201, 203)
+    upto(core, 60, "A")
+    assert core.topologies[-1] == ("A", "tn")
+    say(core, 12, "third", "B", 203)
+    say(core, 50, "fourth", "third", 203)
+    say(core, 25, "alone", "tn", 201)
+    say(core, 40, "after", "alone", 201)
+    upto(core, 60, "after", "fourth")
+    assert core.topologies[-1] == ("A", "after", "fourth")
+
+
 def test_a12_ext_a_late_change_goes_with_the_regular_one_that_is_too_late() -> None:
     """Whom it takes along is lost, also if it is said to be at the ring before both."""
     core = pair()

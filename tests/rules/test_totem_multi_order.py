@@ -657,8 +657,8 @@ def test_mr_29_between_the_changes_of_a_merge_no_stream_is_forgotten() -> None:
 
 
 def test_g_25_ext_one_lost_with_a_ring_where_it_never_came_tells_of_its_own() -> None:
-    """By 101's word 202 went with 201 to B2, and by its own it never did. B2 is deleted, and 202
-    with it; but 102 can be reached over A, so its word on the ring that it is on will come."""
+    """By 101's word 202 went with 201 to B2, and by its own it never did. Here 202 was lost with
+    B2; but 102 can be reached over A, so its word on the ring that it is on will come."""
     core = Core(1, {1: "A"}, {"A": (1, 101, 102), "B": (3, 201, 202)})
     core.change("Bt", "B", 20, 201, 202)
     core.change("B2", "Bt", 25, 201, 202)
@@ -667,6 +667,8 @@ def test_g_25_ext_one_lost_with_a_ring_where_it_never_came_tells_of_its_own() ->
     apart, after = RingId(ring("B2").seq + 2, 202), RingId(ring("B2").seq + 4, 202)
     core.names[after] = "after"
     core.accept(Change(20, apart, ring("B"), (member(202),), True))
+    core.order.network.lose((202,), ring("B2"))
+    core.order._stale()
     change = Change(60, after, apart, (member(202),), False)
     core.accept(change)
     core.change("Xt", "B2", 40, 201)

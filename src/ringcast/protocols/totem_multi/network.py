@@ -65,11 +65,12 @@ class RingNetwork:
             if self.me in self.gateways:
                 self.gateways[self.me] = dict(self.own)
 
-    def moves(self, change: Change) -> bool:
-        """Whether the change takes along an interface from where that is said to be. G-25: this may
-        be a ring where it never came; the one it left may be behind us by now."""
+    def moves(self, change: Change, of: RingId | None = None) -> bool:
+        """Whether the change takes along an interface from where that is said to be, or from one
+        ring. G-25: this may be a ring where it never came; the one it left may be behind us by now.
+        """
         return any(
-            leaves(ring, change) and change.lists(pid)
+            leaves(ring, change) and change.lists(pid) and of in (None, ring)
             for node, ends in self.gateways.items()
             if node != self.me
             for pid, ring in ends.items()

@@ -271,14 +271,16 @@ class NetworkOrder(RingChanges):
         return found
 
     def _empty(self, ring: RingId, entry: StreamEntry) -> str | None:
-        """Step 5, MR-22, MR-27: what a ring stands for of which nothing waits."""
+        """Step 5, MR-22, MR-27: what a ring stands for of which nothing waits. G-25 ext: one to
+        which a gateway never came is kept until the change that takes the gateway along."""
         if entry.late:
             return WAIT if self.may_tell(ring) and not self._followed(ring) else None
         if ring not in self.topology:
             return None
         if ring in self.live()[0]:
             return WAIT
-        if any(conf == ring for _, conf in (*self.pending, *self.late)):
+        changes = (*self.pending.values(), *self.late.values())
+        if any(h.conf == ring or self.network.moves(h, ring) for h in changes):
             return None
         return DELETE
 
