@@ -183,6 +183,21 @@ def test_a12_ext_a_late_change_goes_with_the_regular_one_that_is_too_late() -> N
     assert 202 not in core.order.network.gateways[102]
 
 
+def test_a12_ext_who_never_came_to_a_late_ring_is_not_lost_with_it() -> None:
+    """``tn`` follows ``told``, and both are late. 201 came to neither: by its own word it went on
+    from the ring before them, and what lies beyond it can be reached."""
+    core = Core(1, {1: "A"}, {"A": (1, 101, 102), "B": (3, 201, 202)})
+    core.names |= {each: name for name, each in NAMES.items()}
+    core.message("A11", "B12", "B15")
+    core.bound("A", 18)
+    say(core, 12, "told", "B", 201, 202)
+    say(core, 16, "alone", "B", 201)
+    say(core, 14, "tn", "told", 201, 202)
+    say(core, 50, "after", "alone", 201)
+    upto(core, 60, "A", "after")
+    assert core.topologies[-1] == ("A", "after")
+
+
 def test_g_25_ext_an_interface_that_is_new_here_is_not_where_it_never_came() -> None:
     """101 is not known here. By its own word 201 went on from B with 204; others have both on a
     ring between. The two did not meet, and what lay beyond 101 was lost here alone."""

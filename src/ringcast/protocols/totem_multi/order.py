@@ -174,9 +174,11 @@ class NetworkOrder(RingChanges):
 
     def _accept_late(self, env: Env, came: NodeId | None, said: Change, again: bool) -> None:
         """G-16: keep a late transitional change, its stream and its move; A12: of any other the
-        gateways that it takes along are lost."""
+        gateways that it takes along are lost, but for those that, by their own word, never came to
+        the ring before it (G-25 ext)."""
         if not said.transitional:
-            others = {member.pid for member in said.members} - self.pids
+            came = {m.pid for m in said.members if not self._passed_by(m.pid, said.conf)}
+            others = came - self.pids
             before = [id for id in self.late if id[0] == said.conf]
             for conf in (said.conf, *map(self.forget_late, before)):
                 self.network.lose(others, conf)
