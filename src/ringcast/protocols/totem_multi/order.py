@@ -177,8 +177,8 @@ class NetworkOrder(RingChanges):
         gateways that it takes along are lost, but for those that, by their own word, never came to
         the ring before it (G-25 ext)."""
         if not said.transitional:
-            came = {m.pid for m in said.members if not self._passed_by(m.pid, said.conf)}
-            others = came - self.pids
+            there = {m.pid for m in said.members if not self._passed_by(m.pid, said.conf)}
+            others = there - self.pids
             before = [id for id in self.late if id[0] == said.conf]
             for conf in (said.conf, *map(self.forget_late, before)):
                 self.network.lose(others, conf)
