@@ -383,6 +383,32 @@ def test_what_no_word_had_room_for_is_forgotten_by_all() -> None:
     assert {0, 1} == set(fresh[0])
 
 
+@pytest.mark.parametrize("third", [True, False])
+def test_a_ring_that_breaks_makes_nobody_forget_a_writer(third: bool) -> None:
+    """1 alone remembers the writer, and 2 was heard in the transitional configuration: all went by
+    the word of 2, and took a batch again that had been delivered. 3 had spoken before, or did not
+    and is gone."""
+    members = on_ring()
+    members[0].directory.streams.learn([Known("g", "w", 5, 3)], own=True)
+    for each in members:
+        each.view(R2, 1, 2, 3)
+    words = [each.directory.word() for each in members]
+    for n in (1, 3) if third else (1,):
+        order(R2, n, n, words[n - 1], *members)
+    some = members if third else members[:2]
+    together = tuple(range(1, 1 + len(some)))
+    for each in some:
+        each.transitional(T2, R2, 3, *together)
+    order(R2, 4, 2, words[1], *some)
+    for each in some:
+        each.view(R3, *together)
+    words = [each.directory.word() for each in some]
+    for n, word in enumerate(words, 1):
+        order(R3, n, n, word, *some)
+    again = NumberedRows(R3, "g", "w", 5, 0, (b"x",) * 3)
+    assert [each.directory.streams.fresh(again) for each in some] == [3] * len(some)
+
+
 def test_words_that_wait_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 rings broke on which one member never spoke, and another said 16,384 names each time: what
     was kept of that, 357 MB, counted as nothing."""

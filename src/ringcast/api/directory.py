@@ -203,7 +203,8 @@ class Directory:
         protocol that has none, the next regular one, it is known who goes on together."""
         for ring in self._unopened:
             ring.present = tuple(q for q in ring.present if q in change.members)
-            ring.known.clear()  # they count on a ring on which all spoke, and are said again
+            if not change.transitional:
+                ring.known.clear()  # nothing more comes on this ring, and the next words repeat it
         if self._unopened and not self._unopened[-1].waits_for():
             self._give_out()
         if self._fixed or (change.transitional and self.open):
@@ -289,7 +290,8 @@ class Directory:
             self._learn_and_give_out(ring)
 
     def _learn_and_give_out(self, ring: UnopenedRing) -> None:
-        self.streams.agree(each for q in sorted(ring.known) for each in ring.known[q])
+        if ring.complete:  # words of some alone would have all forget what the others remember
+            self.streams.agree(each for q in sorted(ring.known) for each in ring.known[q])
         self._give_out()
 
     def _give_out(self) -> None:
