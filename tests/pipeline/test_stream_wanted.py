@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from groups import KEEP_LITTLE, entries, place, read, reader, wanted, write
 from pyspark.sql.datasource import (
@@ -24,7 +25,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructField, StructType
 
-from ringcast.journal.format.selection import MOST, Selection
+from ringcast.core.ids import START
+from ringcast.journal.format.frame import KINDS
+from ringcast.journal.format.selection import MOST, MOST_GROUPS, Selection
+from ringcast.journal.service import Seek
 from ringcast.journal.writer import READERS, Journal, Limits, readers
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream import source as sources
@@ -134,6 +138,7 @@ def bodies(each: Any) -> list[bytes]:
 # --- conditions that Spark hands on ----------------------------------------------------------
 
 SEQ, RING = ("position", "seq"), ("position", "ring_seq")
+GROUPS = tuple(f"group {n}" for n in range(MOST_GROUPS + 1))
 
 
 @pytest.mark.parametrize(
@@ -144,6 +149,10 @@ SEQ, RING = ("position", "seq"), ("position", "ring_seq")
         ([In(("group",), ("a", None, "b"))], Selection(groups=("a", "b"))),
         ([In(("group",), ("a", "b")), EqualTo(("group",), "b")], Selection(groups=("b",))),
         ([EqualTo(("group",), "a"), EqualTo(("group",), "b")], Selection(groups=())),
+        ([EqualTo(("kind",), "command")], Selection(kinds=("message",))),
+        ([In(("kind",), ("command", "a", *KINDS, "view"))], Selection(kinds=KINDS)),
+        ([In(("group",), GROUPS[1:])], Selection(groups=GROUPS[1:])),
+        ([EqualTo(("kind",), "gap"), In(("group",), GROUPS)], Selection(kinds=("gap",))),
         ([GreaterThan(SEQ, 5), LessThanOrEqual(SEQ, 9)], Selection(places={"seq": (5, 9)})),
         (
             [EqualTo(RING, 8), GreaterThanOrEqual(SEQ, 5)],
@@ -155,7 +164,12 @@ SEQ, RING = ("position", "seq"), ("position", "ring_seq")
     ],
 )
 def test_what_is_still_wanted_under_conditions(conditions: list[Filter], found: Selection) -> None:
-    assert narrowed(Selection(), conditions) == found
+    """Also as a node takes it: a question that is too long, or has more kinds than there are, ended
+    the query; and a command is a message to the journal."""
+    wanted = narrowed(Selection(), conditions)
+    assert wanted == found
+    question = Seek(1, START, START, 1, wanted)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(question), type=Seek) == question
 
 
 def test_a_reader_takes_conditions_and_leaves_them_to_spark(tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ from pyspark.sql.datasource import (
 )
 
 from ringcast.core.ids import Position
-from ringcast.journal.format.selection import LEAST, MOST, Bounds, Selection
+from ringcast.journal.format.frame import KINDS
+from ringcast.journal.format.layout import MESSAGE
+from ringcast.journal.format.selection import LEAST, MOST, MOST_GROUPS, Bounds, Selection
+from ringcast.pipeline.stream.bodies import COMMAND
 
 
 def narrowed(wanted: Selection, conditions: Iterable[Filter]) -> Selection:
@@ -30,10 +33,10 @@ def narrowed(wanted: Selection, conditions: Iterable[Filter]) -> Selection:
     for condition in conditions:
         match getattr(condition, "attribute", ()):
             case ("kind",):
-                kinds = _among(wanted.kinds, condition)
+                kinds = _among(wanted.kinds, _kinds(_values(condition)))
                 wanted = msgspec.structs.replace(wanted, kinds=kinds)
             case ("group",):
-                groups = _among(wanted.groups, condition)
+                groups = _among(wanted.groups, _values(condition))
                 wanted = msgspec.structs.replace(wanted, groups=groups)
             case ("position", str(part)) if part in Position._fields:
                 low, high = _between(condition)
@@ -47,17 +50,29 @@ def _values(condition: Filter) -> tuple[Any, ...] | None:
     """The values that a condition allows; None if it is of another kind."""
     match condition:
         case EqualTo(value=value) | EqualNullSafe(value=value):
-            return (value,)
+            values = (value,)
         case In(value=values):
-            return tuple(value for value in values if value is not None)
-    return None
+            pass
+        case _:
+            return None
+    return tuple(value for value in dict.fromkeys(values) if value is not None)
 
 
-def _among(before: tuple[str, ...] | None, condition: Filter) -> tuple[str, ...] | None:
-    values = _values(condition)
+def _kinds(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The kinds that a journal has for these: to it a command is a message."""
+    if values is None:
+        return None
+    there = {MESSAGE if each == COMMAND else each for each in values}
+    return tuple(each for each in KINDS if each in there)
+
+
+def _among(
+    before: tuple[str, ...] | None, values: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
     if values is None:
         return before
-    return tuple(each for each in values if before is None or each in before)
+    among = tuple(each for each in values if before is None or each in before)
+    return among if len(among) <= MOST_GROUPS else before  # more than a node takes in a question
 
 
 def _between(condition: Filter) -> Bounds:
