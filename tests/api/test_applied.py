@@ -10,7 +10,7 @@ from loopback import run
 
 from ringcast.api.applied import Applied
 from ringcast.api.events import Message, View
-from ringcast.api.objects import _Counter
+from ringcast.api.objects import _Counter, _Dict
 from ringcast.api.state_machine import StateMachine
 from ringcast.core.errors import RingcastError
 from ringcast.replica.contents import Command, Content, Present, Started, encode
@@ -82,6 +82,27 @@ def test_what_depends_on_the_process_ends_the_replica(body: bytes, client: str) 
         with pytest.raises(RingcastError, match="its state may differ"):
             given(applied, 1, body, client)
         assert not applied.sessions.clients
+
+    run(story)
+
+
+@pytest.mark.parametrize("deep", [101, 500, 900, 100_000])
+def test_a_command_that_is_nested_too_deeply_is_refused_by_all(deep: int) -> None:
+    """Made by hand, and by a member: it ended every copy of a shared object, again at each start.
+    The deepest that is allowed can be read and kept."""
+
+    async def story() -> None:
+        applied: Applied[Any] = Applied(machine := _Dict({}))
+        for number, depth in enumerate((deep, 100), 1):
+            body = b"\x93\xa3set\xa1k" + b"\x91" * depth + b"\xc0"
+            if depth == deep:
+                with pytest.raises(ValueError, match="nested more than 100 deep"):
+                    await given(applied, number, body)
+                assert machine.state == {}
+            else:
+                await given(applied, number, body)
+        applied.restore(await applied.state())
+        assert "k" in machine.state
 
     run(story)
 

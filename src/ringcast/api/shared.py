@@ -30,11 +30,29 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
 
+TOO_DEEP = f"a value is nested more than {DEEPEST} deep"
+DEEP = b"\x91" * (DEEPEST + 1) + b"\xc0"
+"""Bytes that are as deep as a command may be."""
+
+
 def encoded(command: tuple[Value, ...]) -> bytes:
     """The name of a method and its arguments, for ``MethodMachine``."""
     if any(map(too_deep, command)):
-        raise ValueError(f"a value is nested more than {DEEPEST} deep")
+        raise ValueError(TOO_DEEP)
     return _encode(command)
+
+
+def decoded(body: bytes) -> list[Value]:
+    """The same from bytes that any member may have made: whether they are too deep must not depend
+    on how much of the stack this process has in use."""
+    try:
+        command: list[Value] = _decode(body)
+    except RecursionError:
+        _decode(DEEP)  # raises as well if there is no room for any command
+        raise ValueError(TOO_DEEP) from None
+    if any(map(too_deep, command)):
+        raise ValueError(TOO_DEEP)
+    return command
 
 
 def copied(value: Value) -> Value:
@@ -50,7 +68,7 @@ class MethodMachine(StateMachine[Any]):
 
     def apply(self, command: Message) -> Any:
         """Call the method that the command names."""
-        name, *arguments = _decode(command.body)
+        name, *arguments = decoded(command.body)
         return getattr(self, f"do_{name}")(command, *arguments)
 
     def snapshot(self) -> bytes:
