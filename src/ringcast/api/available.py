@@ -24,12 +24,13 @@ from ringcast.api.group import Bytes, Group, NotJoined, all_bytes
 from ringcast.api.state_machine import R, ResultLost, StateMachine
 from ringcast.core.errors import UNREADABLE, DeliveryUncertain
 from ringcast.core.ids import NodeId, Position, Seq
+from ringcast.replica.words import ExactWord
 
 LAST_COMMAND = 2**62
 """No history counts further: a member that says it has the longest there is ends no other."""
 
 
-class Version(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+class Version(ExactWord, frozen=True, order=True):
     """Names a state by its history: a longer one is larger.
 
     Commands count, views do not: a member that was alone for a while after its start has nothing
@@ -41,20 +42,20 @@ class Version(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False
     lineage: Annotated[int, msgspec.Meta(ge=0, lt=2**56)]
 
 
-class NumberedCommand(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+class NumberedCommand(ExactWord, frozen=True, tag=1):
     """Something to apply; ``number`` lets the submitter find its result."""
 
     number: Seq
     body: bytes
 
 
-class AskAgain(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+class AskAgain(ExactWord, frozen=True, tag=2):
     """The sender has lost events: everybody is to say again what it has."""
 
     number: Seq
 
 
-class Have(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+class Have(ExactWord, frozen=True, tag=3):
     """The sender's state when ``round`` began, and what it held back at that time."""
 
     round: Position
@@ -71,7 +72,7 @@ class Have(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
         return self.version.commands > 0 or (self.held is not None and self.held.commands > 0)
 
 
-class StatePiece(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+class StatePiece(ExactWord, frozen=True, tag=4):
     """A piece of the state at ``at``, for those who have another one."""
 
     at: Position

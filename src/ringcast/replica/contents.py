@@ -11,14 +11,14 @@ import msgspec
 
 from ringcast.core.ids import LIMIT, NodeId
 from ringcast.replica import words
-from ringcast.replica.words import Action, Epoch
+from ringcast.replica.words import Action, Epoch, ExactWord
 
 MOST_MEMBERS = 2**16
 LONGEST_NAME = 64
 """Characters of a client's name: all members keep thousands of them."""
 
 
-class Command(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+class Command(ExactWord, frozen=True, tag=1):
     """Something to apply, perhaps a numbered request of a client."""
 
     body: bytes
@@ -26,14 +26,14 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     request: Annotated[int, msgspec.Meta(ge=0, le=LIMIT)] = 0
 
 
-class Present(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+class Present(ExactWord, frozen=True, tag=2):
     """Who is in the group's view in which this primary component goes on."""
 
     epoch: Epoch
     members: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MOST_MEMBERS)]
 
 
-class Started(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+class Started(ExactWord, frozen=True, tag=3):
     """The first command of a replica's life, which its ticket names: the life before is over."""
 
 

@@ -18,7 +18,15 @@ MOST_IN_WORD = 2**12
 Voters = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MOST_VOTERS)]
 
 
-class Epoch(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+class ExactWord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A part of a word. Nothing may stand behind its fields.
+
+    Whether a decoder can pass over what is nested deeply there depends on how much of the stack
+    its process has in use: some members would take the message, and others would not.
+    """
+
+
+class Epoch(ExactWord, frozen=True, order=True):
     """An attempt to form a primary component: the view it is made in, and the attempt's number.
 
     A member's views ascend, over its restarts too, so its epochs do.
@@ -45,7 +53,7 @@ def after(epoch: Epoch) -> Epoch:
     return Epoch(epoch.seq + 1, epoch.rep)
 
 
-class Ticket(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Ticket(ExactWord, frozen=True):
     """Names a command by who submitted it: the member, its incarnation, and a number."""
 
     node: NodeId
@@ -53,7 +61,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True, gc=False):
     number: Seq
 
 
-class LogEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LogEntry(ExactWord, frozen=True):
     """A command with its place in the log; ``epoch`` is the one in which it was appended."""
 
     epoch: Epoch
@@ -61,7 +69,7 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     command: bytes
 
 
-class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Run(ExactWord, frozen=True):
     """Entries ``first .. upto`` of a log, all appended in one epoch."""
 
     epoch: Epoch
@@ -69,14 +77,14 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     upto: Index
 
 
-class Action(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+class Action(ExactWord, frozen=True, tag=1):
     """A command to be appended."""
 
     ticket: Ticket
     command: bytes
 
 
-class Status(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+class Status(ExactWord, frozen=True, tag=2):
     """What the sender has on disk, and its promise not to append in any epoch before ``epoch``."""
 
     epoch: Epoch
@@ -96,7 +104,7 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """The sender's incarnation: what makes the name of a new group of replicas its own."""
 
 
-class Entries(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+class Entries(ExactWord, frozen=True, tag=3):
     """Entries ``first ..`` of the log that goes on in ``epoch``."""
 
     epoch: Epoch
@@ -104,7 +112,7 @@ class Entries(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
     entries: Annotated[tuple[LogEntry, ...], msgspec.Meta(max_length=MOST_IN_WORD)]
 
 
-class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+class Snapshot(ExactWord, frozen=True, tag=4):
     """A piece of the state after entry ``at``, for those whose log ends before it begins."""
 
     epoch: Epoch
@@ -114,13 +122,13 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     last: bool
 
 
-class Ready(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+class Ready(ExactWord, frozen=True, tag=5):
     """The sender has the log that goes on in ``epoch`` on disk."""
 
     epoch: Epoch
 
 
-class Ack(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+class Ack(ExactWord, frozen=True, tag=6):
     """The sender has the log of ``epoch`` up to ``length`` on disk, and saw so many barriers."""
 
     epoch: Epoch
@@ -128,19 +136,19 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     barriers: Index = 0
 
 
-class Barrier(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
+class Barrier(ExactWord, frozen=True, tag=7):
     """A read wants to be ordered here."""
 
     ticket: Ticket
 
 
-class Again(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
+class Again(ExactWord, frozen=True, tag=8):
     """The attempt ``epoch`` does not get on: begin another one."""
 
     epoch: Epoch
 
 
-class Lift(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
+class Lift(ExactWord, frozen=True, tag=9):
     """The sender has promised ``epoch``, which the attempt under way is not after."""
 
     epoch: Epoch

@@ -50,14 +50,22 @@ MOST_WRITERS, MOST_WRITTEN = 256, 64
 first, and a writer to many groups makes nobody forget another writer."""
 
 
-class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+class ExactPart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A part of an envelope. Nothing may stand behind its fields.
+
+    Whether a decoder can pass over what is nested deeply there depends on how much of the stack
+    its process has in use: some members would take the message, and others would not.
+    """
+
+
+class Data(ExactPart, frozen=True, tag=1):
     """Messages for the members of one group."""
 
     group: Name
     bodies: Bodies
 
 
-class NumberedRows(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+class NumberedRows(ExactPart, frozen=True, tag=5):
     """Rows ``first`` .. of a writer's batch for a group; what came before is dropped.
 
     They count only on ``ring``, the one they were sent on (``writer_dedup``).
@@ -75,7 +83,7 @@ class NumberedRows(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False
         check_rows(self.first, len(self.bodies))
 
 
-class Known(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Known(ExactPart, frozen=True):
     """How far the writer ``stream`` has come in a group: so many rows of this batch."""
 
     group: Name
@@ -88,7 +96,7 @@ Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_GROUPS)]
 """Of the groups that a member is in."""
 
 
-class Earlier(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Earlier(ExactPart, frozen=True):
     """Rings on which a member would have said the same: so many of ``Groups.earlier_names``,
     behind those of the entry before."""
 
@@ -96,7 +104,7 @@ class Earlier(msgspec.Struct, frozen=True, array_like=True, gc=False):
     count: Annotated[int, msgspec.Meta(ge=0, le=MOST_GROUPS)]
 
 
-class Groups(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+class Groups(ExactPart, frozen=True, tag=2):
     """All groups the sender is in when ``ring`` begins: its word on a new ring."""
 
     ring: ViewId
@@ -128,13 +136,13 @@ class Groups(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
         return replace(self, earlier=tuple(others), earlier_names=names)
 
 
-class Enter(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+class Enter(ExactPart, frozen=True, tag=3):
     """The sender joins a group."""
 
     group: Name
 
 
-class Exit(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+class Exit(ExactPart, frozen=True, tag=4):
     """The sender leaves a group."""
 
     group: Name
