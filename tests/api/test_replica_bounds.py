@@ -4,6 +4,7 @@ disk is damage. No network: groups that hold what was sent."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,9 @@ from ringcast.api.quorum import QuorumCopy
 from ringcast.api.state_machine import StateMachine
 from ringcast.core.errors import StorageError
 from ringcast.core.ids import LIMIT, Level, Position, ViewId
-from ringcast.replica import words
+from ringcast.replica import contents, words
 from ringcast.replica.effects import BarrierPassed, Phase, Restore, Write
-from ringcast.replica.log import Adopt, Append, Promise
+from ringcast.replica.log import Adopt, Append, Promise, Record
 from ringcast.replica.store import ReplicaStore
 from ringcast.replica.tally import Tally
 from ringcast.replica.words import Ack, Epoch, Lift, Ticket
@@ -164,6 +165,86 @@ def test_a_primary_component_in_which_nobody_is_ready_announces_nothing(tmp_path
         copy._became(Phase.PRIMARY)
         assert copy._announced is None
         await copy.close()
+
+    asyncio.run(story())
+
+
+class Said(Kept):
+    """A group that takes all words, for somebody to deliver."""
+
+    def __init__(self, me: int) -> None:
+        super().__init__()
+        self.me = me
+
+    def send_many_nowait(self, bodies: Iterable[bytes]) -> None:
+        self.sent += bodies
+
+
+def test_all_agree_on_who_says_who_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2 and 3 heard that 1 was ready in one step with the word that completed the quorum, and left
+    it to 1; for 1 it was completed without its own word, so it left it to 2. A lock stayed with a
+    member that had crashed."""
+    disk = threading.Event()
+    append = ReplicaStore.append
+
+    def slow(self: ReplicaStore, records: list[Record]) -> None:
+        if self.folder.name == "1" and any(isinstance(each, Adopt) for each in records):
+            disk.wait(10)
+        append(self, records)
+
+    monkeypatch.setattr(ReplicaStore, "append", slow)
+
+    async def story() -> None:
+        groups = [Said(n) for n in (1, 2, 3)]
+        copies = [
+            QuorumCopy(group, Nothing(), frozenset({1, 2, 3}), tmp_path / str(group.me))  # type: ignore[arg-type]
+            for group in groups
+        ]
+
+        async def said(kind: type[words.Status | words.Ready], *by: int) -> list[Batch]:
+            """The words of this kind, once these members have said them."""
+            async with asyncio.timeout(5):
+                while True:
+                    found = [
+                        batch(group.me, word)
+                        for group in groups
+                        for word in map(words.decode, group.sent)
+                        if isinstance(word, kind)
+                    ]
+                    if {each.sender for each in found} >= {*by}:
+                        return found
+                    await asyncio.sleep(0.01)
+
+        def hears(copy: QuorumCopy[None], *events: Batch | View) -> None:
+            for event in events:
+                copy._on_event(event)
+            copy._step()
+
+        for copy in copies:
+            await copy.open()
+            hears(copy, view(1, 2, 3))
+        statuses = await said(words.Status, 1, 2, 3)
+        for copy in copies:
+            hears(copy, *statuses)
+        two_and_three = await said(words.Ready, 2, 3)
+        hears(copies[0], *two_and_three)
+        disk.set()
+        (first,) = (each for each in await said(words.Ready, 1) if each.sender == 1)
+        for copy in copies[1:]:
+            hears(copy, *two_and_three, first)
+        assert [copy.primary for copy in copies] == [True] * 3
+        present = [
+            group.me
+            for group in groups
+            for word in map(words.decode, group.sent)
+            if isinstance(word, words.Action)
+            and isinstance(contents.decode(word.command), contents.Present)
+        ]
+        assert present == [2]
+        for copy in copies:
+            await copy.close()
 
     asyncio.run(story())
 

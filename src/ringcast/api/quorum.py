@@ -348,7 +348,7 @@ class QuorumCopy(Generic[R]):
             for passed, _ in self._reads.values():
                 give(passed, False)
             self._reads.clear()
-        elif self._view is not None and self._me == min(self._engine.tally.ready, default=None):
+        elif self._view is not None and self._me == self._engine.tally.speaker:
             if self._announced is not None:
                 self._engine.withdraw(self._announced)
             present = Present(self._engine.epoch, self._view.members)

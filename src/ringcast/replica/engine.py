@@ -357,7 +357,7 @@ class Engine(DiskLog):
         tally.acknowledge(sender, self._decision.base.length)
         if self._active or not tally.enough_ready:
             return
-        self._active = True
+        self._active, tally.speaker = True, min(tally.ready)
         self._ordered.clear()
         if self._durable:
             self._go_on()

@@ -14,6 +14,9 @@ class Tally:
         self._acks: dict[NodeId, int] = {}
         self._seen: dict[NodeId, int] = {}
         self.ready: set[NodeId] = set()
+        self.speaker: NodeId | None = None
+        """The smallest of those who were ready when a quorum was: the same at all members, however
+        many words they hear at once."""
         self.barriers = 0
         self._waiting: list[tuple[int, int, Ticket]] = []
         """Barriers of ours: their number in the epoch, the length of the log there, the ticket."""
