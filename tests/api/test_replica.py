@@ -182,6 +182,12 @@ def test_voters_by_number_are_all_nodes_that_there_are(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match=r"lists 5 nodes.*members=\[1, 2, 3\]"):
                 Replica(node.join("r"), Seats(), 3, tmp_path / "r")
             Replica(node.join("r"), Seats(), (1, 2, 3), tmp_path / "r")
+        last = configs(tmp_path, 4)[3]
+        last["peers"] = last["peers"][:3]  # itself it need not list
+        async with Node.open(last) as node:
+            with pytest.raises(ValueError, match=r"lists 4 nodes.*members=\[1, 2, 3\]"):
+                Replica(node.join("r"), Seats(), 3, tmp_path / "r")
+            Replica(node.join("r"), Seats(), 4, tmp_path / "r")
 
     run(story)
 

@@ -120,8 +120,10 @@ class Group:
 
     @property
     def listed(self) -> frozenset[NodeId]:
-        """The ids of all nodes that the settings list in ``peers``."""
-        return frozenset(id for port in self._node.config.domains for id in port.listed)
+        """The ids of all nodes that the settings list in ``peers``, and of this one, which need not
+        be there, and which has other ids in other domains."""
+        ids = (id for port in self._node.config.domains for id in port.peer_addresses)
+        return frozenset((self.me, *ids))
 
     @property
     def max_message(self) -> int:
