@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from loopback import run
 
 from ringcast.api.applied import Applied
 from ringcast.api.events import Message, View
-from ringcast.api.objects import _Counter, _Dict
+from ringcast.api.objects import _Counter, _Dict, _Queue
+from ringcast.api.shared import encoded
 from ringcast.api.state_machine import StateMachine
 from ringcast.core.errors import RingcastError
-from ringcast.replica.contents import Command, Content, Present, Started, encode
+from ringcast.replica.contents import DEEPEST, Command, Content, Present, Started, encode
 from ringcast.replica.sessions import CommandFailed
 from ringcast.replica.words import Epoch, LogEntry, Ticket
 
@@ -122,6 +124,22 @@ def test_a_counter_stays_within_what_a_snapshot_holds() -> None:
         counter.do_add(command, 0.5)  # type: ignore[arg-type]
     counter.restore(counter.snapshot())
     assert counter.state == -(2**63)
+
+
+def test_the_deepest_item_of_a_queue_can_be_taken() -> None:
+    """In a list it was deeper than a result may be: it was gone, and its taker got an error."""
+
+    async def story() -> None:
+        applied: Applied[Any] = Applied(_Queue([]))
+        item: Any = None
+        for _ in range(DEEPEST):
+            item = [item]
+        await given(applied, 1, encoded(("put", item)))
+        (taken,) = await given(applied, 2, encoded(("get",)), client="c")
+        assert msgspec.msgpack.decode(taken) == item
+        assert await given(applied, 3, encoded(("get",)), client="c") == []
+
+    run(story)
 
 
 class Watches(Does):

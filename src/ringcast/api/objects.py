@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ringcast.api.events import Message, View
 from ringcast.api.group import Group
 from ringcast.api.replica import Local
@@ -124,8 +126,9 @@ class _Queue(MethodMachine):
         self.state.append(item)
         return len(self.state)
 
-    def do_get(self, _: Message) -> list[Value]:
-        return [self.state.pop(0)] if self.state else []
+    def do_get(self, _: Message) -> list[bytes]:
+        """Encoded: in a list, an item that is as deep as it may be would be no result."""
+        return [msgspec.msgpack.encode(self.state.pop(0))] if self.state else []
 
 
 class Queue(Shared):
@@ -164,7 +167,7 @@ class Queue(Shared):
                 raise
             self._requests.insert(0, (client, number + 1))
             if found:
-                return found[0]
+                return msgspec.msgpack.decode(found[0])
             await self.replica.until(lambda machine: bool(machine.state))
 
 
