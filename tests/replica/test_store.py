@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from ringcast.files.disk import Disk
 from ringcast.replica.frames import SECTOR, DamagedFrame, frame, frames
 from ringcast.replica.log import Adopt, Append, Image, Promise, Record, ReplicaLog
 from ringcast.replica.store import ReplicaStore, _encode
-from ringcast.replica.words import Epoch, LogEntry, Ticket
+from ringcast.replica.words import Epoch, LogEntry, Run, Ticket
 
 FIRST = Epoch(4, 1)
 
@@ -193,6 +193,31 @@ def test_compaction_keeps_what_the_log_says(tmp_path: Path) -> None:
     (tmp_path / "state-6").unlink()
     with pytest.raises(StorageError, match="cannot be read"):
         opened(tmp_path)
+
+
+class Long(list[LogEntry]):
+    """Entries, too many to be looked at one by one."""
+
+    def __iter__(self) -> Iterator[LogEntry]:
+        raise AssertionError("one by one")
+
+
+def test_a_status_does_not_look_at_every_entry() -> None:
+    """A thousand callers that waited in vain for a quorum, each of which is told what is lacking,
+    stopped a node with 40,000 entries for six seconds."""
+    log = ReplicaLog()
+    log.trimmed = 7
+    lengths = (3, 1, 2)
+    log.entries = Long(
+        LogEntry(Epoch(view, 1), Ticket(1, 7, number), b"")
+        for view, length in enumerate(lengths, 4)
+        for number in range(length)
+    )
+    assert log.status(Epoch(9, 1), (), 3, 1).runs == (
+        Run(Epoch(4, 1), 8, 10),
+        Run(Epoch(5, 1), 11, 11),
+        Run(Epoch(6, 1), 12, 13),
+    )
 
 
 def test_a_state_that_no_log_names_is_void(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ was synced gives what the replica had promised by then (RS-3).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
@@ -160,13 +162,15 @@ class ReplicaLog:
         return self.entries[index - self.trimmed :]
 
     def runs(self) -> tuple[Run, ...]:
-        """The log behind ``trimmed``, one run for each epoch."""
+        """The log behind ``trimmed``, one run for each epoch. These ascend (RS-5), so that not all
+        of a long log is looked at: whoever waits in vain for a quorum is told by a status."""
         found: list[Run] = []
-        for index, entry in enumerate(self.entries, self.trimmed + 1):
-            if found and found[-1].epoch == entry.epoch:
-                found[-1] = Run(entry.epoch, found[-1].first, index)
-            else:
-                found.append(Run(entry.epoch, index, index))
+        at = 0
+        while at < len(self.entries):
+            epoch = self.entries[at].epoch
+            end = bisect_right(self.entries, epoch, at, key=attrgetter("epoch"))
+            found.append(Run(epoch, self.trimmed + at + 1, self.trimmed + end))
+            at = end
         return tuple(found[-MOST_RUNS:])
 
     def status(self, now: Epoch, named: Voters, count: int, boot: int) -> Status:
