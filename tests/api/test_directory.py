@@ -11,6 +11,7 @@ from ringcast.api import directory
 from ringcast.api.directory import Directory
 from ringcast.api.events import Batch, View
 from ringcast.core.effects import Departure, InstallView, Reason
+from ringcast.core.errors import RingcastError
 from ringcast.core.ids import Level, Position, ViewId
 from ringcast.wire.envelope import (
     MOST_EARLIER,
@@ -665,6 +666,9 @@ def test_where_members_are_fixed_what_they_remember_counts_from_its_place_on() -
     assert [len(word.known) for word in words] == [0, 1]
     for seq, word in enumerate(words, 1):
         order(R1, seq, seq, word, *members)
+    members[1].directory.streams.check("g", "w", 3)  # by its own word; for the other it is hearsay
+    with pytest.raises(RingcastError, match="another member has said that batch 4 came before"):
+        members[0].directory.streams.check("g", "w", 3)
     rows = NumberedRows(R1, "g", "w", 4, 0, (b"a", b"b", b"c"))
     assert [member.directory.streams.fresh(rows) for member in members] == [2, 2]
 
