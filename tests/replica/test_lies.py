@@ -66,6 +66,8 @@ class Copy:
         log = ReplicaLog.replay(disk)
         self.engine = Engine(1, 5, members, log, largest=largest, **more)
         self.effects: list[Effect] = []
+        self.hangs: list[int] | None = None
+        """Syncs that are not over, while the disk hangs."""
         self.engine.start()
         self.run()
 
@@ -73,7 +75,9 @@ class Copy:
         while self.engine.pending:
             for effect in self.engine.take():
                 self.effects.append(effect)
-                if isinstance(effect, Sync):
+                if isinstance(effect, Sync) and self.hangs is not None:
+                    self.hangs.append(effect.ticket)
+                elif isinstance(effect, Sync):
                     self.engine.synced(effect.ticket)
                 elif isinstance(effect, Say):
                     self.engine.on_word(1, effect.word)
@@ -511,3 +515,21 @@ def test_rs_3_a_log_goes_on_from_no_place_before_its_state() -> None:
         ReplicaLog.replay([*FOUNDED, Image(2, b""), Image(1, b"")])
     with pytest.raises(ValueError, match="entries 3 to 3, and goes on from 1"):
         ReplicaLog.replay([*FOUNDED, Image(2, b""), Adopt(LATER, 7, VOTERS, 1, (), 0)])
+
+
+def test_rs_16_who_waits_for_its_own_disk_gives_no_attempt_up() -> None:
+    """The others began anew every 1.5 s as long as it hung; and each time it had another promise to
+    write, so that with syncs of 1.5 s it never came to say what it had."""
+    copy = Copy(*FOUNDED)
+    copy.hangs = []
+    copy.view()
+    copy.hear(2, status(), Ready(ENDED))
+    copy.hear(3, status(), Ready(ENDED))
+    assert copy.phase() is Phase.TRANSFER
+    copy.tick(100)
+    assert not copy.said(Again)
+    hung, copy.hangs = copy.hangs, None
+    for ticket in hung:
+        copy.engine.synced(ticket)
+    copy.run()
+    assert copy.phase() is Phase.PRIMARY

@@ -144,7 +144,8 @@ class Engine(DiskLog):
         """RS-16: an attempt that does not get on is given up; RS-12: a silent voter spoken for."""
         if self.phase is Phase.PRIMARY and self.tally.relied_in_vain(self.me, self._synced):
             self._acknowledge()
-        if self.phase in (Phase.TRANSFER, Phase.READY) and self._progress.stalls():
+        waits = self.phase in (Phase.TRANSFER, Phase.READY) and not self._syncs  # for others
+        if waits and self._progress.stalls():
             self._begin_again()
 
     # --- views -----------------------------------------------------------------------------
