@@ -70,9 +70,7 @@ def test_nothing_may_stand_behind_the_fields(decode: Callable[[bytes], Any], sai
     use whether it could be read: one copy appended or applied it, and another one did not."""
     plain = msgspec.msgpack.decode(msgspec.msgpack.encode(said))
     assert decode(msgspec.msgpack.encode(plain)) == said
-    for at, found in enumerate(lists(plain)):
-        if found == [RING.seq, RING.rep]:
-            continue  # a configuration is a part of the protocols' messages
+    for at in range(len(list(lists(plain)))):
         longer = deepcopy(plain)
         list(lists(longer))[at].append([[]])
         with pytest.raises(UNREADABLE):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from cb import Group, Timer, msgs, said, settle, tokens
-from driver import only, sent
+from driver import only, sent, stops
 
 from ringcast.core.effects import InstallView, Stop
 from ringcast.core.inputs import Leaving
+from ringcast.protocols.counter.commit import part_ways
 from ringcast.protocols.counter.messages import Join, Leave, PassingList, Prep, Seat
 from ringcast.protocols.counter.state import LIVES, Phase
 
@@ -131,3 +132,22 @@ def test_cb_33_ext_one_that_cannot_wait_says_so_and_the_next_calls_for_a_list() 
 def test_cb_33_without_one_there_is_no_majority_so_it_just_goes() -> None:
     group = Group(2, leave_us=1_000_000).up()
     assert only(group.handle(2, Leaving()), Stop)
+
+
+def test_cb_42_a_decision_with_another_seat_of_ours_ends_the_process() -> None:
+    """It seats our life, but from another cycle on than our view does: that was never decided. We
+    do not go into a transitional view without ourselves."""
+    group = Group(3).up()
+    group.pass_on(3)
+    machine, env = group[3], group.envs[3]
+    assert machine.view is not None and machine.view == machine.ring
+    forged = tuple(
+        Seat(seat.node, seat.since + 2 * (seat.node == 3), seat.life) for seat in machine.list.seats
+    )
+    machine.parting.append((machine.committed, PassingList(9, machine.committed + 1, forged)))
+    part_ways(machine, env)
+    effects = env.take()
+    assert stops(effects) == [
+        "broken invariant: our seat is not the one in our view (counter CB-42)"
+    ]
+    assert not only(effects, InstallView) and 3 in machine.in_view

@@ -32,7 +32,9 @@ LEAST_BRANCH = GAP_BRANCH - 1
 """Before a gap (``Position.before``); nothing is before that."""
 
 
-class ViewId(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+class ViewId(
+    msgspec.Struct, frozen=True, array_like=True, order=True, forbid_unknown_fields=True, gc=False
+):
     """Names a configuration: a sequence number and the representative that chose it.
 
     Compared by ``seq`` first, which makes the identifiers of configurations, and

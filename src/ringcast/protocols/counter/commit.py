@@ -158,9 +158,12 @@ def transit(
     """The transitional view after ours: who of it is still with us, in the same seat.
 
     CB-42: one that promised, was seated by an epoch and never heard of it comes to the next as one
-    that has just joined, in the same life: it was not in our view.
+    that has just joined, in the same life: it was not in our view. We ourselves keep our seat.
     """
     assert p.ring is not None
+    if p.in_view[p.me] not in seats:
+        env.stop("broken invariant: our seat is not the one in our view (counter CB-42)")
+        return
     departures = departed(p, seats, reason, judged_by)
     p.in_view = {node: seat for node, seat in p.in_view.items() if seat in seats}
     members = tuple(sorted(p.in_view))
