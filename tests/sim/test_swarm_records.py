@@ -18,6 +18,7 @@ from ringcast.protocols.irbp.machine import Irbp
 from ringcast.protocols.rbp.machine import Rbp
 from ringcast.protocols.token_fd.machine import TokenFd
 from ringcast.protocols.total import Total
+from ringcast.protocols.totem_multi import TotemMulti
 from ringcast.protocols.totem_single.machine import TotemSingle
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results"
@@ -39,6 +40,7 @@ leaves a view of iRBP cancels more."""
         ("counter", CounterBased, {"counter": ""}, 30_000, set()),
         ("rbp", Rbp, {"rbp": ""}, 30_000, SELDOM | {"Frozen/Ordered"}),
         ("irbp", Irbp, {"irbp": ""}, 30_000, SELDOM | {"Out/catch", "Out/ready", "Out/resend"}),
+        ("totem-multi", TotemMulti, {"totem-multi": ""}, 8_000, set()),
     ],
 )
 def test_the_record_is_whole_and_clean(
