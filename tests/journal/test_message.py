@@ -71,7 +71,6 @@ def test_many_bodies_have_a_longer_head() -> None:
         b"\x93\x01\xd9\x01g\x92\xc4\x02ab\xc4\x01c",
         b"\xdc\x00\x03\x01\xa1g\x92\xc4\x02ab\xc4\x01c",
         b"\x93\xcc\x01\xa1g\x92\xc4\x02ab\xc4\x01c",
-        b"\x94\x01\xa1g\x92\xc4\x02ab\xc4\x01c\x81\x80\xa1\xff",  # and something behind it
     ],
 )
 def test_a_message_that_is_written_longer_is_kept_as_all_others(data: bytes) -> None:
