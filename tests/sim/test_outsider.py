@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from msgspec.structs import replace
 from published import PUBLISHED
 
+from ringcast.core.inputs import Received
 from ringcast.sim import outsider
+from ringcast.sim.rings import PORT
 from ringcast.sim.run import RunResult, run
 from ringcast.sim.swarm import draw
+from ringcast.wire.codec import HEADER
 
 SHARE = 0.2
 
@@ -33,10 +38,28 @@ def test_a_run_with_an_outsider_is_a_function_of_its_seed() -> None:
     assert len({swarm("totem", 3).digest for _ in range(2)}) == 1
 
 
-@pytest.mark.parametrize("protocol", ["totem", "total"])
+def test_an_outsider_is_on_every_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It attacks gateways at each of their ports, also with what it saw in another domain."""
+    acts = Counter[tuple[int, int]]()
+    heard = outsider.Gate.hear
+
+    def counted(gate: outsider.Gate, frame: Received) -> None:
+        if frame.src == 0:
+            assert isinstance(frame.message, outsider.Sealed)
+            sender = HEADER.unpack_from(frame.message.data)[4]
+            acts[gate.me // PORT, sender // PORT] += 1
+        heard(gate, frame)
+
+    monkeypatch.setattr(outsider.Gate, "hear", counted)
+    for seed in range(12):
+        assert not swarm("totem-multi", seed).violations
+    assert {(0, 0), (1, 1), (0, 1), (1, 0)} <= acts.keys()
+
+
+@pytest.mark.parametrize("protocol", ["totem", "total", "totem-multi"])
 def test_without_the_seal_an_outsider_is_seen(
     monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     """So the checks would see it if the wire let anything pass."""
-    monkeypatch.setattr(outsider, "KEYS", None)
+    monkeypatch.setattr(outsider, "keys_of", lambda domain: None)
     assert any(swarm(protocol, seed).violations for seed in range(25))

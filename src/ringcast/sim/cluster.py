@@ -62,16 +62,11 @@ class Cluster:
         self.scheduler = Scheduler()
         self.recorder = Recorder(observers)
         places = attached or {node: ((0, node),) for node in self.ids}
+        medium = self._guarded(str(seed), outsider) if outsider else self._open
         self.networks = [
-            Network(model, self.scheduler, Random(name), self.recorder.counts)
-            for name in _streams(str(seed), places)
+            medium(model, domain, Random(name))
+            for domain, name in enumerate(_streams(str(seed), places))
         ]
-        if outsider:
-            from ringcast.sim.outsider import GuardedNetwork, Outsider  # takes cryptography along
-
-            somebody = Outsider(outsider, Random(f"{seed}/outsider"), self.scheduler)
-            parts = (self.scheduler, Random(f"{seed}/network"), self.recorder.counts)
-            self.networks[0] = GuardedNetwork(model, *parts, sheet.messages, somebody)
         self.network = self.networks[0]
         self.nodes: dict[NodeId, SimNode] = {}
         jacks: list[dict[NodeId, Hearer]] = [{} for _ in self.networks]
@@ -89,6 +84,20 @@ class Cluster:
         self._chance = Random(f"{seed}/mistakes")
         self._calm = 0
         """How often the network was calmed: what recurs by itself ends with that."""
+
+    def _open(self, model: NetworkModel, _: int, rng: Random) -> Network:
+        return Network(model, self.scheduler, rng, self.recorder.counts)
+
+    def _guarded(self, seed: str, share: float) -> Callable[[NetworkModel, int, Random], Network]:
+        from ringcast.sim.outsider import GuardedNetwork, Outsider  # takes cryptography along
+
+        somebody = Outsider(share, Random(f"{seed}/outsider"), self.scheduler)
+
+        def medium(model: NetworkModel, domain: int, rng: Random) -> Network:
+            parts = (self.scheduler, rng, self.recorder.counts, self.sheet.messages)
+            return GuardedNetwork(model, *parts, somebody, domain)
+
+        return medium
 
     def _maker(self, node: NodeId, config: Any) -> Any:
         return lambda: self.sheet.make(node, config)

@@ -53,15 +53,15 @@ class Jack:
     """Where frames come in at a port of a processor other than its first."""
 
     def __init__(self, node: SimNode, port: int) -> None:
-        self._node, self._port = node, port
+        self.node, self._port = node, port
 
     def hear(self, frame: Received) -> None:
         """A broadcast frame arrives."""
-        self._node.hear(Received(frame.src, frame.boot, frame.message, self._port))
+        self.node.hear(Received(frame.src, frame.boot, frame.message, self._port))
 
     def hear_unicast(self, frame: Received) -> None:
         """A unicast frame arrives."""
-        self._node.hear_unicast(Received(frame.src, frame.boot, frame.message, self._port))
+        self.node.hear_unicast(Received(frame.src, frame.boot, frame.message, self._port))
 
 
 class SimNode:

@@ -3,7 +3,9 @@
 Usually frames travel by reference here. With an outsider every frame is sealed and opened by the
 live nodes' codec, and the outsider sees, keeps, copies, replays, redirects and alters what a
 stranger on the network would: bytes. What its frames come to is the codec's decision, so a property
-that breaks is a fault of the wire's rules or of a protocol that trusts them too far.
+that breaks is a fault of the wire's rules or of a protocol that trusts them too far. It is on every
+broadcast domain, and sends in one what it has seen in another; each domain has a key of its own, as
+rings should have that gateways join.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from ringcast.core.ids import NodeId
 from ringcast.core.inputs import Message, Received
 from ringcast.sim.model import NetworkModel
 from ringcast.sim.network import Hearer, Network, wire_bytes
-from ringcast.sim.node import SimNode
+from ringcast.sim.node import Jack, SimNode
 from ringcast.sim.record import Counts
 from ringcast.sim.scheduler import BROADCAST, Scheduler
 from ringcast.wire.codec import EVERYBODY, HEADER, Codec
@@ -24,7 +26,6 @@ from ringcast.wire.keys import KeySet
 from ringcast.wire.meeting import Hello, Whereabouts
 from ringcast.wire.seal import Medium, Realm
 
-KEYS = KeySet({1: bytes(range(32))})
 BOOT_BITS = 32
 """Boots are drawn here; on the wire the count of lives stands before them, so that they rise."""
 
@@ -33,6 +34,11 @@ MOST_KEPT = 400
 
 DELAYS_US = (0, 500, 3_000, 300_000)
 """How much later what it sends may arrive: at once, it overtakes what it is a copy of."""
+
+
+def keys_of(domain: int) -> KeySet | None:
+    """What frames of a domain are sealed with."""
+    return KeySet({1: bytes(range(domain, domain + 32))})
 
 
 class Sealed(msgspec.Struct, frozen=True, gc=False):
@@ -47,10 +53,11 @@ class Sealed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gate:
-    """The wire's end of one processor: seals in its present life, and opens."""
+    """The wire's end of a processor in one domain: seals in its present life, and opens."""
 
-    def __init__(self, me: NodeId, node: SimNode, network: GuardedNetwork) -> None:
-        self._me, self._node, self._network = me, node, network
+    def __init__(self, me: NodeId, port: SimNode | Jack, network: GuardedNetwork) -> None:
+        self.me, self._port, self._network = me, port, network
+        self._node = port if isinstance(port, SimNode) else port.node
         self._codec: Codec | None = None
         self._life = 0
 
@@ -60,19 +67,19 @@ class Gate:
         if self._codec is None or self._life != self._node.incarnation:
             self._life = self._node.incarnation
             boot = self._life << BOOT_BITS | self._node.boot
-            messages = self._network.messages
-            self._codec = Codec(messages, self._me, boot, KEYS, Realm(Medium.RING))
+            network = self._network
+            self._codec = Codec(network.messages, self.me, boot, network.keys, Realm(Medium.RING))
         return self._codec
 
     def sealed(self, message: Message, to: NodeId) -> Received:
         """A frame of this processor."""
         frame = Sealed(self.codec.encode(message, to), wire_bytes(message))
-        return Received(self._me, self._node.boot, frame)
+        return Received(self.me, self._node.boot, frame)
 
     def hear(self, frame: Received) -> None:
         """Bytes arrive."""
         if self._node.machine is None:
-            self._node.hear(frame)  # which counts it as lost
+            self._port.hear(frame)  # which counts it as lost
             return
         codec = self.codec
         codec.rest()  # floods are another matter
@@ -90,13 +97,13 @@ class Gate:
                 self._greet(src, not met, message.challenge)
             return
         taken = Received(src, boot & (1 << BOOT_BITS) - 1, message)
-        (self._node.hear_unicast if to else self._node.hear)(taken)
+        (self._port.hear_unicast if to else self._port.hear)(taken)
 
     hear_unicast = hear
 
     def _greet(self, to: NodeId, wants: bool, echo: int) -> None:
         codec = self.codec
-        hello = Hello((Whereabouts(self._me, 0, "sim", 1),), wants, codec.challenge, echo)
+        hello = Hello((Whereabouts(self.me, 0, "sim", 1),), wants, codec.challenge, echo)
         self._network.carry(to, self.sealed(hello, EVERYBODY))
 
 
@@ -156,18 +163,20 @@ class GuardedNetwork(Network):
         counts: Counts,
         messages: tuple[type[msgspec.Struct], ...],
         outsider: Outsider,
+        domain: int,
     ) -> None:
         super().__init__(model, scheduler, rng, counts)
         self.messages = messages
+        self.keys = keys_of(domain)
         self._outsider = outsider
         self._gates: dict[NodeId, Gate] = {}
 
     def attach(self, ports: dict[NodeId, Hearer]) -> None:
         """Connect the processors, each behind its gate."""
         for me, port in ports.items():
-            assert isinstance(port, SimNode), "an outsider is on one broadcast domain"
+            assert isinstance(port, SimNode | Jack)
             self._gates[me] = Gate(me, port, self)
-        self._outsider.gates = self._gates
+        self._outsider.gates |= self._gates  # ids are unique over all domains
         super().attach(dict(self._gates))
 
     def calm(self) -> None:
