@@ -131,6 +131,32 @@ def test_a_busy_node_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert numbers == list(range(len(numbers))) and len(numbers) >= 3
 
 
+def test_writers_are_known_while_what_waited_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread empties the folder while the loop asks."""
+    asked: list[object] = []
+
+    async def story() -> None:
+        commits = GroupCommit(tmp_path, LIMITS, lambda why: None)
+        remove = shutil.rmtree
+
+        def removing(folder: Path, ignore_errors: bool = False) -> None:
+            remove(folder, ignore_errors)
+            if folder.name == PENDING:
+                folder.mkdir()
+                asked.append(commits.sources())
+
+        monkeypatch.setattr(shutil, "rmtree", removing)
+        commits.add(entries(0)[0])
+        await commits.settle([], Position(0, 8, 1, -1, 0))
+        assert commits.caught_up and not commits.error
+        commits.close()
+
+    asyncio.run(story())
+    assert asked == [{}]
+
+
 @pytest.mark.parametrize("was_there", [True, False])
 def test_who_was_away_takes_both_sides_of_a_partition(tmp_path: Path, was_there: bool) -> None:
     """Their transitional configurations follow one and the same number."""

@@ -199,8 +199,9 @@ class GroupCommit:
         left behind.
         """
         found = read_sources(self.folder)
-        for folder in (self.folder, self.folder / PENDING):
-            for path in segment_names(folder)[-2:] if folder.is_dir() else ():
+        folders = [self.folder] if self.caught_up else [self.folder, self.folder / PENDING]
+        for folder in folders:
+            for path in segment_names(folder)[-2:]:
                 file = SegmentFile(path)
                 for head in file.heads():
                     add_sources(found, file.read(head))
