@@ -158,7 +158,7 @@ def honest(p: TotemSingle, kind: type, src: int) -> msgspec.Struct:
             return Regular(src, p.new.ring_id, seq, Level.AGREED, whole)
         case messages.Encapsulated:
             inner = Regular(src, p.old.ring_id, p.old.my_aru + 1, Level.AGREED, whole)
-            return Encapsulated(ring, seq, inner)
+            return Encapsulated(ring, seq, inner, 0)
         case messages.Token:
             return Token(ring, p.token.my_token_seq + 2, seq - 1, seq - 1, None, (), 0, False)
         case messages.Join:

@@ -104,7 +104,7 @@ def test_r50_tokens_foreign_messages_and_announces_are_dropped(bench: Bench) -> 
         bench.message(1, ring=ViewId(4, 9)),
         bench.message(1, ring=NEW),
         Announce(ViewId(4, 9), 9),
-        Encapsulated(NEW, 1, bench.message(1, ring=OLD)),
+        Encapsulated(NEW, 1, bench.message(1, ring=OLD), 2),
     ):
         assert only_dropped(bench.receive(2, frame, src=9)), frame
     assert bench[2].snapshot()["proc_set"] == (1, 2, 3)

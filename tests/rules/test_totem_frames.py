@@ -90,7 +90,7 @@ ENTRY_LESS = CommitToken(ViewId(12, 1), 0, (1, 2, 3), ())
         (Regular(1, RING, 0, Level.AGREED, Contents(1, (b"x",))), "malformed message"),
         (Regular(1, RING, 1, Level.AGREED, Contents(1, ())), "malformed message"),
         (
-            Encapsulated(RING, 0, Regular(1, RING, 1, Level.AGREED, Contents(1, (b"x",)))),
+            Encapsulated(RING, 0, Regular(1, RING, 1, Level.AGREED, Contents(1, (b"x",))), 0),
             "malformed encapsulated message",
         ),
         (Token(RING, 99, 1, 2, None, (), 0, False), "malformed token"),

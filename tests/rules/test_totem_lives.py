@@ -152,7 +152,7 @@ def test_g38_ext_a_message_of_another_life_is_none_of_the_ring(phase: Phase) -> 
 def test_g38_ext_nor_one_on_the_ring_being_formed() -> None:
     bench = forming(Phase.RECOVER)
     message = bench.message(1, ring=NEW)
-    wrapped = Encapsulated(NEW, 2, bench.message(1, ring=OLD))
+    wrapped = Encapsulated(NEW, 2, bench.message(1, ring=OLD), 2)
     for frame in (message, wrapped):
         assert drops(hear(bench, 2, frame, 3, BEFORE)) == [ANOTHER_LIFE]
     assert not bench[2].new.store and not bench[2].old.store
@@ -163,7 +163,7 @@ def test_g38_ext_nor_one_on_the_ring_being_formed() -> None:
 
 def test_g38_ext_nor_what_else_names_the_ring() -> None:
     bench = forming(Phase.OPERATIONAL)
-    wrapped = Encapsulated(OLD, 1, bench.message(1, ring=ViewId(4, 1)))
+    wrapped = Encapsulated(OLD, 1, bench.message(1, ring=ViewId(4, 1)), 2)
     for frame in (wrapped, Announce(OLD, 3, (1, 2, 3), calls=True), Leave(OLD, 3)):
         assert drops(hear(bench, 2, frame, 3, BEFORE)) == [ANOTHER_LIFE]
     assert bench[2].phase is Phase.OPERATIONAL

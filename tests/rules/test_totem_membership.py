@@ -38,7 +38,7 @@ def test_r28_the_transmitter_counts_not_the_originator(bench: Bench) -> None:
 
 def test_r28_another_rings_recovery_is_not_foreign(bench: Bench) -> None:
     """§4.2: an Encapsulated frame belongs to a ring that is not installed yet."""
-    frame = Encapsulated(ViewId(12, 9), 1, foreign(ViewId(4, 9), 9))
+    frame = Encapsulated(ViewId(12, 9), 1, foreign(ViewId(4, 9), 9), 0)
     assert only_dropped(bench.receive(2, frame, src=9))
     assert bench[2].phase is Phase.OPERATIONAL
 

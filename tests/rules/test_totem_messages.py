@@ -110,7 +110,7 @@ def test_r24_numbers_of_encapsulated_messages_are_passed_over(bench: Bench) -> N
 def test_r24_an_encapsulated_frame_in_operational_is_only_kept(bench: Bench) -> None:
     """R22, R24: a late recovery frame of my own ring goes nowhere near the application."""
     inner = bench.message(1, ring=ViewId(4, 3))
-    effects = bench.receive(2, Encapsulated(RING, 1, inner), src=3)
+    effects = bench.receive(2, Encapsulated(RING, 1, inner, 2), src=3)
     assert not deliveries(effects) and not drops(effects)
     effects = bench.receive(2, bench.message(2), src=3)
     assert deliveries(effects) == [(RING, 2)]

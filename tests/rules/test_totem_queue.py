@@ -154,7 +154,7 @@ def test_r83_any_message_fits_a_frame_when_encapsulated(max_packet: int) -> None
     bench = Bench(max_packet=max_packet).to_ring()
     bench.submit(1, bytes(5000), *(bytes(17) for _ in range(99)))
     for message in sent(bench.visit(1), Regular):
-        assert Encapsulated(NEW, 1, message).wire_bytes() <= max_packet
+        assert Encapsulated(NEW, 1, message, 0).wire_bytes() <= max_packet
 
 
 def test_r83_what_is_sent_again_is_never_nested() -> None:

@@ -184,13 +184,13 @@ def test_r59_others_and_copies_drop_commit_tokens() -> None:
 
 
 def test_r60_old_messages_travel_encapsulated() -> None:
-    """F4.12, §4.3: in the place of new ones, under numbers of the new ring."""
+    """F4.12, §4.3: in the place of new ones, under numbers of the new ring; by the second on it."""
     bench, _ = recovering(held=(1, 2))
     bench.submit(2, b"mine")
     out, effects = visit(bench, seq=5, retrans_flg=True)
     assert sent(effects, Encapsulated) == [
-        Encapsulated(NEW, 6, bench.message(1, ring=OLD)),
-        Encapsulated(NEW, 7, bench.message(2, ring=OLD)),
+        Encapsulated(NEW, 6, bench.message(1, ring=OLD), 1),
+        Encapsulated(NEW, 7, bench.message(2, ring=OLD), 1),
     ]
     assert not sent(effects, Regular)  # no application message, R78
     assert out.seq == 7 and bench[2].snapshot()["queued"] == 1
@@ -241,7 +241,7 @@ def test_r63_received_once_my_own_aru_reaches_the_last_number() -> None:
     visit(bench, seq=1)
     visit(bench, seq=1)
     assert not machine.recovery.my_received_flg  # number 1 is missing
-    bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=OLD)), src=3)
+    bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=OLD), 2), src=3)
     visit(bench, seq=1, aru=0, aru_id=3)
     assert machine.recovery.my_received_flg
     assert machine.recovery.my_deliver_memb == machine.recovery.my_trans_memb == (1, 2, 3)
@@ -267,7 +267,7 @@ def test_r64_installed_at_the_third_visit_with_a_full_aru_twice() -> None:
 def test_r64_a_lagging_aru_puts_the_install_off() -> None:
     """F4.12, G22: forwarded full at this visit *and* the one before."""
     bench, _ = recovering()
-    bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=OLD)), src=3)
+    bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=OLD), 2), src=3)
     visit(bench, seq=1, aru=1)
     visit(bench, seq=1, aru=0, aru_id=3)
     visit(bench, seq=1, aru=0, aru_id=3)
@@ -293,7 +293,7 @@ def test_r66_the_inner_message_enters_the_old_ring() -> None:
     assert list(bench[2].recovery.retrans_message_queue) == [1, 3]
     for new_seq, old_seq in ((1, 2), (2, 3)):
         inner = bench.message(old_seq, ring=OLD)
-        effects = bench.receive(2, Encapsulated(NEW, new_seq, inner), src=1)
+        effects = bench.receive(2, Encapsulated(NEW, new_seq, inner, 0), src=1)
         assert set_timers(effects) == {"token_loss": bench.config.token_loss_us}
     assert bench[2].snapshot()["my_aru"] == 3
     assert list(bench[2].recovery.retrans_message_queue) == [1]
@@ -302,10 +302,25 @@ def test_r66_the_inner_message_enters_the_old_ring() -> None:
 def test_r66_inner_messages_of_other_rings_are_only_kept_for_requests() -> None:
     """§4.3: somebody else's old ring is not mine."""
     bench, _ = recovering()
-    bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=ViewId(8, 9))), src=3)
+    bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=ViewId(8, 9)), 2), src=3)
     assert bench[2].snapshot()["my_aru"] == 0
     _, effects = visit(bench, seq=1, aru=0, aru_id=3, rtr=(1,))
     assert [m.seq for m in sent(effects, Encapsulated)] == [1]
+
+
+@pytest.mark.parametrize("rank", [2, 9])
+def test_g38_ext_inner_messages_of_another_ring_of_that_name_are_not_mine(
+    rank: int,
+) -> None:
+    """One that lost its storage gave a ring the name of an earlier one, in which 3 was: what 3
+    holds of that was never in the ring that 2 remembers. It is kept for requests; nor is there
+    a member of rank 9."""
+    bench, _ = recovering(entries=(entry(), entry(), entry(memb=(1, 3))))
+    assert bench[2].recovery.my_trans_memb == (1, 2)
+    bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=OLD), rank), src=3)
+    assert bench[2].old.my_aru == 0 and bench[2].new.my_aru == 1
+    bench.receive(2, Encapsulated(NEW, 2, bench.message(1, ring=OLD), 0), src=3)
+    assert bench[2].old.my_aru == 1, "1 put it there, and 3 sent it again"
 
 
 def test_r67_direct_old_messages_and_foreign_ones_are_dropped() -> None:
@@ -314,7 +329,7 @@ def test_r67_direct_old_messages_and_foreign_ones_are_dropped() -> None:
     for frame in (
         bench.message(1, ring=OLD),
         bench.message(1, ring=ViewId(4, 9)),
-        Encapsulated(ViewId(16, 9), 1, bench.message(1, ring=OLD)),
+        Encapsulated(ViewId(16, 9), 1, bench.message(1, ring=OLD), 2),
         Announce(ViewId(4, 9), 9),
     ):
         assert only_dropped(bench.receive(2, frame, src=9))
@@ -330,10 +345,45 @@ def test_r68_a_join_with_this_rings_number_ends_the_recovery() -> None:
     assert bench.phase(2) is Phase.GATHER
 
 
+def failing(bench: Bench, fail_set: tuple[int, ...], join_fails: tuple[int, ...]) -> None:
+    """2 is in Recover with this fail_set; then comes a Join of 1, on the ring being formed."""
+    mine = bench[2].gather
+    mine.my_fail_set = frozenset(fail_set)
+    mine.my_proc_set |= mine.my_fail_set
+    mine.tried.add(mine.sets)
+    proc_set = tuple(sorted({1, 2, 9, *fail_set}))
+    bench.receive(2, bench.join(1, proc_set, join_fails, ring_seq=12), src=1)
+    assert bench.phase(2) is Phase.GATHER
+
+
+def test_r68_ext_a_join_of_one_that_has_installed_the_ring_ends_the_attempt() -> None:
+    """Whoever had failed is taken back by 1, so 1 has installed the ring; were 8 excluded by 2
+    still, 8 would exclude 2 in return, and the two parts never merge."""
+    bench, _ = recovering()
+    failing(bench, (8,), ())
+    assert bench[2].snapshot()["fail_set"] == () and 8 in bench[2].snapshot()["proc_set"]
+    assert not bench[2].gather.tried
+
+
+def test_r68_ext_but_failed_members_of_the_old_ring_stay_failed() -> None:
+    """G17: what 2 completed with the others of its old ring must not be completed with 3 again."""
+    bench, _ = recovering()
+    failing(bench, (3, 8), ())
+    assert bench[2].snapshot()["fail_set"] == (3,)
+
+
+def test_r68_ext_one_that_gave_the_ring_up_fails_whom_it_failed() -> None:
+    """Its sets have only grown: then mine stay, too."""
+    bench, _ = recovering()
+    failing(bench, (8,), (8, 9))
+    assert bench[2].snapshot()["fail_set"] == (8, 9)
+    assert bench[2].gather.tried
+
+
 def test_r69_an_abandoned_ring_leaves_only_the_old_messages() -> None:
     """F4.13: the new record and the queue go, what was learnt of the old ring stays."""
     bench, _ = recovering(held=(2,))
-    bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=OLD)), src=3)
+    bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=OLD), 2), src=3)
     bench.receive(2, bench.message(2, ring=NEW), src=3)
     (join,) = sent(bench.fire(2, Timer.TOKEN_LOSS), Join)
     machine = bench[2]
@@ -357,7 +407,7 @@ def test_r69_the_received_flag_survives() -> None:
 def test_r70_failure_to_receive_in_recover() -> None:
     """§4.2: as R17; the laggard is blamed and the recovery abandoned."""
     bench, _ = recovering(fail_rcv_const=2)
-    bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=ViewId(8, 9))), src=3)
+    bench.receive(2, Encapsulated(NEW, 1, bench.message(1, ring=ViewId(8, 9)), 2), src=3)
     lag = {"seq": 1, "aru": 0, "aru_id": 3, "retrans_flg": True}
     visit(bench, seq=1, aru=1, retrans_flg=True)
     for _ in range(3):

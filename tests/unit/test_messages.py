@@ -14,6 +14,7 @@ from ringcast.core.ids import LIMIT, Level, ViewId
 from ringcast.protocols.totem_single.messages import (
     ENCAPSULATION_BYTES,
     HEADER_BYTES,
+    MAX_MEMBERS,
     Announce,
     CommitToken,
     Encapsulated,
@@ -49,7 +50,7 @@ rides = st.none() | st.binary(max_size=40)
 tuples_of = st.lists
 frames = st.one_of(
     regulars,
-    st.builds(Encapsulated, rings, seqs, regulars),
+    st.builds(Encapsulated, rings, seqs, regulars, st.integers(0, MAX_MEMBERS - 1)),
     st.builds(
         Token,
         rings,
@@ -117,7 +118,7 @@ def test_a_damaged_frame_is_refused_or_still_well_typed(
 def test_sizes_are_not_understated(frame: Regular) -> None:
     """R83: budgets are kept by these numbers; the rest of the header is the wire's own."""
     assert len(ENCODER.encode(frame)) <= frame.wire_bytes()
-    outer = Encapsulated(ViewId(LIMIT, 2**32 - 1), LIMIT, frame)
+    outer = Encapsulated(ViewId(LIMIT, 2**32 - 1), LIMIT, frame, MAX_MEMBERS - 1)
     assert len(ENCODER.encode(outer)) <= frame.wire_bytes() + ENCAPSULATION_BYTES
     assert outer.wire_bytes() == frame.wire_bytes() + ENCAPSULATION_BYTES
     assert frame.wire_bytes() >= HEADER_BYTES
@@ -135,9 +136,9 @@ SIGNED = Entry(ViewId(4, 1), 0, 7, False, 5, None, 1)
         (GOOD, True),
         (Regular(1, RING, 0, Level.AGREED, ONE), False),
         (Regular(1, RING, 1, Level.AGREED, Contents(1, ())), False),
-        (Encapsulated(RING, 1, GOOD), True),
-        (Encapsulated(RING, 0, GOOD), False),
-        (Encapsulated(RING, 1, Regular(1, RING, 0, Level.AGREED, ONE)), False),
+        (Encapsulated(RING, 1, GOOD, 0), True),
+        (Encapsulated(RING, 0, GOOD, 0), False),
+        (Encapsulated(RING, 1, Regular(1, RING, 0, Level.AGREED, ONE), 0), False),
         (Token(RING, 1, 5, 5, None, (), 0, False), True),
         (Token(RING, 1, 5, 3, 2, (4, 5), 0, False), True),
         (Token(RING, 1, 5, 6, None, (), 0, False), False),

@@ -49,7 +49,7 @@ RING = RingId(8, 1)
 REGULAR = Regular(1, RING, 7, Level.SAFE, Contents(3, (b"", b"\x00" * 300)))
 SAMPLES: list[msgspec.Struct] = [
     REGULAR,
-    Encapsulated(RingId(12, 1), 3, REGULAR),
+    Encapsulated(RingId(12, 1), 3, REGULAR, 0),
     Token(RING, 2**62, 9, 7, None, (8, 9), 1, True),
     Token(RING, 1, 0, 0, 3, (), 0, False),
     Join(1, 8, (1, 2, 3), (3,), 2, 50, (Hearing(2, 8, 1, (1, 2)),)),

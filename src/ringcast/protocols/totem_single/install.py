@@ -9,6 +9,7 @@ from __future__ import annotations
 from ringcast.blocks.receive_window import MAX_BYTES
 from ringcast.core.effects import InstallView
 from ringcast.core.env import Env
+from ringcast.core.ids import NodeId
 from ringcast.protocols.totem_single import delivery, sending
 from ringcast.protocols.totem_single.messages import Regular, RingId
 from ringcast.protocols.totem_single.state import Phase, Processor, Timer
@@ -85,10 +86,10 @@ def deliver_transitional(p: Processor, env: Env, transitional: RingId, rest: lis
 
 def become_operational(p: Processor, env: Env, cause: str) -> None:
     """R75, R77: what belonged to the old ring and to the attempt ends here."""
-    excluded = p.gather.my_fail_set
     p.old = p.new
     p.old.max_bytes = MAX_BYTES  # the exchange is over, and will be released
     p.old.my_high_delivered = p.recovery.my_install_seq
+    end_attempt(p, ())
     p.gather.settle(p.my_new_memb)
     p.recovery.settle()
     p.token.idle_visits = 0
@@ -97,11 +98,19 @@ def become_operational(p: Processor, env: Env, cause: str) -> None:
     p.new_message_queue.rewind()  # R99
     if p.config.mutual:
         ears = p.gather.ears
-        ears.settle(p.my_new_memb, excluded)
         for q in ears.barred_ids():
             env.note("totem R43", "barred", f"{q}: {ears.barred(q)}", members=(q,))
     p.change_phase(env, Phase.OPERATIONAL, "totem R75", cause)
     env.set_timer(Timer.ANNOUNCE, p.config.announce_us)
+
+
+def end_attempt(p: Processor, old: tuple[NodeId, ...]) -> None:
+    """R77: whoever was failed may come to the next ring, but for members of the old ring while that
+    is not finished here (G17); R43 ext: and not over a bad link."""
+    excluded = p.gather.my_fail_set
+    p.gather.begin_anew(p.my_new_memb, excluded.intersection(old))
+    if p.config.mutual:
+        p.gather.ears.settle(p.my_new_memb, excluded)
 
 
 def resume(p: Processor, env: Env) -> None:

@@ -59,11 +59,16 @@ class Regular(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
 
 
 class Encapsulated(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
-    """An old-ring message sent again on the ring that is being formed (R60)."""
+    """An old-ring message sent again on the ring that is being formed (R60).
+
+    ``rank`` is the place on that ring of the member that put it there, whose old ring it is of: the
+    name of a ring may be used twice if somebody lost its storage (G38 ext).
+    """
 
     ring_id: RingId
     seq: Seq
     inner: Regular
+    rank: Annotated[int, msgspec.Meta(ge=0, lt=MAX_MEMBERS)]
 
     def wire_bytes(self) -> int:
         """Encoded size, to within a few bytes."""

@@ -123,11 +123,12 @@ def on_token(p: Processor, env: Env, event: Received) -> None:
 def send_old(p: Processor, env: Env, seq: int, allowed: int) -> int:
     """R60, R88: what I hold of the old ring and nobody has sent yet, encapsulated."""
     queue = p.recovery.retrans_message_queue
+    rank = p.my_new_memb.index(p.me)
     sent = 0
     while sent < allowed and queue:
         old_seq = next(iter(queue))
         sent += 1
-        message = Encapsulated(p.my_ring_id, seq + sent, queue.pop(old_seq))
+        message = Encapsulated(p.my_ring_id, seq + sent, queue.pop(old_seq), rank)
         p.new.keep(message.seq, message)
         env.broadcast(message)
     return sent
@@ -188,13 +189,17 @@ def keep(p: Processor, env: Env, event: Received, message: Regular | Encapsulate
 
 
 def on_encapsulated(p: Processor, env: Env, event: Received) -> None:
-    """R65, R66: keep it under its new number, and what it carries if that is of my old ring."""
+    """R65, R66: keep it under its new number, and what it carries if that is of my old ring.
+
+    G38 ext: of my ring, and not of another one of its name.
+    """
     message = event.message
     assert isinstance(message, Encapsulated)
-    if not keep(p, env, event, message):
+    if not keep(p, env, event, message) or p.recovery.my_received_flg:
         return
-    inner = message.inner
-    if inner.ring_id == p.old.ring_id and not p.recovery.my_received_flg:
+    inner, memb = message.inner, p.my_new_memb
+    mine = message.rank < len(memb) and memb[message.rank] in p.recovery.my_trans_memb
+    if mine and inner.ring_id == p.old.ring_id:
         p.old.put(inner.seq, inner)
         p.recovery.retrans_message_queue.pop(inner.seq, None)
 
@@ -202,11 +207,16 @@ def on_encapsulated(p: Processor, env: Env, event: Received) -> None:
 def on_join(p: Processor, env: Env, event: Received) -> None:
     """R52, R68, G1: a member that abandoned this ring sends Joins that carry its number.
 
-    The same in Commit and in Recover.
+    The same in Commit and in Recover. R68 ext: all members had my sets when this ring was formed,
+    and sets only grow until a ring is installed; so one that takes a processor back has installed
+    this ring. Were my sets kept, I would exclude whoever this ring is about to merge with.
     """
     join = event.message
     assert isinstance(join, Join)
     if join.sender_id in p.my_new_memb and join.ring_seq >= p.my_ring_id.seq:
+        if not p.gather.my_fail_set.issubset(join.fail_set):
+            env.note("totem R68", "installed", f"by {join.sender_id}, as its Join shows")
+            install.end_attempt(p, p.old.memb)
         p.merge_join(env, join)
         p.enter_gather(env, Cause.JOIN)
     else:

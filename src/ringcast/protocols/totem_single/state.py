@@ -117,14 +117,17 @@ class GatherState:
         """P of R44: my_proc_set less my_fail_set, ascending, so the representative comes first."""
         return tuple(sorted(self.my_proc_set - self.my_fail_set))
 
-    def settle(self, memb: tuple[NodeId, ...]) -> None:
-        """R77: a ring is installed; the only place where the sets shrink."""
-        self.my_proc_set = frozenset(memb)
-        self.my_fail_set = frozenset()
-        self.departures.clear()
+    def begin_anew(self, memb: tuple[NodeId, ...], failed: frozenset[NodeId] = frozenset()) -> None:
+        """R77, R68 ext: a ring was installed, here or elsewhere; only here the sets shrink."""
+        self.my_proc_set = failed.union(memb)
+        self.my_fail_set = failed
         self.my_last.clear()
         self.tried.clear()
         self.given_up.clear()
+
+    def settle(self, memb: tuple[NodeId, ...]) -> None:
+        """R77: it was installed here: its view has told who departed."""
+        self.departures.clear()
         for q in memb:
             self.shunned.pop(q, None)
 
