@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringcast.core.ids import LAST_INDEX, Level, Position
+from ringcast.journal.format import layout
 from ringcast.journal.format.frame import KINDS, NameTable, Range, row_type
 from ringcast.journal.format.layout import GAP, MESSAGE, VIEW, Entry, JournalError
 from ringcast.journal.format.message import digest, message, room
@@ -116,6 +117,40 @@ def test_parts_are_as_small_as_messages_allow(sizes: list[int], most: int) -> No
     parts = list(frame.parts(most))
     assert [place for part in parts for place in part.firsts] == frame.firsts
     assert all(part.size <= most or len(part) == 1 for part in parts)
+
+
+def test_parts_have_their_own_names_alone() -> None:
+    """Of a turn of a busy node there are very many, and all parts of it had all of them."""
+    some = [
+        layout.entry(
+            *(Position(0, 8, 1, seq, 0), RING, kind, sender, Level.AGREED),
+            *(group, who, (b"",), 5, source),
+        )
+        for seq, (kind, sender, group, who, source) in enumerate(
+            [
+                (MESSAGE, 3, "a", (), ("w", 1, 0)),
+                (VIEW, 0, "", (1, 2, 3), None),
+                (MESSAGE, 3, "b", (), None),
+                (MESSAGE, 3, "a", (), ("w", 2, 0)),
+                (VIEW, 0, "", (1, 2), None),
+                (MESSAGE, 3, "c", (), ("v", 1, 7)),
+            ],
+            1,
+        )
+    ]
+    frame = kept(some)
+    parts = [from_records(to_records(7, part)) for part in frame.parts(1)]
+    assert [number for part in parts for number in part.values()] == frame.values()
+    assert [(each.names.groups, each.names.members, each.names.sources) for each in parts] == [
+        (["a"], [], [("w", 1, 0)]),
+        ([""], [(1, 2, 3)], []),
+        (["b"], [], []),
+        (["a"], [], [("w", 2, 0)]),
+        ([""], [(1, 2)], []),
+        (["c"], [], [("v", 1, 7)]),
+    ]
+    (whole,) = frame.parts(2**20)
+    assert records(whole).equals(records(frame))
 
 
 @given(st.integers(0, 2000), st.integers(1, 255), st.sampled_from(["section", "data"]))

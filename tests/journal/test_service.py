@@ -16,6 +16,7 @@ from ringcast.journal.format.layout import JournalError
 from ringcast.journal.format.selection import Selection
 from ringcast.journal.service import (
     GUEST,
+    MOST_SECTION,
     Answer,
     Ask,
     Commit,
@@ -296,6 +297,13 @@ def test_numbers_of_a_peer_that_make_no_sense_are_no_records(entries: int, rows:
     """An OverflowError ended a node that was catching up."""
     with pytest.raises(JournalError, match="not records of a journal"):
         from_records(Records(1, entries, rows, bytes(200), b""))
+
+
+def test_records_with_very_many_names_are_not_decoded() -> None:
+    """10 million of them, 50 MB behind one record, stopped a node that was catching up for 2 s."""
+    names = msgspec.msgpack.encode((["g"], [], [("a", 0, 0)] * (MOST_SECTION // 5)))
+    with pytest.raises(JournalError, match="bytes besides their messages"):
+        from_records(Records(1, 1, 1, names, b""))
 
 
 @pytest.mark.parametrize("first", [2**62, 2**62 - 1, 2**63])

@@ -35,6 +35,10 @@ GUEST: NodeId = 2**32 - 1
 PART_BYTES = 256 * 2**10
 """Records that are sent at once, about: what is at hand takes the interpreter from the ring."""
 
+MOST_SECTION = 4 * PART_BYTES
+"""Bytes of records besides their messages, at most: whoever is told them makes all of the names in
+there at once, while the ring waits."""
+
 SHORT_QUESTION = 4096
 """Bytes in a question of somebody who does not publish, at most."""
 
@@ -78,6 +82,8 @@ def to_records(token: int, frame: Frame) -> Records:
 
 def from_records(answer: Records) -> Frame:
     """The frame of such an answer; JournalError if it holds none."""
+    if len(answer.section) > MOST_SECTION:
+        raise JournalError(f"records with {len(answer.section)} bytes besides their messages")
     try:
         found = read_frame(
             memoryview(answer.section), answer.entries, answer.rows, memoryview(answer.data)

@@ -164,14 +164,40 @@ class Frame:
         return self.data is other.data and self.names == other.names
 
     def parts(self, size: int) -> Iterator[Frame]:
-        """The same in parts of at most so many bytes, or of one message that has more."""
+        """The same in parts of at most so many bytes and the names of their groups, or of one entry
+        that has more. Each has no names but its own."""
         start = held = 0
-        for at, each in enumerate(self.table["size"].tolist()):
+        for at, each in enumerate(self._sizes().tolist()):
             if at > start and held + each > size:
-                yield self.part(start, at)
+                yield self.part(start, at).with_own_names()
                 start, held = at, 0
             held += each
-        yield self.part(start, len(self))
+        yield self.part(start, len(self)).with_own_names()
+
+    def _sizes(self) -> Any:
+        """What each entry takes, but for the name of its group."""
+        found = self.table["size"] + ROW_BYTES + self.lengths.itemsize * self.counts
+        for at in self.table["note"].nonzero()[0].tolist():
+            source = self.source(at)
+            found[at] += 9 * len(self.members(at)) + (len(source[0].encode()) + 24 if source else 0)
+        return found
+
+    def with_own_names(self) -> Frame:
+        """The same without names that nothing in it refers to."""
+        import numpy as np
+
+        table = self.table.copy()
+        used, table["group"] = np.unique(table["group"], return_inverse=True)
+        members: list[tuple[NodeId, ...]] = []
+        sources: list[Source] = []
+        for at in table["note"].nonzero()[0].tolist():
+            if (source := self.source(at)) is None:
+                members.append(self.members(at))
+            else:
+                sources.append(source)
+            table["note"][at] = len(members if source is None else sources)
+        names = NameTable([self.names.groups[at] for at in used], members, sources)
+        return Frame(table, self.lengths, names, self.data, self.begins)
 
     # --- places ----------------------------------------------------------------------------
 
