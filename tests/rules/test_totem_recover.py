@@ -361,8 +361,9 @@ def test_r68_ext_a_join_of_one_that_has_installed_the_ring_ends_the_attempt() ->
     still, 8 would exclude 2 in return, and the two parts never merge."""
     bench, _ = recovering()
     failing(bench, (8,), ())
-    assert bench[2].snapshot()["fail_set"] == () and 8 in bench[2].snapshot()["proc_set"]
-    assert not bench[2].gather.tried
+    gather = bench[2].gather
+    assert gather.my_fail_set == frozenset() and 8 in gather.my_proc_set
+    assert not gather.tried
 
 
 def test_r68_ext_but_failed_members_of_the_old_ring_stay_failed() -> None:
