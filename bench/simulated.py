@@ -1,9 +1,10 @@
 """The record of simulated programs: no seat sold twice, and a catalogue of bugs, each found.
 
 ``simulated.py shops`` runs the ticket shop of ``tests/testing/ticket_shop.py`` over each protocol
-that offers a membership, 10,000 seeds each. ``simulated.py catalogue`` runs the programs of
-``tests/testing/seeded_bugs.py``: 1,000 seeds with the bug, 10,000 without it. Each writes
-``bench/results/simulated-NAME.json``.
+that offers a membership, 10,000 seeds each. ``simulated.py programs`` runs every example, and
+clients of every shared object, with 200 seeds over each of these protocols. ``simulated.py
+catalogue`` runs the programs of ``tests/testing/seeded_bugs.py``: 1,000 seeds with the bug, 10,000
+without it. Each writes ``bench/results/simulated-NAME.json``.
 
 A record grows by pieces of some seeds, in turn, and says how many each commit made: the next call
 goes on from there, also at a later commit. With ``--minutes`` no piece begins later than that.
@@ -26,12 +27,14 @@ from record import alone, commit, read, write
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "testing"))
 
+import test_examples_simulated as examples
+import test_objects_simulated as objects
 from seeded_bugs import CATALOGUE
 from ticket_shop import RETURNING, one
 
 from ringcast.testing.run import Outcome
 
-SEEDS, FOUND_WITHIN = 10_000, 1_000
+SEEDS, FOUND_WITHIN, OF_PROGRAMS = 10_000, 1_000, 200
 EACH = 100
 """Seeds of a piece."""
 
@@ -43,6 +46,18 @@ def shops() -> dict[str, tuple[int, Run]]:
     return {name: (SEEDS, partial(one, protocol=name)) for name in RETURNING}
 
 
+def programs() -> dict[str, tuple[int, Run]]:
+    """By example, whose seeds take the protocols in turn; by protocol, of the shared objects."""
+    runs: dict[str, tuple[int, Run]] = {}
+    for name, test in vars(examples).items():
+        if (campaign := getattr(test, "simtest", None)) is not None:
+            each = len(examples.PROTOCOLS)
+            runs[name.removeprefix("test_")] = (OF_PROGRAMS * each, campaign.one)
+    for protocol in RETURNING:
+        runs[f"objects, {protocol}"] = (OF_PROGRAMS, partial(objects.one, protocol=protocol))
+    return runs
+
+
 def catalogue() -> dict[str, tuple[int, Run]]:
     """By program, broken or not."""
     runs: dict[str, tuple[int, Run]] = {}
@@ -52,7 +67,7 @@ def catalogue() -> dict[str, tuple[int, Run]]:
     return runs
 
 
-RECORDS = {"shops": shops, "catalogue": catalogue}
+RECORDS = {"shops": shops, "programs": programs, "catalogue": catalogue}
 
 
 MOST_FAILED = 20

@@ -11,7 +11,7 @@ import builtins
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -27,11 +27,11 @@ from ringcast.testing.process import PROCESS
 EXAMPLES = Path(__file__).parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
-SEEDS = 10
-"""In the suite; ``--simtest-seeds 200`` runs more."""
+PROTOCOLS = ("totem", "total", "counter", "irbp", "totem-multi", "rbp")
+"""Whose members come back after a crash. Seeds take them in turn."""
 
-PROTOCOLS = ("totem", "total", "counter", "irbp", "totem-multi")
-"""Whose members come back after a crash."""
+SEEDS = 2 * len(PROTOCOLS)
+"""In the suite; ``bench/simulated.py programs`` runs 200 over each protocol."""
 
 CALM_S = 25.0
 """When all faults are over and every member has the state of the others."""
@@ -52,7 +52,7 @@ class Place:
 
 
 def settings(me: int) -> dict[str, Any]:
-    """Of the node of an example. Seeds take the protocols in turn."""
+    """Of the node of an example."""
     host = here()
     peers = [f"{each.number}@{each.address}:5400" for each in host.world.hosts[:3]]
     return host.settings(peers=peers, protocol=PROTOCOLS[host.world.seed % len(PROTOCOLS)])
@@ -194,9 +194,9 @@ async def persistently(host: Host, shop: Callable[[], Host], asked: str) -> tupl
             one = shop()
             async with asyncio.timeout(3.0):
                 reader, writer = await asyncio.open_connection(one.name, 5410 + one.number)
-                writer.write(f"{asked} HTTP/1.1\r\n\r\n".encode())
-                head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-                writer.close()
+                with closing(writer):
+                    writer.write(f"{asked} HTTP/1.1\r\n\r\n".encode())
+                    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
             if (status := int(head.split()[1])) != 503:
                 return status, json.loads(body)
         await asyncio.sleep(0.2)
@@ -238,25 +238,21 @@ async def test_tickets(world: World) -> None:
         world.sometimes("a shop was restarted", lambda: world.restarts > 0)
 
 
-def test_cache_invalidation() -> None:
+@swarm
+async def test_cache_invalidation(world: World) -> None:
     """When the faults are over, what a cache says is what the store says."""
-
-    @swarm
-    async def test(world: World) -> None:
-        words = {0.5 + 0.3 * n: f"put key{n % 3} ME-{n}" for n in range(10)}
-        words |= {0.6 + 0.3 * n: f"get key{n % 3}" for n in range(10)}
-        words |= {CALM_S + n / 10: f"get key{n}" for n in range(3)} | {CALM_S + 5: "get key0"}
-        with typed("cache_invalidation", dict(sorted(words.items()))) as module:
-            store = world.disk.folder("store")
-            vars(module)["STORE"] = store
-            hosts = members(world, module)
-            await world.sleep(CALM_S + 1)
-            for host in hosts:
-                for path in store.iterdir():
-                    said = last(host, f"{path.name} = ")
-                    assert said.startswith(f"{path.name} = {path.read_text()} "), said
-
-    test()
+    words = {0.5 + 0.3 * n: f"put key{n % 3} ME-{n}" for n in range(10)}
+    words |= {0.6 + 0.3 * n: f"get key{n % 3}" for n in range(10)}
+    words |= {CALM_S + n / 10: f"get key{n}" for n in range(3)} | {CALM_S + 5: "get key0"}
+    with typed("cache_invalidation", dict(sorted(words.items()))) as module:
+        store = world.disk.folder("store")
+        vars(module)["STORE"] = store
+        hosts = members(world, module)
+        await world.sleep(CALM_S + 1)
+        for host in hosts:
+            for path in store.iterdir():
+                said = last(host, f"{path.name} = ")
+                assert said.startswith(f"{path.name} = {path.read_text()} "), said
 
 
 def test_orders() -> None:

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from shared_objects import Clients, Objects
+from ticket_shop import RETURNING
 
 import ringcast
 from ringcast.api.quorum import QuorumCopy
 from ringcast.testing import CallFailed, Host, NotLinearizable, Request, Swarm, World, simtest
-from ringcast.testing.run import RunSetup, run
+from ringcast.testing.run import Outcome, RunSetup, run
 
 SEEDS = 2
-"""In the suite; ``--simtest-seeds 200`` runs more."""
+"""In the suite; ``bench/simulated.py programs`` runs 200 over each protocol."""
 
 MEMBERS = (1, 2, 3)
 FAULTS = Swarm(kinds=("crash", "pause", "cut", "partition"), most=5)
@@ -80,10 +81,16 @@ async def objects_under_faults(world: World) -> None:
         world.sometimes(f"{kind}: ten answers", lambda k=kind: clients.answered(k) >= 10)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("protocol", ["totem", "total", "counter"])
+@pytest.mark.parametrize("protocol", RETURNING)
 def test_the_objects_are_linearizable(protocol: str) -> None:
     settings = {"protocol": protocol}
     simtest(seeds=SEEDS, faults=FAULTS, span=SPAN_S, settings=settings)(objects_under_faults)()
+
+
+def one(seed: int, protocol: str) -> Outcome:
+    """What comes of a seed over a protocol."""
+    setup = RunSetup(seed=seed, faults=FAULTS, span=SPAN_S, settings={"protocol": protocol})
+    return run(objects_under_faults, setup)
 
 
 def test_reads_of_the_local_copy_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +100,5 @@ def test_reads_of_the_local_copy_are_not(monkeypatch: pytest.MonkeyPatch) -> Non
         return look(self._applied.machine)
 
     monkeypatch.setattr(QuorumCopy, "read", read)
-    errors = (
-        run(objects_under_faults, RunSetup(seed=seed, faults=FAULTS, span=SPAN_S)).error
-        for seed in (9, *range(50))
-    )
+    errors = (one(seed, "totem").error for seed in (9, *range(50)))
     assert isinstance(next(filter(None, errors), None), NotLinearizable)
