@@ -4,10 +4,11 @@
 that offers a membership, 10,000 seeds each. ``simulated.py programs`` runs every example, and
 clients of every shared object, with 200 seeds over each of these protocols. ``simulated.py
 catalogue`` runs the programs of ``tests/testing/seeded_bugs.py``: 1,000 seeds with the bug, 10,000
-without it. Each writes ``bench/results/simulated-NAME.json``.
+without it. ``simulated.py million`` runs a million seeds of one of these programs without its bug,
+as ``ringcast sweep --simtest`` on Spark. Each writes ``bench/results/simulated-NAME.json``.
 
-A record grows by pieces of some seeds, in turn, and says how many each commit made: the next call
-goes on from there, also at a later commit. With ``--minutes`` no piece begins later than that.
+All but the last grow by pieces of some seeds, in turn, and say how many each commit made: the next
+call goes on from there, also at a later commit. With ``--minutes`` no piece begins later than that.
 Several calls may run at once if each has protocols or programs of its own; ``--anew`` forgets
 theirs first.
 """
@@ -15,7 +16,10 @@ theirs first.
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -70,6 +74,9 @@ def catalogue() -> dict[str, tuple[int, Run]]:
 RECORDS = {"shops": shops, "programs": programs, "catalogue": catalogue}
 
 
+MILLION = "million"
+SWEPT = "tests/testing/test_seeded_bugs.py::test_a_fenced_lock_protects_what_is_written"
+
 MOST_FAILED = 20
 
 
@@ -96,14 +103,31 @@ def add(record: dict[str, Any], run: Run) -> dict[str, Any]:
     }
 
 
+def million() -> None:
+    """A million seeds on Spark, from its start to its end."""
+    words = ("sweep", "--simtest", SWEPT, "--seeds", "0..1000000", "--json")
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "ringcast.cli", *words, "--out", folder],
+            cwd=Path(__file__).parents[1],
+            stdout=subprocess.PIPE,
+        )
+    report = json.loads(done.stdout)
+    del report["failures"]  # a path
+    write(f"simulated-{MILLION}", {"command": f"ringcast {' '.join(words)}", **report})
+
+
 def main() -> None:
     """Run what is missing, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("record", choices=RECORDS)
+    parser.add_argument("record", choices=[*RECORDS, MILLION])
     parser.add_argument("only", nargs="*", help="these protocols or programs alone")
     parser.add_argument("--minutes", type=float, default=10**6)
     parser.add_argument("--anew", action="store_true")
     asked = parser.parse_args()
+    if asked.record == MILLION:
+        million()
+        return
     name = f"simulated-{asked.record}"
     modes = RECORDS[asked.record]()
     if unknown := set(asked.only) - modes.keys():

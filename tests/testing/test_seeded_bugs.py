@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from seeded_bugs import CATALOGUE
 
+from ringcast.testing import World, simtest
+
 each = pytest.mark.parametrize("name", CATALOGUE)
 
 
@@ -28,3 +30,9 @@ def test_there_are_twelve_and_each_says_what_it_is() -> None:
     assert len(CATALOGUE) >= 12
     for name, bug in CATALOGUE.items():
         assert bug.test.__doc__, name
+
+
+@simtest(seeds=20, faults="swarm", span=5.0)
+async def test_a_fenced_lock_protects_what_is_written(world: World) -> None:
+    """``bench/simulated.py million`` runs a million seeds of this one on Spark."""
+    await CATALOGUE["lock_without_fencing"].test(world, False)
