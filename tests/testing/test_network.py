@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Callable, Coroutine
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ringcast.sim.model import LinkModel, NetworkModel
+from ringcast.sim.scheduler import Scheduler
 from ringcast.testing.calls import Request
 from ringcast.testing.errors import CallFailed
 from ringcast.testing.host import Host
+from ringcast.testing.network import SimNetwork
 from ringcast.testing.run import Outcome, RunSetup, run
 from ringcast.testing.world import World
 
@@ -342,3 +348,24 @@ def test_a_request_fails_in_all_the_ways_there_are() -> None:
     assert broken == ("server broke off", 1)
     paused = asked("/x", lambda world: world["server"].pause())
     assert paused == ("no answer of server/x within 5 s", 0)
+
+
+SOME_HOSTS = st.frozensets(st.integers(1, 5), min_size=1)
+
+
+@given(st.lists(st.tuples(st.booleans(), SOME_HOSTS, SOME_HOSTS), max_size=12))
+def test_a_way_is_open_when_each_of_its_cuts_is_mended(
+    steps: list[tuple[bool, frozenset[int], frozenset[int]]],
+) -> None:
+    network = SimNetwork(NetworkModel(), Scheduler(), Random(0))
+    cuts = Counter[tuple[int, int]]()
+    for severs, sources, targets in steps:
+        ways = [(source, target) for source in sources for target in targets]
+        if severs:
+            network.sever((sources, targets))
+            cuts.update(ways)
+        else:
+            network.mend_ways((sources, targets))
+            cuts -= Counter(ways)
+        for way in ((source, target) for source in range(1, 6) for target in range(1, 6)):
+            assert network.reaches(*way) == (not cuts[way])

@@ -70,17 +70,18 @@ class GroupViews:
         to: tuple[NodeId, ...],
     ) -> None:
         """A message, at its place."""
-        if type(envelope) in (Enter, Exit) and sender not in self._present:
+        if type(envelope) is Data:
+            sink = self.sinks.get(envelope.group)
+            if sink is None:
+                return
+            if envelope.group in self._spoken.get(self._me, ()):
+                sink.push(Batch(sender, envelope.bodies, position, level, writer, to))
+            else:
+                sink.lost(len(envelope.bodies))
+            return
+        if sender not in self._present:
             return  # it parted before the place of its word, which is for those it went on with
         match envelope:
-            case Data(group, bodies):
-                sink = self.sinks.get(group)
-                if sink is None:
-                    return
-                if group in self._spoken.get(self._me, ()):
-                    sink.push(Batch(sender, bodies, position, level, writer, to))
-                else:
-                    sink.lost(len(bodies))
             case Enter(group):
                 if sender == self._me:
                     if not self.entering.get(group):

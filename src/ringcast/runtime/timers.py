@@ -39,7 +39,7 @@ class Timers:
         at_us = self._env.now_us + effect.delay_us
         self._deadlines[effect.timer] = at_us
         if at_us < self._armed_us:
-            self._arm(at_us)
+            self._arm(at_us, self._clock.now_us())
 
     def cancel(self, effect: CancelTimer) -> None:
         """Carry out the effect; a timer that is not set is fine."""
@@ -57,14 +57,15 @@ class Timers:
 
     def arm_next(self) -> None:
         """Set the alarm to the earliest deadline, or the next tick."""
-        self._arm(min((self._clock.now_us() + TICK_US, *self._deadlines.values())))
+        now_us = self._clock.now_us()
+        self._arm(min((now_us + TICK_US, *self._deadlines.values())), now_us)
 
-    def _arm(self, at_us: int) -> None:
+    def _arm(self, at_us: int, now_us: int) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         self._armed_us = at_us
         self._clock.expect(at_us)
-        delay_s = max(0, at_us - self._clock.now_us()) / 1e6
+        delay_s = max(0, at_us - now_us) / 1e6
         self._alarm = self._loop.call_later(delay_s, self._ring)
 
     def close(self) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import Context
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 from zlib import crc32
 
 from ringcast.core.inputs import Received
@@ -65,7 +66,7 @@ class Host:
         if inspect.isfunction(main) and not inspect.iscoroutinefunction(main):
             raise TypeError(f"{name}: write 'async def {main.__name__}'")
         self._main, self._on_error = main, on_error
-        parameters = inspect.signature(main).parameters
+        parameters = parameters_of(main)
         self._given = [each for each in GIVEN if each in parameters]
         others = [each for each in parameters if each not in GIVEN]
         if len(args) > len(others):
@@ -309,6 +310,18 @@ class Host:
     def loses(self, why: str) -> None:
         """Count a datagram that goes no further."""
         self.world.lost[why] += 1
+
+
+_parameters: WeakKeyDictionary[Main, Mapping[str, inspect.Parameter]] = WeakKeyDictionary()
+
+
+def parameters_of(main: Main) -> Mapping[str, inspect.Parameter]:
+    """What a program takes. A function is asked once: a hundred clients may run it."""
+    if not inspect.isfunction(main):
+        return inspect.signature(main).parameters
+    if (known := _parameters.get(main)) is None:
+        known = _parameters[main] = inspect.signature(main).parameters
+    return known
 
 
 def needed(parameter: inspect.Parameter) -> bool:

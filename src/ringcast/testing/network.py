@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappush
 from random import Random
+from typing import TypeAlias
 
 import msgspec
 
 from ringcast.core.inputs import Received
 from ringcast.sim.model import Constant, Exponential, LinkModel, Lognormal, NetworkModel, Uniform
-from ringcast.sim.network import Network, _Link
+from ringcast.sim.network import Hearer, Network, _Link
 from ringcast.sim.record import Counts
 from ringcast.sim.scheduler import UNICAST, Scheduler
+
+Ways: TypeAlias = tuple[frozenset[int], frozenset[int]]
+"""From each host of the first set to each of the second, by number."""
 
 HEADERS = 28
 """Bytes that IP and UDP add."""
@@ -49,6 +53,12 @@ class SimNetwork(Network):
         self.messages = 0
         self.odd: Callable[[int], bool] = every
         """Whether the fate of a message is drawn; else it takes ``hop_us``."""
+        self._severed: list[Ways] = []
+        self._reroute()
+
+    def add(self, number: int, host: Hearer) -> None:
+        """Connect one host more."""
+        self._ports[number] = host
 
     def _reroute(self) -> None:
         """Links are worked out when they are used: of a hundred hosts most never speak to each
@@ -58,15 +68,27 @@ class SimNetwork(Network):
         every = [self.model.link, *self._declared.values()]
         self._sized = self.model.shared or any(x.bandwidth_bps or x.mtu_bytes for x in every)
 
-    def cut_all(self, ways: list[tuple[int, int]]) -> None:
-        """Many ``cut`` at once."""
-        self._cuts.update(ways)
+    def sever(self, ways: Ways) -> None:
+        """Let nothing through on these ways; a way that is cut twice has to be mended twice."""
+        self._severed.append(ways)
         self._reroute()
 
-    def mend_all(self, ways: list[tuple[int, int]]) -> None:
-        """Many ``mend`` at once."""
-        self._cuts.difference_update(ways)
+    def mend_ways(self, ways: Ways) -> None:
+        """Undo ``sever`` once for each of these ways that is cut, however they were cut."""
+        left = [ways]
+        while left:
+            mended = left.pop()
+            for at, cut in enumerate(self._severed):
+                if cut[0] & mended[0] and cut[1] & mended[1]:
+                    self._severed[at : at + 1] = without(cut, mended)
+                    left += without(mended, cut)
+                    break
         self._reroute()
+
+    def reaches(self, src: int, dst: int) -> bool:
+        """Whether a frame from ``src`` can arrive at ``dst`` now."""
+        cut = any(src in sources and dst in targets for sources, targets in self._severed)
+        return not cut and super().reaches(src, dst)
 
     def _link(self, src: int, dst: int) -> _Link | None:
         """The way from one host to another, if there is one now."""
@@ -113,6 +135,13 @@ class SimNetwork(Network):
         while link.loss and rng.random() < link.loss:
             transit_us += RETRY_US
         return transit_us if self.odd(self.messages) else self.hop_us
+
+
+def without(ways: Ways, less: Ways) -> list[Ways]:
+    """The first ones but for the second ones."""
+    (sources, targets), (also, too) = ways, less
+    rest = ((sources - also, targets), (sources & also, targets - too))
+    return [each for each in rest if each[0] and each[1]]
 
 
 def usual_us(link: LinkModel) -> int:

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any, TypeAlias
 
 from ringcast.sim.model import NetworkModel
-from ringcast.sim.network import Hearer
 from ringcast.testing import faults as faults_of
 from ringcast.testing.disk import Loss, WorldDisk
 from ringcast.testing.errors import EscapeLog, HostFailed, NotReached, Stuck, Violated, described
@@ -23,7 +22,7 @@ from ringcast.testing.handles import SimTask
 from ringcast.testing.host import LOOPBACK, Host, Main, OnError
 from ringcast.testing.loop import SimLoop
 from ringcast.testing.naming import first_line, name_of, task_name, where
-from ringcast.testing.network import SimNetwork
+from ringcast.testing.network import SimNetwork, Ways
 from ringcast.testing.process import MILLION, PROCESS, Clock, Process
 
 Check: TypeAlias = Callable[[], object]
@@ -85,7 +84,6 @@ class World:
         self._waiting: list[tuple[Check, asyncio.Future[None]]] = []
         self._failure: BaseException | None = None
         self._promised: list[tuple[str, Coroutine[Any, Any, None]]] = []
-        self._cuts: Counter[tuple[int, int]] = Counter()
         self._buried: list[SimTask] = []
         self.loop.on_quiet = self._look
         self.loop.on_error = self._on_error
@@ -112,9 +110,8 @@ class World:
             raise ValueError(f"there is a host called {name!r} already")
         host = Host(self, name, main, args, steady, on_error)
         self.hosts.append(host)
-        self.found |= {host.name: host, host.address: host}
-        ports: dict[int, Hearer] = {each.number: each for each in self.hosts}
-        self.network.attach(ports)
+        self.found[host.name] = self.found[host.address] = host
+        self.network.add(host.number, host)
         if not self._begun:
             self._begun = True
             self.loop.call_soon(self._begin, context=self.context)
@@ -194,45 +191,40 @@ class World:
 
     def cut(self, source: str | Host, target: str | Host, both: bool = False) -> None:
         """Let nothing from ``source`` reach ``target``; nor the other way round, with ``both``."""
-        self._sever(self._ways([source], [target], both))
+        for ways in self._ways([source], [target], both):
+            self.network.sever(ways)
         also = ", nor the other way round" if both else ""
         self.record("", f"nothing from {name(source)} reaches {name(target)}{also}")
 
     def mend(self, source: str | Host, target: str | Host, both: bool = False) -> None:
         """Undo a ``cut``."""
-        self._join(self._ways([source], [target], both))
+        for ways in self._ways([source], [target], both):
+            self.network.mend_ways(ways)
         self.record("", f"{name(source)} and {name(target)} are connected again")
 
     def partition(self, *sides: Iterable[str | Host]) -> None:
         """Cut hosts of different sides off from each other."""
         apart = [list(side) for side in sides]
         for one, other in combinations(apart, 2):
-            self._sever(self._ways(one, other, True))
+            for ways in self._ways(one, other, True):
+                self.network.sever(ways)
         self.record("", f"the network falls apart: {sides_of(apart)}")
 
     def unite(self, *sides: Iterable[str | Host]) -> None:
         """Undo a ``partition``."""
         apart = [list(side) for side in sides]
         for one, other in combinations(apart, 2):
-            self._join(self._ways(one, other, True))
+            for ways in self._ways(one, other, True):
+                self.network.mend_ways(ways)
         self.record("", f"the network is whole again: {sides_of(apart)}")
 
     def _ways(
         self, sources: list[str | Host], targets: list[str | Host], both: bool
-    ) -> list[tuple[int, int]]:
+    ) -> list[Ways]:
         """From each source to each target, by their numbers."""
-        ones = [self[name(each)].number for each in sources]
-        others = [self[name(each)].number for each in targets]
-        there = [(one, other) for one in ones for other in others]
-        return there + [(other, one) for one, other in there] if both else there
-
-    def _sever(self, ways: list[tuple[int, int]]) -> None:
-        self._cuts.update(ways)
-        self.network.cut_all(ways)
-
-    def _join(self, ways: list[tuple[int, int]]) -> None:
-        self._cuts.subtract(ways)
-        self.network.mend_all([way for way in ways if self._cuts[way] <= 0])
+        ones = frozenset(self[name(each)].number for each in sources)
+        others = frozenset(self[name(each)].number for each in targets)
+        return [(ones, others), (others, ones)] if both else [(ones, others)]
 
     # --- what must be true -----------------------------------------------------------------
 
