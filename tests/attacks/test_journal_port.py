@@ -23,6 +23,7 @@ from ringcast.api.replica import Replica
 from ringcast.api.state_machine import StateMachine
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import START, Level, ViewId
+from ringcast.core.registry import protocol as find
 from ringcast.journal import node_journal
 from ringcast.journal.check import examine
 from ringcast.journal.format import layout
@@ -33,6 +34,7 @@ from ringcast.journal.service import (
     GUEST,
     MESSAGES,
     PART_BYTES,
+    READ_AHEAD,
     SHORT_QUESTION,
     Answer,
     Ask,
@@ -454,14 +456,16 @@ def test_readers_of_a_group_see_who_published(tmp_path: Path) -> None:
 
 
 def test_questions_of_guests_take_bounded_room(tmp_path: Path) -> None:
-    """A reader was given room for 256 MiB a question; 10 million rows of two bytes, 38 MiB from a
-    guest that writes, stopped a node for 8 s."""
+    """A reader was given room for 256 MiB a question, and so was a writer, though no message is as
+    long: to open and decode that stopped a node for 0.4 s, and it was ejected. 10 million rows of
+    two bytes, 38 MiB from a guest that writes, stopped it for 8 s."""
 
     async def story() -> None:
         settings = with_journals(tmp_path, 1)
         async with AsyncExitStack() as stack:
             (node,) = await opened(stack, settings)
-            for right, size in (("read", SHORT_QUESTION + 17), ("write", 2**31)):
+            longest = find("totem").default.max_message + LONG
+            for right, size in (("read", SHORT_QUESTION + 17), ("write", longest + 1)):
                 line = await call(place(settings[0]), GUEST, guest(tmp_path, right, "x"))
                 line._writer.write(size.to_bytes(4, "big"))
                 assert await line.receive() is None
@@ -471,6 +475,36 @@ def test_questions_of_guests_take_bounded_room(tmp_path: Path) -> None:
             assert await line.receive() is None
             line.close()
             assert node.metrics()["journal"]["conversations_refused"] == 3  # type: ignore[index]
+
+    run(story)
+
+
+def test_little_is_read_ahead_of_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a question of it waited for its answer, a guest had room for 8 MiB in each of its 8
+    conversations."""
+    readers: list[asyncio.StreamReader] = []
+    greet = Line.greet
+
+    async def greeting(line: Line, *args: Any) -> None:
+        readers.append(line._reader)
+        await greet(line, *args)
+
+    monkeypatch.setattr(Line, "greet", greeting)
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1)
+        async with AsyncExitStack() as stack:
+            await opened(stack, settings)
+            line = await call(place(settings[0]), GUEST, guest(tmp_path, "read", "x"))
+            far = START._replace(ring_seq=2**40, ring_rep=1)
+            await line.send(Ask(token(), START, far))
+            stuck = asyncio.ensure_future(flood(line, 40 * 2**20))
+            await asyncio.wait([stuck], timeout=1)
+            (reader,) = readers
+            assert not stuck.done()
+            assert 0 < len(reader._buffer) <= 2 * READ_AHEAD + 2**18  # type: ignore[attr-defined]
+            line.close()
+            await asyncio.gather(stuck, return_exceptions=True)
 
     run(story)
 
@@ -524,7 +558,7 @@ def test_long_questions_wait_for_each_other(
             file = guest(tmp_path, "write", "x")
             lines = [await call(place(settings[0]), GUEST, file) for _ in range(4)]
             for line in lines:
-                line._writer.write((100 * 2**20).to_bytes(4, "big"))
+                line._writer.write((60 * 2**20).to_bytes(4, "big"))
             begun = monotonic()
             await flood(lines[0], 40 * 2**20)
             took_s = monotonic() - begun

@@ -112,6 +112,7 @@ class Node:
                     host.ports,
                     host.fail,
                     self.publish,
+                    settings.max_message,
                 )
                 self._directory.remember(self._journal.known())
                 await self._journal.start()

@@ -44,7 +44,7 @@ from ringcast.journal.writer import Journal, Limits, commit
 from ringcast.wire.address import Address
 from ringcast.wire.envelope import Data, Known
 from ringcast.wire.keys import KeyFile
-from ringcast.wire.line import LEAST_RATE
+from ringcast.wire.line import LEAST_RATE, LONG, LONGEST
 
 T = TypeVar("T")
 
@@ -97,6 +97,7 @@ class NodeJournal:
         domains: Sequence[Domain],
         failed: Callable[[str], None],
         publish: Callable[[str, str, int, int, tuple[bytes, ...]], Awaitable[Position]],
+        max_message: int = LONGEST,
     ) -> None:
         self._publish, self._failed = publish, failed
         self._me, self._domains = me, domains
@@ -104,8 +105,11 @@ class NodeJournal:
         self.folder = folder
         self._commits = GroupCommit(folder, limits, failed)
         self._tellers = Tellers(*(ThreadPoolExecutor(1, "ringcast-telling") for _ in range(2)))
+        # Whoever publishes sends one largest message at most, and what shares a question with it.
+        longest = min(LONGEST, max_message + LONG)
         self._servers = [
-            Server(each.id, each.keys, self._serve, each.network, self._tellers) for each in domains
+            Server(each.id, each.keys, self._serve, each.network, self._tellers, longest)
+            for each in domains
         ]
         self._tasks: set[asyncio.Task[None]] = set()
         self._view: InstallView | None = None

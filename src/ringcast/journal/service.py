@@ -25,7 +25,7 @@ from ringcast.wire import line
 from ringcast.wire.address import Address
 from ringcast.wire.envelope import Bodies, RowNumber, check_rows
 from ringcast.wire.keys import Grant, KeyFile
-from ringcast.wire.line import Line
+from ringcast.wire.line import LONGEST, Line
 from ringcast.wire.tcp_listener import TcpListener
 from ringcast.wire.turns import FrameTurns
 
@@ -41,6 +41,9 @@ there at once, while the ring waits."""
 
 SHORT_QUESTION = 4096
 """Bytes in a question of somebody who does not publish, at most."""
+
+READ_AHEAD = 2**18
+"""Bytes of a caller that are read before they are asked for: twice as many, at most."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
@@ -266,10 +269,12 @@ class Server:
         serve: Serve,
         network: str = "",
         tellers: Tellers = Tellers(None, None),  # noqa: B008
+        longest: int = LONGEST,
     ) -> None:
-        """``tellers`` pack and seal what is answered."""
+        """``tellers`` pack and seal what is answered; a question has ``longest`` bytes at most."""
         self._me, self._keys, self._serve, self._network = me, keys, serve, network
         self._tellers = tellers
+        self._longest = longest
         self.listener = TcpListener(self._on_call)
         self._turns = FrameTurns()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -303,7 +308,8 @@ class Server:
         self._strangers[task] = host
         line: Line | None = None
         try:
-            line = Line(*await asyncio.open_connection(sock=call, limit=2**22), MESSAGES)
+            line = Line(*await asyncio.open_connection(sock=call, limit=READ_AHEAD), MESSAGES)
+            line.longest = self._longest
             await line.greet(self._me, self._keys, self._network)
             self._strangers.pop(task, None)
             self._seat(task, line)

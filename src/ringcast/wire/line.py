@@ -21,7 +21,16 @@ from ringcast.core.errors import UNREADABLE, RingcastError
 from ringcast.core.ids import NodeId
 from ringcast.wire.address import Address
 from ringcast.wire.keys import Grant, KeySet
-from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Medium, Realm, derive, opened
+from ringcast.wire.seal import (
+    CAN_SEAL,
+    TAG_BYTES,
+    VERSION,
+    Bytes,
+    Medium,
+    Realm,
+    derive,
+    opened,
+)
 from ringcast.wire.turns import TURN_S, FrameTurns
 
 if CAN_SEAL:
@@ -140,7 +149,7 @@ class Line:
                 f"the other side speaks version {found.version}, this one {VERSION}: run one "
                 "release of ringcast"
             )
-        return found, got
+        return found, bytes(got)
 
     def _agree(
         self, keys: KeySet | None, key_id: int, openings: bytes, mine: str, theirs: str
@@ -217,9 +226,10 @@ class Line:
         except TimeoutError:
             raise RingcastError(f"the other side took nothing for {PATIENCE_S:.0f} s") from None
 
-    async def _receive(self, longest: int) -> bytes | None:
+    async def _receive(self, longest: int) -> Bytes | None:
         """What is in the next frame; None at the end. Who is not of the group is not answered."""
         self._let_go()
+        frame: Bytes
         try:
             async with asyncio.timeout(PATIENCE_S):
                 head = await self._reader.readexactly(4)
@@ -240,9 +250,11 @@ class Line:
         if payload is None:
             raise RingcastError("the other side's frame was not sealed with this group's key")
         self._received += 1
+        if length > LONG:
+            await asyncio.sleep(0)  # opened and then decoded, not both while the ring waits
         return payload
 
-    async def _rest(self, begin: bytes, length: int) -> bytes:
+    async def _rest(self, begin: bytes, length: int) -> memoryview:
         """The rest of a long frame, when its beginning has come: a turn takes more than a word."""
         if self.turns:
             await self.turns.take(self.grant)
@@ -260,7 +272,7 @@ class Line:
             if not more:
                 raise asyncio.IncompleteReadError(b"", length)
             frame += more
-        return bytes(frame)
+        return memoryview(frame)
 
     def _let_go(self) -> None:
         """The frame before this one has been dealt with."""
