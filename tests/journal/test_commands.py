@@ -7,7 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from array import array
 from pathlib import Path
+from typing import Any
 
 import pytest
 from histories import HISTORY, PLACES, damage, entry, write
@@ -15,6 +17,8 @@ from typer.testing import CliRunner
 
 from ringcast.cli.app import app
 from ringcast.journal.durable import DURABLE
+from ringcast.journal.format import layout
+from ringcast.journal.format.message import digest, message
 from ringcast.journal.format.segment import HEAD_BYTES
 from ringcast.journal.writer import Journal, segment_names
 from ringcast.runtime.store import Store
@@ -126,6 +130,25 @@ def test_names_do_not_reach_the_terminal_as_they_are(tmp_path: Path) -> None:
     journal.close()
     said = call("cat", tmp_path / "a")[1]
     assert "\x1b" not in said and r"\x1b]0;x" in said
+
+
+@pytest.mark.parametrize("reason", [b"\x1b[2J\nERROR", b"\xff"])
+def test_what_a_gap_says_does_not_reach_the_terminal_as_it_is(
+    tmp_path: Path, reason: bytes
+) -> None:
+    """A member can tell a node that catches up of a gap, in its own words."""
+    journal = Journal(tmp_path / "a")
+    gap = layout.gap_entry(entry(1, b"").first, "", 0)
+    journal.append([gap._replace(**said(reason)), entry(1, b"x")])
+    journal.close()
+    shown = call("cat", tmp_path / "a")[1]
+    assert len(shown.splitlines()) == 2 and "\x1b" not in shown
+
+
+def said(body: bytes) -> dict[str, Any]:
+    """What an entry has of its only body."""
+    made = message("", (body,))
+    return {"lengths": array("i", [len(body)]), "data": made, "digest": digest(made)}
 
 
 def test_export_on_a_full_disk_leaves_nothing(folder: Path, tmp_path: Path) -> None:

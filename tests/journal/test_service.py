@@ -17,6 +17,7 @@ from ringcast.journal.format.selection import Selection
 from ringcast.journal.service import (
     GUEST,
     MOST_SECTION,
+    MOST_WHY,
     Answer,
     Ask,
     Commit,
@@ -25,6 +26,7 @@ from ringcast.journal.service import (
     Publish,
     Question,
     Records,
+    Refused,
     Seek,
     Server,
     answers,
@@ -153,6 +155,21 @@ def test_questions_without_sense_are_refused_and_counted(
                 [a async for a in answers(line, Look(1, PLACE))]
         assert stage.server.refused == 5
         line.close()
+
+    stage.play(story)
+
+
+def test_a_reason_stays_on_its_line(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node wrote lines of its own into the log of whoever asked it, as long as it liked."""
+
+    async def refuses(question: Question) -> AsyncIterator[Answer]:
+        yield Refused(question.token, "no\n\x1b[2J\u202eERROR" + "x" * 2**20)
+
+    async def story() -> None:
+        monkeypatch.setattr(stage.server, "_serve", refuses)
+        with pytest.raises(JournalError) as told:
+            await stage.commit(stage.keys)
+        assert str(told.value).isprintable() and len(str(told.value)) == MOST_WHY
 
     stage.play(story)
 

@@ -311,6 +311,18 @@ def test_a_recorded_hello_with_former_settings_is_no_misfit(file: KeyFile | None
     assert receiver.misfits == {} and receiver.met(1, 6)
 
 
+@pytest.mark.parametrize("bad", ["\n", "\x1b[2J", "\x9b", "\u2028", "\u202e", "\n" * 2])
+@pytest.mark.parametrize("where", ["value", "name", "host"])
+def test_text_that_leaves_its_line_is_malformed(bad: str, where: str) -> None:
+    """A member wrote lines of its own into the others' logs, and onto their terminals."""
+    sender, receiver = codec(3), codec(2)
+    value, name = ("7" + bad if where == "value" else "7"), ("x" + bad if where == "name" else "x")
+    place = Whereabouts(3, 5, "h" + bad if where == "host" else "h…é", 1)
+    said = Hello((place,), False, 1, receiver.challenge, {"max_message": value, name: "1"})
+    assert receiver.decode(sender.encode(said, EVERYBODY)) is None
+    assert receiver.refused == {"malformed, from node 3": 1} and receiver.misfits == {}
+
+
 def test_a_frame_to_one_processor_is_none_for_another(tmp_path: Path) -> None:
     """Its destination is authenticated, so it cannot be rewritten either."""
     keys.write(tmp_path / "k", keys.add({}))

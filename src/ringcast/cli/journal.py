@@ -165,7 +165,7 @@ def show(row: dict[str, Any], json: bool) -> None:
         group = row["group"] if row["group"].isprintable() else repr(row["group"])
         text = f"{group} from {row['sender']}{safe}: {printable(row['body'])}"
     elif row["kind"] == GAP:
-        text = f"gap: {row['body'].decode()}"
+        text = f"gap: {printable(row['body'])}"
     else:
         members = " ".join(map(str, row["members"]))
         text = f"{row['kind']} ({row['view']['seq']},{row['view']['rep']}): {members}"

@@ -42,6 +42,9 @@ there at once, while the ring waits."""
 SHORT_QUESTION = 4096
 """Bytes in a question of somebody who does not publish, at most."""
 
+MOST_WHY = 1024
+"""Characters of a reason that are handed on."""
+
 READ_AHEAD = 2**18
 """Bytes of a caller that are read before they are asked for: twice as many, at most."""
 
@@ -196,10 +199,15 @@ async def answers(line: Line, question: Question) -> AsyncIterator[Answer]:
         if not isinstance(message, Answer) or message.token != question.token:
             raise RingcastError("the other side answers another question")
         if isinstance(message, Refused):
-            raise JournalError(message.why)
+            raise JournalError(on_a_line(message.why[:MOST_WHY]))
         yield message
         if not isinstance(message, Records):
             return
+
+
+def on_a_line(text: str) -> str:
+    """Somebody else's words, which come onto a terminal or into a log."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 def token() -> int:

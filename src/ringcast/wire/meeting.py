@@ -18,7 +18,11 @@ from ringcast.wire.address import Address
 MOST = 255
 """Places in a Hello, and addresses a node remembers; only holders of a group key add any."""
 
-Text = Annotated[str, msgspec.Meta(max_length=64)]
+LINE = "^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\\Z"
+"""Text that stays on its line: it comes into logs and onto terminals, where a line break or an
+escape sequence would pass for somebody else's words."""
+
+Text = Annotated[str, msgspec.Meta(max_length=64, pattern=LINE)]
 Terms = Annotated[dict[Text, Text], msgspec.Meta(max_length=32)]
 
 
@@ -27,7 +31,7 @@ class Whereabouts(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     node: NodeId
     boot: Seq
-    host: Annotated[str, msgspec.Meta(max_length=255)]
+    host: Annotated[str, msgspec.Meta(max_length=255, pattern=LINE)]
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
