@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from hypothesis import given
@@ -75,6 +76,21 @@ def test_a_file_others_can_use_is_refused(path: Path, mode: int) -> None:
     path.chmod(mode)
     with pytest.raises(KeyFileError, match="run: chmod 600"):
         KeyFile(path)
+
+
+def test_a_pipe_in_the_place_of_a_key_file_is_refused(path: Path) -> None:
+    """A node stood still, for ever, when it was to read its keys again."""
+    file = KeyFile(path)
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    writer = os.open(path, os.O_RDWR)
+    os.write(writer, f"2 {CODED}\n".encode())
+    end = Timer(0.5, os.close, [writer])  # or, with the fix undone, this test would stand still
+    end.start()
+    with pytest.raises(KeyFileError, match="is no ordinary file"):
+        file.reload()
+    end.join()
+    assert list(file.keys) == [1]
 
 
 def test_a_change_is_picked_up_and_a_bad_one_leaves_the_keys_alone(path: Path) -> None:

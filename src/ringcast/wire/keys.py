@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import os
 import secrets
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,6 +84,8 @@ class KeyFile(KeySet):
             stamp = status.st_ino, status.st_ctime_ns, status.st_size
             if stamp == self._stamp:
                 return False
+            if not stat.S_ISREG(status.st_mode):  # to read a pipe, a running node would stand still
+                raise KeyFileError(f"{self.path} is no ordinary file; put the key file there")
             if status.st_mode & 0o077:
                 raise KeyFileError(f"{self.path} can be read by others; run: chmod 600 {self.path}")
             if status.st_uid not in (os.geteuid(), 0):
