@@ -37,8 +37,8 @@ from ringcast.journal.service import (
 from ringcast.wire import keys
 from ringcast.wire.address import Address
 from ringcast.wire.keys import Grant, KeyFile
-from ringcast.wire.line import PATIENCE_S, SHORT, NodeOpens
-from ringcast.wire.seal import VERSION
+from ringcast.wire.line import NONCE_BYTES, PATIENCE_S, SHORT, CallerOpens, NodeOpens
+from ringcast.wire.seal import TAG_BYTES, VERSION
 
 PLACE = Position(0, 8, 1, 2, 0)
 
@@ -206,13 +206,21 @@ def test_a_guest_s_key_is_for_its_own_name(stage: Stage, tmp_path: Path) -> None
     stage.play(story)
 
 
-def test_the_node_says_nothing_sealed_to_strangers(stage: Stage) -> None:
+OPENING = msgspec.msgpack.encode(CallerOpens(VERSION, 2, 1, bytes(NONCE_BYTES)))
+
+
+@pytest.mark.parametrize("said_back", [b"", OPENING], ids=["nothing", "an opening"])
+def test_the_node_says_nothing_sealed_to_strangers(stage: Stage, said_back: bytes) -> None:
+    """Not even to one that knows how a caller opens."""
+
     async def story() -> None:
         reader, writer = await asyncio.open_connection(*stage.address)
         length = int.from_bytes(await reader.readexactly(4), "big")
         said = msgspec.msgpack.decode(await reader.readexactly(length))
         assert said[:4] == ["ringcast node", VERSION, 1, ""]
-        writer.write(bytes(4))
+        proof = bytes(TAG_BYTES)
+        for frame in (said_back, proof):
+            writer.write(len(frame).to_bytes(4, "big") + frame)
         assert await reader.read() == b""
         writer.close()
 
