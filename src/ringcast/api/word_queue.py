@@ -24,6 +24,8 @@ class WordQueue:
         self._group = group
         self._words: deque[bytes] = deque()
         self._full = asyncio.Event()
+        self._one_waits = False
+        """Whether ``run`` sends a word; those behind it stay here, or they would overtake it."""
 
     def put(self, word: Word) -> None:
         """The next word; it is sent by ``flush``."""
@@ -35,6 +37,8 @@ class WordQueue:
 
     def flush(self) -> None:
         """Send as much as there is room for."""
+        if self._one_waits:
+            return
         try:
             while self._words:
                 some = tuple(islice(self._words, AT_ONCE))
@@ -50,6 +54,8 @@ class WordQueue:
             await self._full.wait()
             self._full.clear()
             while self._words:
+                self._one_waits = True
                 with suppress(NotJoined, DeliveryUncertain):  # another view asks anew
                     await self._group().send(self._words.popleft())
+                self._one_waits = False
                 self.flush()
