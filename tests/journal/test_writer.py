@@ -349,6 +349,50 @@ def test_after_a_failed_sync_nothing_counts_as_durable(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_sync_that_fails_at_opening_takes_nothing_away(tmp_path: Path, marked: bool) -> None:
+    """It cut the whole segment: all that had been acknowledged in it was gone. The mark may be an
+    older one when the power has failed."""
+    journal = Journal(tmp_path)
+    journal.append(entries(5))
+    before = (tmp_path / "durable").read_bytes()
+    journal.sync()
+    kept = places(tmp_path)
+    os.close(journal._lock)  # the process is killed
+    if not marked:
+        (tmp_path / "durable").write_bytes(before)
+    with pytest.raises(JournalError, match="cannot sync"):
+        Journal(tmp_path, disk=Forgetful(0))
+    again = Journal(tmp_path)
+    assert places(tmp_path) == kept and again.last == kept[-1]
+    again.close()
+
+
+def test_what_lies_behind_the_mark_is_written_again_at_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync that failed before this process came may have left it in memory alone."""
+    journal = Journal(tmp_path)
+    first, *others = entries(5)
+    journal.append([first])
+    journal.sync()
+    synced = journal.segments[-1].bytes
+    journal.append(others)
+    size = journal.segments[-1].bytes
+    os.close(journal._lock)
+    written: list[tuple[int, bytes]] = []
+    pwrite = os.pwrite
+
+    def noted(file: int, data: bytes, at: int) -> int:
+        written.append((at, data))
+        return pwrite(file, data, at)
+
+    monkeypatch.setattr(os, "pwrite", noted)
+    path = journal.segments[-1].path
+    Journal(tmp_path).close()
+    assert written[0] == (synced, path.read_bytes()[synced:size])
+
+
 def test_all_files_are_their_owner_s_alone(tmp_path: Path) -> None:
     filled(tmp_path / "j").close()
     commit(tmp_path / "j", "reader", Position(0, 8, 1, 1, 0))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ringcast.journal.format.segment import SegmentFile
 
 DURABLE = "durable"
 """Which segment is being written and how much of it is on disk: what others may read."""
+
+PART_BYTES = 2**20
 
 
 def mark(path: Path, size: int) -> bytes:
@@ -45,3 +48,14 @@ def torn(file: SegmentFile, end: int) -> bool:
     what lies before a whole frame, or was on disk, and so is a file that was cut."""
     upto = durable_bytes(file.path, file.size) or 0
     return not end < upto <= file.size and not file.sound_after(end) and not was_cut(file.path)
+
+
+def write_again(path: Path, size: int) -> None:
+    """Write what lies behind the mark once more, so that the next sync takes it to disk: after one
+    that failed it may be in the kernel's memory alone, where another sync does not find it."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        for at in range(durable_bytes(path, size) or 0, size, PART_BYTES):
+            os.pwrite(file, os.pread(file, min(PART_BYTES, size - at), at), at)
+    finally:
+        os.close(file)

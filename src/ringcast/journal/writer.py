@@ -21,7 +21,7 @@ import msgspec
 from ringcast.core.errors import UNREADABLE
 from ringcast.core.ids import START, Position, ViewId
 from ringcast.files.disk import DISK, Disk, hold_folder
-from ringcast.journal.durable import DURABLE, mark, torn, was_cut
+from ringcast.journal.durable import DURABLE, mark, torn, was_cut, write_again
 from ringcast.journal.format.frame import Frame
 from ringcast.journal.format.frame_writer import FrameContent, content_of, frame_content
 from ringcast.journal.format.layout import NAME, NO_CHAIN, Entry, JournalError, gap_entry
@@ -177,7 +177,10 @@ class Journal:
         self.last = last[-1] if last else self.trimmed.place
         self._file: int | None = None
         if self.segments and read_index(self.segments[-1].path) is None:
-            self._file = self._disk.open(self.segments[-1].path)
+            segment = self.segments[-1]
+            self._file = self._disk.open(segment.path)
+            self._durable_bytes = segment.bytes  # nothing that was here is ever taken back
+            write_again(segment.path, segment.bytes)
 
     def _look_at(self, path: Path, last: bool) -> list[Head]:
         """The frames of a segment that has no index: its end is cut if it is the last one."""
