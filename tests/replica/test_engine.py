@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ringcast.core.ids import ViewId
-from ringcast.replica.effects import Effect, Phase, Say, Sync, Write
+from ringcast.replica.effects import BarrierPassed, Effect, Phase, Say, Sync, Write
 from ringcast.replica.engine import Engine
 from ringcast.replica.log import Append, Promise, ReplicaLog
 from ringcast.replica.tally import Tally
-from ringcast.replica.words import Ack, Action, Ticket
+from ringcast.replica.words import Ack, Action, Barrier, Epoch, Lift, Ready, Ticket
 
 VIEW, NEXT = ViewId(4, 1), ViewId(8, 1)
 
@@ -64,6 +64,44 @@ def test_rs_5_what_came_together_with_the_end_of_a_view_is_synced_in_its_name() 
     records = [each.record for each in engine.take() if isinstance(each, Write)]
     assert [type(record) for record in records] == [Append, Promise]
     assert {epoch.seq for what, epoch, _ in engine._syncs.values() if what == "append"} == {4}
+
+
+def test_rs_4_no_epoch_is_promised_twice() -> None:
+    """Two quorums of one epoch would share a member, and could append different entries in it."""
+    log = ReplicaLog()
+    log.take(Promise(Epoch(VIEW.seq, VIEW.rep)))
+    engine = Engine(1, 7, frozenset({1, 2, 3}), log)
+    engine.on_view(VIEW, transitional=False)
+    effects = engine.take()
+    assert [each.word for each in effects if isinstance(each, Say)] == [Lift(log.promised)]
+    assert not any(isinstance(each, Write) for each in effects)
+
+
+def test_rs_14_a_barrier_before_a_member_goes_on_counts() -> None:
+    """Or the others' word that they saw that one would be taken for the next."""
+    engine = Engine(2, 7, frozenset({1, 2, 3}), ReplicaLog())
+    engine.on_view(VIEW, transitional=False)
+    *_, promised = engine.take()
+    assert isinstance(promised, Sync)
+    engine.synced(promised.ticket)
+    for member in (1, 2, 3):
+        engine.on_word(member, engine.status())
+    adopted = engine.take()[-1]
+    assert isinstance(adopted, Sync)
+    for member in (1, 3):
+        engine.on_word(member, Ready(engine.epoch))
+    engine.on_word(1, Barrier(Ticket(1, 7, 1)))
+    engine.synced(adopted.ticket)
+    assert engine.phase is Phase.PRIMARY
+    ticket = engine.read()
+    assert ticket is not None
+    engine.on_word(2, Barrier(ticket))
+    engine.take()
+    for member in (1, 3):
+        engine.on_word(member, Ack(engine.epoch, 0, 1))
+    assert not any(isinstance(each, BarrierPassed) for each in engine.take())
+    engine.on_word(3, Ack(engine.epoch, 0, 2))
+    assert BarrierPassed(ticket, 0) in engine.take()
 
 
 def test_rs_12_who_could_make_no_difference_says_nothing() -> None:
