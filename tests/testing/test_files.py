@@ -33,6 +33,7 @@ def writes() -> dict[str, Callable[[Path], object]]:
         "pathlib": lambda path: path.write_text("x"),
         "io": lambda path: io.open(path, "r+").close(),  # noqa: UP020
         "os": lambda path: os.close(os.open(path, os.O_WRONLY | os.O_CREAT)),
+        "truncate": lambda path: os.truncate(path, 0),
         "sqlite": lambda path: sqlite3.connect(path).close(),
         "temporary": lambda path: tempfile.NamedTemporaryFile(dir=path.parent).close(),
     }

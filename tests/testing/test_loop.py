@@ -221,6 +221,41 @@ def test_sets_of_tasks_have_one_order() -> None:
     assert litter
 
 
+def test_what_asyncio_itself_puts_into_sets_has_one_order() -> None:
+    async def program() -> list[int]:
+        async def work(number: int) -> int:
+            await asyncio.sleep(1)
+            return number
+
+        found: list[int] = []
+        given, litter = [], []
+        for number in range(30):  # which would lie where memory was free
+            given.append(work(number))
+            litter.append([work] * number)
+        for each in asyncio.as_completed(given):
+            found.append(await each)
+        done, _ = await asyncio.wait([asyncio.gather(work(number)) for number in range(30)])
+        return [*found, *(number for each in done for number in each.result())]
+
+    first = on_host(program)
+    assert sorted(first[:30]) == sorted(first[30:]) == [*range(30)]
+    litter = [object() for _ in range(1000)]
+    assert on_host(program) == first
+    assert litter
+
+
+def test_who_gives_as_completed_no_list_is_told() -> None:
+    async def program() -> list[Any]:
+        coroutine = asyncio.sleep(1)
+        try:
+            return list(asyncio.as_completed(coroutine))  # type: ignore[arg-type]
+        finally:
+            coroutine.close()
+
+    with pytest.raises(AssertionError, match="TypeError: expect an iterable of futures"):
+        on_host(program)
+
+
 def test_every_host_has_as_many_processors_wherever_it_runs() -> None:
     async def program() -> tuple[int | None, int]:
         with ThreadPoolExecutor() as pool:

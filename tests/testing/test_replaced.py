@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import datetime
+import multiprocessing
 import os
 import queue
 import random
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +22,7 @@ from concurrent.futures import ProcessPoolExecutor
 from time import monotonic as copied_monotonic
 from typing import Any
 
+import numpy
 import pytest
 
 from ringcast.testing import replaced
@@ -85,16 +89,25 @@ async def chances() -> list[object]:
         secrets.randbelow(10**9),
         uuid.uuid4(),
         uuid.uuid1(),
+        uuid.uuid1(node=1),
         os.getpid(),
         socket.gethostname(),
     ]
+
+
+async def chances_of_numpy() -> list[object]:
+    return [float(numpy.random.random()), float(numpy.random.default_rng().random())]
+
+
+async def all_clocks() -> list[object]:
+    return [time.clock_gettime(time.CLOCK_REALTIME), time.clock_gettime_ns(time.CLOCK_BOOTTIME)]
 
 
 async def copied() -> list[object]:
     return [Holder.clock(), Holder().now(), Holder.stamp(), defaults(), copied_monotonic()]
 
 
-@pytest.mark.parametrize("program", [clocks, chances, copied])
+@pytest.mark.parametrize("program", [clocks, all_clocks, chances, chances_of_numpy, copied])
 def test_clocks_and_chance_are_the_same_in_every_run(program: Program) -> None:
     first, values = outcome(program)
     assert first.error is None
@@ -148,6 +161,30 @@ async def forks() -> None:
     os.fork()
 
 
+async def runs_another_program() -> None:
+    os.posix_spawn("/bin/true", ["true"], {})  # noqa: ASYNC221  # on purpose
+
+
+async def starts_a_thread_below() -> None:
+    _thread.start_new_thread(print, ())
+
+
+async def starts_a_process() -> None:
+    multiprocessing.get_context("spawn").Process(target=print).start()
+
+
+async def kills() -> None:
+    os.kill(os.getpid(), 0)
+
+
+async def sends_a_signal() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+async def stops_at_once() -> None:
+    os._exit(0)
+
+
 async def has_a_pool_of_processes() -> None:
     ProcessPoolExecutor(1).submit(print)
 
@@ -166,6 +203,12 @@ ESCAPES = {
     runs_a_process: "a subprocess would leave .* world.host()",
     runs_a_process_by_asyncio: "a subprocess would leave",
     forks: "os.fork() would leave",
+    runs_another_program: "os.posix_spawn() would leave",
+    starts_a_thread_below: "a thread would leave",
+    starts_a_process: "a process would leave",
+    kills: "os.kill() would leave .* real processes.* host.crash()",
+    sends_a_signal: "signal.raise_signal() would leave",
+    stops_at_once: "os._exit() would leave",
     has_a_pool_of_processes: "a process pool would leave",
     speaks_tls: "TLS would leave",
 }
@@ -219,7 +262,7 @@ def test_other_threads_find_the_real_thing() -> None:
 
 def test_everything_is_put_back() -> None:
     real = {place: getattr(*place) for place in replaced._places}
-    state = random.getstate()
+    state, numpys = random.getstate(), numpy.random.get_state()
 
     async def broken() -> None:
         random.random()
@@ -229,6 +272,7 @@ def test_everything_is_put_back() -> None:
     assert found.error is not None
     assert {place: getattr(*place) for place in replaced._places} == real
     assert random.getstate() == state
+    assert numpy.random.get_state()[1].tolist() == numpys[1].tolist()  # type: ignore[index]
     assert copied_monotonic is time.monotonic is Holder.clock
     assert isinstance(vars(Holder)["clock"], staticmethod)
     assert Holder().now is time.time

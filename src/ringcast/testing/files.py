@@ -91,6 +91,15 @@ def _opened_file(world: World, file: Any, mode: str = "r", *args: Any, **kwargs:
     return _open_file(file, mode, *args, **kwargs)
 
 
+_truncate = os.truncate
+
+
+@replaces(os, "truncate")
+def _truncated(world: World, path: Any, length: int) -> None:
+    refuse_outside(world, path)
+    _truncate(path, length)
+
+
 @replaces(sqlite3, "connect")
 def _connected(world: World, database: Any, *args: Any, **kwargs: Any) -> Any:
     in_memory = os.fsdecode(database) in ("", ":memory:")

@@ -245,6 +245,10 @@ class SimLoop(_Base):  # type: ignore[misc]
 
     # --- tasks and futures -----------------------------------------------------------------
 
+    def next_number(self) -> int:
+        """For what would be ordered by its address."""
+        return next(self._numbers)
+
     def create_future(self) -> SimFuture:
         """A future whose number, not its address, orders it in sets."""
         future = SimFuture(loop=self)

@@ -14,14 +14,15 @@ import os
 import random as global_random
 import select
 import socket
-import subprocess
+import sys
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
+from random import Random
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,17 @@ def _monotonic(world: World) -> float:
 @replaces(time, "perf_counter_ns", "process_time_ns", "thread_time_ns")
 def _counter_ns(world: World) -> int:
     return monotonic_us(world) * 1000
+
+
+@replaces(time, "clock_gettime")
+def _clock(world: World, number: int) -> float:
+    seconds: float = _clock_ns(world, number) / 1e9
+    return seconds
+
+
+@replaces(time, "clock_gettime_ns")
+def _clock_ns(world: World, number: int) -> int:
+    return (wall_us if number == time.CLOCK_REALTIME else monotonic_us)(world) * 1000
 
 
 _real_monotonic_ns = time.monotonic_ns
@@ -365,24 +377,38 @@ def _shutdown(
         _pool_of(world, executor).finish()
 
 
-def refuses(owned: Any, name: str, what: str, instead: str) -> None:
-    """Let something raise ``Escape`` within a world."""
-    replaces(owned, name)(lambda world, *args, **kwargs: world.escapes.escape(what, instead))
-
-
-THREAD = "use asyncio.to_thread() or loop.run_in_executor(), which run in virtual time"
-HOST = "make it a host of its own with world.host()"
-WAIT = "nobody else runs meanwhile; wait with asyncio's primitives"
-refuses(concurrent.futures.ProcessPoolExecutor, "submit", "a process pool", THREAD)
-refuses(threading.Thread, "start", "a thread", THREAD)
-refuses(threading.Condition, "wait", "a blocking wait", WAIT)
-refuses(select, "select", "select.select()", WAIT)
-refuses(subprocess.Popen, "__init__", "a subprocess", HOST)
-refuses(os, "fork", "os.fork()", HOST)
-refuses(os, "system", "os.system()", HOST)
-
-
 # --- putting it in place -------------------------------------------------------------------
+
+_remembered = [
+    (tempfile, "_name_sequence", None),
+    *((uuid, f"_last_timestamp{version}", None) for version in ("", "_v6", "_v7")),
+    (uuid, "_last_counter_v7", 0),
+]
+"""What modules keep from run to run: the last run's names and times would decide this one's."""
+
+
+def forget() -> None:
+    """Let the standard library be as it is when it has just been imported."""
+    for owned, name, fresh in _remembered:
+        if hasattr(owned, name):
+            setattr(owned, name, fresh)
+
+
+@contextmanager
+def seeded(world: World) -> Iterator[None]:
+    """Global sources of chance draw from the seed; afterwards they go on as if nothing was."""
+    state = global_random.getstate()
+    numpy: Any = import_module("numpy.random") if "numpy" in sys.modules else None
+    array_state = numpy and numpy.get_state()
+    try:
+        global_random.seed(world.chance.getrandbits(64))
+        if numpy is not None:
+            numpy.seed(Random(f"{world.seed}/numpy").getrandbits(32))
+        yield
+    finally:
+        global_random.setstate(state)
+        if numpy is not None:
+            numpy.set_state(array_state)
 
 
 @contextmanager
@@ -392,21 +418,19 @@ def replaced(world: World) -> Iterator[None]:
     if _world is not None:
         raise RuntimeError("a simulated world runs already, and there is room for one")
     found = copies(_places)
-    state = global_random.getstate()
     try:
         for (owned, name), (_, fake) in _places.items():
             setattr(owned, name, fake)
         for copy in found:
             copy.put(_places[copy.place][1])
-        global_random.seed(world.chance.getrandbits(64))
-        tempfile._name_sequence = None  # type: ignore[attr-defined]  # else it knows the last run
-        _world = world
-        yield
+        forget()
+        with seeded(world):
+            _world = world
+            yield
     finally:
         _world = None
-        tempfile._name_sequence = None  # type: ignore[attr-defined]
+        forget()
         for (owned, name), (real, _) in _places.items():
             setattr(owned, name, real)
         for copy in found:
             copy.put(_places[copy.place][0])
-        global_random.setstate(state)

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from ringcast.sim.model import NetworkModel
-from ringcast.testing import replaced
+from ringcast.testing import ordered, refused, replaced  # noqa: F401  # two for what they replace
 from ringcast.testing.errors import NotReached, Violated, origin_of
 from ringcast.testing.faults import Plan, Swarm, draw_plan
 from ringcast.testing.files import close_files

@@ -218,9 +218,7 @@ class World:
                 self.network.mend_ways(ways)
         self.record("", f"the network is whole again: {sides_of(apart)}")
 
-    def _ways(
-        self, sources: list[str | Host], targets: list[str | Host], both: bool
-    ) -> list[Ways]:
+    def _ways(self, sources: list[str | Host], targets: list[str | Host], both: bool) -> list[Ways]:
         """From each source to each target, by their numbers."""
         ones = frozenset(self[name(each)].number for each in sources)
         others = frozenset(self[name(each)].number for each in targets)
