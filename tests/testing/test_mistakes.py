@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import numpy
 import pytest
 
 from ringcast.testing import Crash, Cut, Host, Stuck, World, simtest
@@ -62,6 +63,74 @@ def test_an_await_that_is_forgotten() -> None:
     for test, told in ((until, "world.until"), (sleep, "world.sleep")):
         error = outcome(test).error
         assert str(error) == f"{told}() was not awaited: write 'await {told}(...)'"
+
+
+def test_a_check_that_would_have_to_be_awaited() -> None:
+    """A coroutine is true: ``until`` would be over at once, and ``always`` would never fail."""
+
+    async def check() -> bool:
+        return False
+
+    async def always(world: World) -> None:
+        world.always(check)
+
+    async def until(world: World) -> None:
+        await world.until(lambda: check())
+
+    async def sometimes(world: World) -> None:
+        world.sometimes("never", check)
+
+    told = ": checks are not awaited: write 'def', not 'async def'"
+    for test, name in ((always, "check"), (until, "check()"), (sometimes, "check")):
+        assert str(outcome(test).error) == f"{name}{told}"
+
+
+def test_checks_of_one_name_are_all_made() -> None:
+    """As in a loop over hosts: the lambdas say the same, of different things."""
+
+    async def always(world: World) -> None:
+        world.host("shop", asyncio.sleep, 100)
+        for limit in (2, 5):
+            world.always(lambda limit=limit: world.now < limit)  # type: ignore[misc]
+        await world.sleep(3)
+
+    async def sometimes(world: World) -> None:
+        for wanted in (2, 5):
+            world.sometimes("late", lambda wanted=wanted: world.now > wanted)  # type: ignore[misc]
+        await world.sleep(3)
+
+    assert str(outcome(always).error) == "world.now < limit does not hold"
+    assert outcome(sometimes).met == {"late": True}
+
+
+def test_numpy_says_no_as_python_does() -> None:
+    async def test(world: World) -> None:
+        world.always(lambda: (numpy.array([1, 2]) == 1).all())
+
+    assert "does not hold" in str(outcome(test).error)
+
+
+def test_a_program_that_is_cancelled_is_in_the_story() -> None:
+    async def cancels_itself() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(1)
+
+    async def test(world: World) -> None:
+        host = world.host("shop", cancels_itself)
+        await world.until(lambda: host.done, within=5)
+
+    assert "its program was cancelled" in outcome(test).trace
+
+
+def test_a_test_that_is_cancelled_has_a_story() -> None:
+    async def test(world: World) -> None:
+        given_up = asyncio.create_task(asyncio.sleep(1))
+        given_up.cancel()
+        await given_up
+
+    assert outcome(test).kind.startswith("CancelledError at test_mistakes.py:")
 
 
 def test_a_program_with_a_parameter_that_nobody_gives() -> None:

@@ -100,6 +100,13 @@ async def test_broken(world, orders):
     world.host("shop", shop)
     await world.sleep(2)
 
+@simtest(seeds=2)
+@settings(max_examples=3, database=None)
+@given(orders=st.lists(st.integers(1, 5), max_size=8))
+async def test_never(world, orders):
+    world.sometimes("something was sold", lambda: False)
+    world.sometimes("something was asked for", lambda: True)
+
 @given(orders=st.lists(st.integers(1, 5), max_size=8))
 @simtest(seeds=5)
 async def test_wrong_way(world, orders): ...
@@ -118,6 +125,11 @@ def test_hypothesis_and_we_tell_one_story(pytest_says: Says) -> None:
     assert "orders=[5, 5]" in said or "orders=[1, " in said
     assert "Flaky" not in said
     assert "Traceback" not in said
+
+
+def test_with_hypothesis_what_is_seen_sometimes_is_asked_for(pytest_says: Says) -> None:
+    said = pytest_says(HYPOTHESIS, "-k", "never")
+    assert "NeverMet: in 2 seeds never: something was sold. Run more" in said, said
 
 
 def test_hypothesis_goes_below(pytest_says: Says) -> None:

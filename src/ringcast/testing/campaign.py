@@ -140,15 +140,8 @@ class Campaign:
                 self.report(test, outcome)
             if seed == seeds[0]:
                 same(outcome, run(test, outcome.setup))
-            for name, seen in outcome.met.items():
-                met[name] = met.get(name, False) or seen
-        never = [name for name, seen in met.items() if not seen]
-        if never and OPTIONS.seeds is None:
-            raise NeverMet(
-                f"in {len(seeds)} seeds never: {'; '.join(never)}. Run more seeds (seeds=, or "
-                "--simtest-seeds), let the test run for longer than faults begin (span=), or draw "
-                "more of them (Swarm)"
-            )
+            also_met(met, outcome)
+        all_met(met, len(seeds))
 
     def _outcome(self, test: Test, seed: int) -> Outcome:
         """Of one seed. What the test runner raises meanwhile, such as a timeout, passes."""
@@ -187,6 +180,7 @@ class Campaign:
         """Hypothesis makes the inputs small first, then we the run."""
         __tracebackhide__ = True
         last: tuple[Test, Outcome] | None = None
+        met: dict[str, bool] = {}
 
         @wraps(self.test)
         def example(*args: Any, **kwargs: Any) -> None:
@@ -198,6 +192,7 @@ class Campaign:
                 if outcome.error is not None:
                     last = test, outcome
                     raise outcome.error
+                also_met(met, outcome)
 
         self._hypothesis.inner_test = example
         self._outer._hypothesis_internal_use_settings = patient(settings)  # type: ignore[attr-defined]
@@ -207,8 +202,26 @@ class Campaign:
             if last is None:
                 raise
         else:
-            return
+            return all_met(met, len(self._wanted()))
         self.report(*last, *getattr(last[1].error, "__notes__", []))
+
+
+def also_met(met: dict[str, bool], outcome: Outcome) -> None:
+    """Add what one run has seen of what is to be seen sometimes."""
+    for name, seen in outcome.met.items():
+        met[name] = met.get(name, False) or seen
+
+
+def all_met(met: dict[str, bool], seeds: int) -> None:
+    """NeverMet if there is something that no run has seen, unless the user asked for seeds."""
+    __tracebackhide__ = True
+    never = [name for name, seen in met.items() if not seen]
+    if never and OPTIONS.seeds is None:
+        raise NeverMet(
+            f"in {seeds} seeds never: {'; '.join(never)}. Run more seeds (seeds=, or "
+            "--simtest-seeds), let the test run for longer than faults begin (span=), or draw "
+            "more of them (Swarm)"
+        )
 
 
 def patient(settings: Any) -> Any:

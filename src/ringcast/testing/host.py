@@ -169,7 +169,10 @@ class Host:
         self.loop.later(delay_us, act, *args, context=self._context)
 
     def _ended(self, process: Process, task: asyncio.Task[Any]) -> None:
-        if self.process is not process or task.cancelled():
+        if self.process is not process:
+            return
+        if task.cancelled():
+            self.note("its program was cancelled")
             return
         error = task.exception()
         if error is None:

@@ -123,7 +123,7 @@ def run(test: Test, setup: RunSetup) -> Outcome:
                 asyncio.set_event_loop(None)
                 world.loop.run_until_complete(test(world))
                 world.check()
-            except (Exception, SystemExit) as failed:
+            except (Exception, SystemExit, asyncio.CancelledError) as failed:
                 error = failed
             finally:
                 unheard = world.unheard()

@@ -79,8 +79,8 @@ class World:
         self._draw_plan = plan
         self._disk: WorldDisk | None = None
         self._begun = self._started = False
-        self._always: dict[str, Check] = {}
-        self._sometimes: dict[str, Check] = {}
+        self._always: list[tuple[str, Check]] = []
+        self._sometimes: list[tuple[str, Check]] = []
         self._waiting: list[tuple[Check, asyncio.Future[None]]] = []
         self._failure: BaseException | None = None
         self._promised: list[tuple[str, Coroutine[Any, Any, None]]] = []
@@ -231,15 +231,15 @@ class World:
         and must neither return False nor raise AssertionError."""
         name = name or name_of(check)
         self._assert(name, check)
-        self._always[name] = check
+        self._always.append((name, check))
 
     def sometimes(self, name: str, check: Check | None = None) -> None:
         """``check`` must hold at some moment of some seed; without one, this moment counts."""
         self.met.setdefault(name, False)
-        if check is None or check():
+        if check is None or said(check):
             self.met[name] = True
         elif not self.met[name]:
-            self._sometimes[name] = check
+            self._sometimes.append((name, check))
 
     def until(
         self, check: Check, within: float = 60.0, what: str = ""
@@ -248,7 +248,7 @@ class World:
         return self._to_await("world.until()", self._until(check, within, what))
 
     async def _until(self, check: Check, within: float, what: str) -> None:
-        if check():
+        if said(check):
             return
         done: asyncio.Future[None] = self.loop.create_future()
         entry = (check, done)
@@ -273,7 +273,7 @@ class World:
             holds = check()
         except AssertionError as error:
             raise Violated(name, str(error)) from error
-        if holds is False:
+        if holds is not None and holds is not True and denies(awaited(holds, check)):
             raise Violated(name)
 
     def _look(self) -> None:
@@ -284,14 +284,13 @@ class World:
             raise self._failure
         if self.escapes.first is not None:
             raise self.escapes.first
-        for name, check in self._always.items():
+        for name, check in self._always:
             self._assert(name, check)
         if self._sometimes:
-            for name in [name for name, check in self._sometimes.items() if check()]:
-                self.met[name] = True
-                del self._sometimes[name]
+            self.met |= {name: True for name, check in self._sometimes if said(check)}
+            self._sometimes = [each for each in self._sometimes if not self.met[each[0]]]
         for check, done in self._waiting:
-            if not done.done() and check():
+            if not done.done() and said(check):
                 done.set_result(None)
 
     def check(self) -> None:
@@ -394,6 +393,25 @@ class World:
         """The world has ended."""
         if self._disk is not None:
             self._disk.remove()
+
+
+def awaited(found: object, check: Check) -> object:
+    """What a check said; TypeError if somebody would have to await it, who does not exist."""
+    if inspect.iscoroutine(found):
+        found.close()
+        raise TypeError(f"{name_of(check)}: checks are not awaited: write 'def', not 'async def'")
+    return found
+
+
+def said(check: Check) -> object:
+    """What a check says now."""
+    found = check()
+    return found and awaited(found, check)
+
+
+def denies(found: object) -> bool:
+    """Whether it is False, Python's or numpy's. Other things that are false are not."""
+    return not found if type(found).__name__ in ("bool", "bool_") else False
 
 
 def unbegun(coro: Coroutine[Any, Any, None]) -> bool:
