@@ -12,6 +12,7 @@ import pytest
 
 from ringcast.runtime.store import Store
 from ringcast.testing.disk import Loss, WorldDisk
+from ringcast.testing.host import Host
 from ringcast.testing.run import RunSetup, run
 from ringcast.testing.world import World
 
@@ -192,3 +193,95 @@ def test_a_bad_disk_fails_a_sync_once(disk: WorldDisk) -> None:
     os.close(file)
     disk.crash("one", "unsynced", Random(0))
     assert not path.exists(), "its name was never synced"
+
+
+def kept(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    sync(path)
+    sync(path.parent)
+
+
+def moved(folder: Path) -> None:
+    kept(folder / "before", b"x")
+    (folder / "before").rename(folder / "after")
+
+
+def moved_away(folder: Path) -> None:
+    (folder / "below").mkdir()
+    kept(folder / "before", b"x")
+    (folder / "before").rename(folder / "below" / "after")
+
+
+@pytest.mark.parametrize("move", [moved, moved_away])
+def test_a_rename_is_one_change(move: Callable[[Path], None]) -> None:
+    """It was done or it was not: no file system that people use has both names, or none."""
+    found = [after_crash(move, "torn", seed) for seed in range(30)]
+    assert {len(files) for files in found} == {1}
+    assert len({name for files in found for name in files}) == 2
+
+
+def test_what_is_written_in_place_is_torn_at_pages() -> None:
+    def in_place(folder: Path) -> None:
+        kept(folder / "base", b"0" * 10_000)
+        with (folder / "base").open("r+b") as file:
+            file.write(b"1" * 10_000)
+
+    found = {after_crash(in_place, "torn", seed)["base"] for seed in range(30)}
+    mixed = [data for data in found if len({*data}) == 2]
+    assert mixed
+    assert {len(data) for data in found} == {10_000}
+    for data in found:
+        assert all(len({*data[at : at + 4096]}) == 1 for at in range(0, 10_000, 4096))
+
+
+@pytest.mark.parametrize("how", ["open", "os", "truncate"])
+def test_what_is_written_anew_may_be_empty_or_cut_off(how: str) -> None:
+    def anew(folder: Path) -> None:
+        kept(folder / "settings", b"old")
+        path = folder / "settings"
+        if how == "open":
+            path.write_bytes(b"newer")
+            return
+        if how == "truncate":
+            os.truncate(path, 0)
+        file = os.open(path, os.O_WRONLY | (os.O_TRUNC if how == "os" else 0))
+        os.write(file, b"newer")
+        os.close(file)
+
+    found = {after_crash(anew, "torn", seed)["settings"] for seed in range(80)}
+    assert found == {b"old", b"", b"n", b"ne", b"new", b"newe", b"newer"}
+    assert after_crash(anew, "unsynced")["settings"] == b"old"
+
+
+@pytest.mark.parametrize("loss", ["unsynced", "torn", "nothing"])
+def test_links_and_modes_are_as_they_were(loss: Loss) -> None:
+    found: dict[str, object] = {}
+
+    async def program(host: Host) -> None:
+        if host.lives == 1:
+            kept(host.folder / "version1", b"x")
+            (host.folder / "version1").chmod(0o600)
+            for name, target in (("now", "version1"), ("gone", "version0"), ("removed", "away")):
+                (host.folder / name).symlink_to(target)
+            (host.folder / "absolute").symlink_to(host.folder / "version1")
+            os.mkfifo(host.folder / "pipe")
+            sync(host.folder)
+            (host.folder / "removed").unlink()
+        else:
+            found["mode"] = (host.folder / "version1").stat().st_mode & 0o777
+            found.update({x.name: x.readlink() for x in host.folder.iterdir() if x.is_symlink()})
+            found["text"] = (host.folder / "absolute").read_text()
+
+    async def test(world: World) -> None:
+        host = world.host("one", program)
+        await world.until(lambda: host.done)
+        host.crash(loss)
+        host.start()
+        await world.until(lambda: host.done)
+        found.pop("absolute")
+
+    outcome = run(test, RunSetup(seed=0))
+    assert outcome.error is None, outcome.error
+    expected = {"mode": 0o600, "now": Path("version1"), "gone": Path("version0"), "text": "x"}
+    assert found == expected | ({"removed": Path("away")} if "removed" in found else {})
+    assert ("removed" in found) == (loss == "unsynced") or loss == "torn"

@@ -2,7 +2,9 @@
 
 The files are real, in a folder of the world, so a program uses them as it always does. Only
 ``os.fsync`` and ``os.fdatasync`` are replaced: they note what a file holds, or which names a folder
-has, at that moment. A crash puts that back, or some of what came later, or all of it.
+has, at that moment. A crash puts that back, or some of what came later, or all of it. Of some, an
+append is cut off anywhere, so is a file that was emptied and written anew, pages that were written
+in place are new or old, and a rename was done or was not.
 
 SQLite syncs in C, past them. It does so at every commit, so a crash leaves its files as they are,
 and SQLite rolls back what was not committed when they are opened again.
@@ -36,6 +38,9 @@ SHARED_MEMORY = Path("/dev/shm")
 BASE = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir()).resolve()
 """Found out now: within a world, hosts have temporary folders of their own."""
 
+PAGE = 4096
+"""What is written in place reaches the disk in pieces of this size."""
+
 SQLITE = b"SQLite format 3\0"
 """How a database begins."""
 SQLITE_BESIDE = ("-journal", "-wal", "-shm")
@@ -51,6 +56,12 @@ class WorldDisk:
         """By inode: what a file held when it was synced last."""
         self._names: dict[int, dict[str, int]] = {}
         """By inode of a folder: its names when it was synced last."""
+        self._links: dict[int, str] = {}
+        """By inode: where a symbolic link leads to that its folder's last sync found."""
+        self._emptied: set[int] = set()
+        """Inodes of files that were emptied since they were synced."""
+        self._coins: dict[int, bool] = {}
+        """By inode: whether this crash loses what became of its names. A rename is one change."""
         self._retired = 0
         self.failing: set[str] = set()
         """Hosts whose next sync fails."""
@@ -73,12 +84,19 @@ class WorldDisk:
         if stat.S_ISDIR(found.st_mode):
             self._names[found.st_ino] = names = {}
             for name in os.listdir(file):
-                entry = os.stat(name, dir_fd=file)
+                entry = os.stat(name, dir_fd=file, follow_symlinks=False)
                 names[name] = entry.st_ino
+                if stat.S_ISLNK(entry.st_mode):
+                    self._links[entry.st_ino] = os.readlink(name, dir_fd=file)
                 if stat.S_ISDIR(entry.st_mode):
                     self._names.setdefault(entry.st_ino, {})
         elif stat.S_ISREG(found.st_mode):
             self._contents[found.st_ino] = read(file, found.st_size)
+            self._emptied.discard(found.st_ino)
+
+    def emptied(self, ino: int) -> None:
+        """A file was opened to be written anew: until it is synced, any part may be missing."""
+        self._emptied.add(ino)
 
     def crash(self, host: str, loss: Loss, rng: Random) -> None:
         """Lose what was not synced. Files that the dead process holds open are others from now
@@ -89,6 +107,7 @@ class WorldDisk:
         self._retired += 1
         retired = self._root / f"{host}.{self._retired}"
         folder.rename(retired)
+        self._coins.clear()
         self._rebuild(retired, folder, loss, rng)
 
     def _rebuild(self, old: Path, new: Path, loss: Loss, rng: Random) -> None:
@@ -101,37 +120,51 @@ class WorldDisk:
         for name in sorted({*present, *known}):
             path = present.get(name)
             synced = known.get(name)
-            ino = path.stat().st_ino if path else None
+            ino = path.lstat().st_ino if path else None
             if name in databases:
                 if path is None:
                     continue
                 self._write(new / name, path.read_bytes())
-            elif ino != synced and (
-                loss == "unsynced" or (loss == "torn" and rng.random() < 0.5)
-            ):  # the change of the name is lost
+            elif ino != synced and self._loses_name(ino or synced, loss, rng):
                 if synced is None:
                     continue
                 self._restore(synced, new / name)
             elif path is None:
                 continue
+            elif path.is_symlink():
+                (new / name).symlink_to(os.readlink(path))
             elif path.is_dir():
                 self._rebuild(path, new / name, loss, rng)
+            elif not path.is_file():
+                continue  # a pipe, or another thing that holds nothing
             else:
                 assert ino is not None
                 self._write(new / name, self._left_of(path, ino, loss, rng))
-            kept[name] = (new / name).stat().st_ino
+            kept[name] = (new / name).lstat().st_ino
+            if path is not None and not path.is_symlink():
+                shutil.copymode(path, new / name, follow_symlinks=False)
         self._names[new.stat().st_ino] = kept  # all that is there after a crash is on the disk
+
+    def _loses_name(self, ino: int | None, loss: Loss, rng: Random) -> bool:
+        """Whether a change of a name is lost: for all names of a file, or of a folder, at once."""
+        assert ino is not None
+        if ino not in self._coins:
+            self._coins[ino] = loss == "unsynced" or (loss == "torn" and rng.random() < 0.5)
+        return self._coins[ino]
 
     def _restore(self, ino: int, path: Path) -> None:
         """What was synced of a file or a folder that is not there any more."""
         names = self._names.get(ino)
+        if ino in self._links:
+            path.symlink_to(self._links[ino])
+            return
         if names is None:
             self._write(path, self._contents.get(ino, b""))
             return
         path.mkdir()
         for name, inside in names.items():
             self._restore(inside, path / name)
-        self._names[path.stat().st_ino] = {name: (path / name).stat().st_ino for name in names}
+        self._names[path.stat().st_ino] = {name: (path / name).lstat().st_ino for name in names}
 
     def _left_of(self, path: Path, ino: int, loss: Loss, rng: Random) -> bytes:
         """What a file holds after a crash."""
@@ -141,9 +174,14 @@ class WorldDisk:
             return now
         if loss == "unsynced":
             return synced
-        if not now.startswith(synced):
-            return rng.choice((now, synced))
-        return now[: rng.randint(len(synced), len(now))]  # a torn end
+        if now.startswith(synced):
+            return now[: rng.randint(len(synced), len(now))]  # a torn end
+        if ino in self._emptied:
+            return rng.choice((now[: rng.randint(0, len(now))], synced))
+        length = len(rng.choice((now, synced)))
+        pages = range(0, length, PAGE)
+        mixed = (rng.choice((now, synced))[at : at + PAGE].ljust(PAGE, b"\0") for at in pages)
+        return b"".join(mixed)[:length]
 
     def _write(self, path: Path, data: bytes) -> None:
         path.write_bytes(data)
@@ -163,7 +201,7 @@ def sqlite_files(present: dict[str, Path]) -> set[str]:
     """Names of databases in a folder, and of what SQLite may have beside them."""
     found = set()
     for name, path in present.items():
-        if path.is_file():
+        if path.is_file() and not path.is_symlink():
             with path.open("rb") as file:
                 if file.read(len(SQLITE)) == SQLITE:
                     found |= {name, *(name + end for end in SQLITE_BESIDE)}

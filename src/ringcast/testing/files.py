@@ -37,7 +37,9 @@ def _opened(world: World, path: Any, flags: int, *args: Any, **kwargs: Any) -> i
     if flags & os.O_WRONLY and PROCESS.get() is not None:
         flags += os.O_RDWR - os.O_WRONLY  # so that a sync can read what was written
     file = _open(path, flags, *args, **kwargs)
-    world.files[file] = os.fstat(file).st_ino
+    world.files[file] = ino = os.fstat(file).st_ino
+    if flags & os.O_TRUNC:
+        emptied(world, ino)
     return file
 
 
@@ -59,6 +61,13 @@ def close_files(files: dict[int, int]) -> None:
 
 
 # --- where they may write ------------------------------------------------------------------
+
+
+def emptied(world: World, ino: int) -> None:
+    """A host's file was made shorter."""
+    if PROCESS.get() is not None:
+        world.disk.emptied(ino)
+
 
 _open_file, _connect = builtins.open, sqlite3.connect
 
@@ -88,7 +97,10 @@ def refuse_outside(world: World, path: Any) -> None:
 def _opened_file(world: World, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
     if not {*mode}.isdisjoint("wax+") and kwargs.get("opener") is None:
         refuse_outside(world, file)
-    return _open_file(file, mode, *args, **kwargs)
+    opened = _open_file(file, mode, *args, **kwargs)
+    if "w" in mode and not isinstance(file, int):
+        emptied(world, os.fstat(opened.fileno()).st_ino)
+    return opened
 
 
 _truncate = os.truncate
@@ -98,6 +110,7 @@ _truncate = os.truncate
 def _truncated(world: World, path: Any, length: int) -> None:
     refuse_outside(world, path)
     _truncate(path, length)
+    emptied(world, os.stat(path).st_ino)
 
 
 @replaces(sqlite3, "connect")
