@@ -122,6 +122,74 @@ def test_streams_carry_bytes_in_order_through_a_bad_network() -> None:
         passed(test, seed=seed, network=NetworkModel(link=link))
 
 
+def test_a_reader_gets_any_part_of_what_was_written() -> None:
+    """Of TCP, whose reads know nothing of writes; in a run made small, all of it."""
+
+    async def greets(host: Host) -> None:
+        async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"good morning")
+            writer.close()
+
+        async with await asyncio.start_server(greet, host.address, 80) as server:
+            await server.serve_forever()
+
+    async def reads() -> bytes:
+        await asyncio.sleep(0.5)
+        reader, writer = await asyncio.open_connection("greeter", 80)
+        first = await reader.read(100)
+        assert first + await reader.read() == b"good morning"
+        writer.close()
+        return first
+
+    def first(seed: int, **setup: Any) -> bytes:
+        found: list[bytes] = []
+
+        async def test(world: World) -> None:
+            world.host("greeter", greets)
+            reader = world.host("reader", reads)
+            await world.until(lambda: reader.done)
+            found.append(reader.result)
+
+        passed(test, seed=seed, **setup)
+        return found[0]
+
+    firsts = [first(seed) for seed in range(40)]
+    assert 20 < firsts.count(b"good morning") < 40
+    assert {first(seed, odd=()) for seed in range(40)} == {b"good morning"}
+
+
+def test_nobody_is_connected_while_no_answer_comes_through() -> None:
+    async def client() -> float:
+        await asyncio.sleep(0.5)
+        _, writer = await asyncio.open_connection("echo", 80)
+        writer.close()
+        return asyncio.get_running_loop().time()
+
+    async def test(world: World) -> None:
+        world.host("echo", echo_lines)
+        asking = world.host("client", client)
+        world.cut("echo", "client")
+        world.later(4, world.mend, "echo", "client")
+        await world.until(lambda: asking.done)
+        assert 4 < asking.result < 5
+
+    passed(test)
+
+
+def test_a_datagram_has_a_largest_size() -> None:
+    async def client() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            assert out.sendto(bytes(65_507), ("127.0.0.1", 7)) == 65_507
+            with pytest.raises(OSError, match="Message too long"):
+                out.sendto(bytes(65_508), ("127.0.0.1", 7))
+
+    async def test(world: World) -> None:
+        asking = world.host("client", client)
+        await world.until(lambda: asking.done)
+
+    passed(test)
+
+
 def test_a_listening_socket_gives_out_connections_one_by_one() -> None:
     """As ringcast's own does: the program decides how many it takes."""
 

@@ -25,6 +25,13 @@ RETRY_US = 200_000
 """A segment of a stream that is lost is sent again after so long."""
 
 
+CUT = 0.25
+"""How often a segment of a stream holds a part of what was written."""
+
+GAP_US = 5_000
+"""The rest follows within so long."""
+
+
 class Datagram(msgspec.Struct, frozen=True, gc=False):
     """What a program sends through a UDP socket."""
 
@@ -53,6 +60,8 @@ class SimNetwork(Network):
         self.messages = 0
         self.odd: Callable[[int], bool] = every
         """Whether the fate of a message is drawn; else it takes ``hop_us``."""
+        self.pieces = Random()
+        """Decides into which segments streams are cut."""
         self._severed: list[Ways] = []
         self._reroute()
 
@@ -135,6 +144,13 @@ class SimNetwork(Network):
         while link.loss and rng.random() < link.loss:
             transit_us += RETRY_US
         return transit_us if self.odd(self.messages) else self.hop_us
+
+    def piece(self, length: int) -> tuple[int, int]:
+        """How much of what is written goes into the segment that was just sent, and by how many
+        microseconds the rest follows it: readers of a stream get any part of it."""
+        if length == 1 or self.pieces.random() >= CUT or not self.odd(self.messages):
+            return length, 0
+        return self.pieces.randrange(1, length), self.pieces.randrange(GAP_US)
 
 
 def without(ways: Ways, less: Ways) -> list[Ways]:

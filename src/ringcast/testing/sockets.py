@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 BUFFER = 2**20
 """Bytes that wait in a socket, unless it asks for another size; what comes then is lost."""
 
+MOST_DATA = 65_507
+"""Bytes of a datagram over IPv4."""
+
 DYNAMIC = 49_152
 """The first port that is given to who asks for none."""
 
@@ -87,6 +90,8 @@ class SimSocket:
         """To a place."""
         if self._closed:
             raise failure(errno.EBADF)
+        if len(data) > MOST_DATA:
+            raise failure(errno.EMSGSIZE)
         if not self._port:
             self._port = self._host.open_port(self, 0)
         if self._process.alive:

@@ -116,7 +116,13 @@ class Stream(asyncio.Transport):
                 return
             self._stalled_us = 0
             self._arrives_us = max(self._arrives_us, loop.now_us + transit_us)
-            loop.scheduler.at(self._arrives_us, self._arrived, self._queue.popleft())
+            kind, data = self._queue.popleft()
+            length, gap_us = network.piece(len(data)) if kind == DATA else (0, 0)
+            if kind == DATA and length < len(data):
+                self._queue.appendleft((DATA, data[length:]))
+                data = data[:length]
+            loop.scheduler.at(self._arrives_us, self._arrived, (kind, data))
+            self._arrives_us += gap_us
 
     def _arrived(self, segment: tuple[int, bytes]) -> None:
         self._on_the_way -= len(segment[1])
@@ -299,20 +305,26 @@ class SimListener(SimSocket):
                 self.inbox.popleft()[0].abort()
 
 
+async def passage_us(source: Host, target: Host) -> int:
+    """How long a segment takes from one host to another, which are asked until one gets through;
+    OSError if none does for long."""
+    waited_us = 0
+    while (transit_us := source.network.transit_us(source.number, target.number)) is None:
+        if waited_us > PATIENCE_US:
+            raise failure(errno.ETIMEDOUT)
+        waited_us += RETRY_US
+        await asyncio.sleep(RETRY_US / 1e6)
+    return transit_us
+
+
 async def connect(loop: SimLoop, host: Host, name: str | bytes, port: int) -> Stream:
     """A connection from ``host``; OSError if there is none to be had."""
     target = host.find(text_of(name))
     if target is None:
         raise failure(errno.EHOSTUNREACH)
-    waited_us = 0
-    while (there_us := host.network.transit_us(host.number, target.number)) is None:
-        if waited_us > PATIENCE_US:
-            raise failure(errno.ETIMEDOUT)
-        waited_us += RETRY_US
-        await asyncio.sleep(RETRY_US / 1e6)
-    await asyncio.sleep(there_us / 1e6)
+    await asyncio.sleep(await passage_us(host, target) / 1e6)
+    back_us = await passage_us(target, host)
     server = target.servers.get(port)
-    back_us = host.network.transit_us(target.number, host.number) or RETRY_US
     if server is None:
         await asyncio.sleep(back_us / 1e6)
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")

@@ -55,6 +55,7 @@ class World:
         self.escapes = EscapeLog()
         self.loop = SimLoop(str(seed), self.escapes)
         self.network = SimNetwork(network, self.loop.scheduler, Random(f"{seed}/network"))
+        self.network.pieces = Random(f"{seed}/pieces")
         self.hosts: list[Host] = []
         self.found: dict[str, Host] = {}
         """By name and by address."""
