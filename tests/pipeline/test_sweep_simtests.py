@@ -16,6 +16,7 @@ from ringcast.pipeline.sweep.simtests import SeedsFound, load, run_seeds, target
 
 TESTS = """
 import asyncio
+import pytest
 from ringcast.testing import simtest
 
 async def program(host):
@@ -29,6 +30,13 @@ async def test_some_fail(world):
     world.sometimes("a miracle", lambda: False)
     assert world.seed % 10 != 3, "three"
     world.always(lambda: world.seed % 25 != 0, "no quarter")
+
+@simtest(seeds=3)
+async def test_of_the_runner(world):
+    if world.seed == 2:
+        pytest.fail("too slow")
+    if world.seed == 3:
+        pytest.skip("not today")
 
 @simtest(seeds=3)
 async def test_with_a_fixture(world, tmp_path):
@@ -51,6 +59,32 @@ def test_what_a_task_does(file: Path) -> None:
     assert [row["seed"] for row in rows if row["kind"]] == [3, 13, 23]
     assert rows[-1]["runs"] == 23
     assert (rows[-1]["met"], rows[-1]["unmet"]) == (["seed 7"], ["a miracle"])
+
+
+def test_what_the_test_runner_raises_is_the_seeds(file: Path) -> None:
+    """One of a million seeds does not stop the others."""
+    *failed, done = run_seeds(target(f"{file}::test_of_the_runner"), range(5))
+    assert [(row["seed"], row["text"]) for row in failed] == [
+        (2, "Failed: too slow"),
+        (3, "Skipped: not today"),
+    ]
+    assert done["runs"] == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("import nowhere_to_be_found", "ModuleNotFoundError: No module named 'nowhere_to_be"),
+        ("import pytest; pytest.skip('not here', allow_module_level=True)", "Skipped: not here"),
+    ],
+)
+def test_a_file_that_cannot_be_imported(tmp_path: Path, line: str, told: str) -> None:
+    path = tmp_path / "test_without_its_imports.py"
+    path.write_text(line)
+    for _ in range(2):  # nothing of it is left over
+        done = CliRunner().invoke(app, ["sweep", "--simtest", f"{path}::test_it"])
+        assert done.exit_code == 2, done.stderr
+        assert f"{path.name} cannot be imported: {told}" in done.stderr.replace("\n", "")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ from ringcast.pipeline.spark.tasks import tasks
 from ringcast.pipeline.sweep.job import FEWEST_TASKS, TASK_S
 from ringcast.pipeline.sweep.results import parquet, writing
 from ringcast.testing import story
-from ringcast.testing.errors import headline
+from ringcast.testing.errors import described, headline
+from ringcast.testing.run import kind_of
 
 if TYPE_CHECKING:
     from ringcast.testing.campaign import Campaign
@@ -87,7 +88,13 @@ def load(target: Target) -> Campaign:
         assert spec is not None and spec.loader is not None
         module = util.module_from_spec(spec)
         sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException as error:
+            del sys.modules[path.stem]  # which has only half of it
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise PipelineError(f"{path} cannot be imported: {described(error)}") from error
     found: Campaign | None = getattr(getattr(module, target.name, None), "simtest", None)
     if found is None:
         raise PipelineError(f"{target.spelt} is no test made with @simtest")
@@ -99,18 +106,28 @@ def load(target: Target) -> Campaign:
     return found
 
 
+def failure(seed: int, kind: str, text: str) -> dict[str, Any]:
+    """The row of a seed that fails."""
+    return {"seed": seed, "kind": kind, "text": text[:MOST_TEXT], "runs": 0, "seconds": 0.0}
+
+
 def run_seeds(target: Target, seeds: range) -> Iterator[dict[str, Any]]:
     """What a task does."""
     campaign = load(target)
     began_s = perf_counter()
     met: dict[str, bool] = {}
     for seed in seeds:
-        outcome = campaign.one(seed)
+        try:
+            outcome = campaign.one(seed)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # pytest.fail() and pytest.skip(), which are no Exceptions
+            yield failure(seed, kind_of(error), described(error))
+            continue
         for name, seen in outcome.met.items():
             met[name] = met.get(name, False) or seen
         if outcome.error is not None:
-            text = headline(outcome.error)[:MOST_TEXT]
-            yield {"seed": seed, "kind": outcome.kind, "text": text, "runs": 0, "seconds": 0.0}
+            yield failure(seed, outcome.kind, headline(outcome.error))
     yield {
         "seed": seeds[0],
         "kind": "",
