@@ -23,6 +23,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           R38 a late, smaller Join does not take back a consent
           R43 members are those that all hear each other (hearing.py)
           R44 consensus needs that all are known to hear each other
+          R68 a Join that shows that its sender has installed the ring ends Recover
           R84 nothing new is sent while half of the receive window is taken (sending.py)
           R90 the window follows loss and rotation time, for each processor (flow.py)
           R92 a member with a message calls for a token that rests, by an Announce
