@@ -11,6 +11,7 @@ import pytest
 
 import ringcast
 from ringcast.testing import Host, Swarm, World, simtest
+from ringcast.testing.run import RunSetup, run
 
 SEEDS = 12
 """In the suite; ``--simtest-seeds 200`` runs more."""
@@ -198,3 +199,31 @@ def test_a_member_that_is_paused_is_external_and_keeps_its_place() -> None:
         assert [len(host.views) for host in hosts] == before, "nobody saw a change"
 
     simtest(seeds=3, settings={"protocol": "irbp"})(run)()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_node_of_a_host_does_as_one_that_a_program_opens(seed: int) -> None:
+    """A program's own node runs on what replaces sockets and clocks, a host's past them: the same
+    frames leave both at the same times, whatever drifts, stands still or crashes."""
+
+    def frames(of_host: bool) -> list[Any]:
+        async def member(host: Host) -> None:
+            opened = host.node() if of_host else ringcast.Node.open(host.settings())
+            async with opened as node, node.join("talk") as group:
+                while True:
+                    with suppress(ringcast.DeliveryUncertain):
+                        await group.send(host.name.encode())
+                    await asyncio.sleep(0.3)
+
+        async def test(world: World) -> None:
+            for number in range(3):
+                world.host(f"member{number}", member)
+            await world.sleep(8)
+
+        outcome = run(test, RunSetup(seed=seed, faults="swarm", span=6.0))
+        assert outcome.error is None
+        return [event for event in outcome.events if len(event) == 5]
+
+    found = frames(of_host=True)
+    assert len(found) > 100
+    assert found == frames(of_host=False)

@@ -83,8 +83,13 @@ class SimSocket:
     # --- sending ---------------------------------------------------------------------------
 
     def send(self, data: Any, flags: int = 0) -> int:
-        """To who it is connected to."""
-        return self.sendto(data, self._peer or self.getpeername())
+        """To who it is connected to. This is the path of every frame."""
+        peer = self._peer
+        if peer is None or self._closed or not self._port:
+            return self.sendto(data, peer or self.getpeername())
+        if self._process.alive:
+            self._host.send_datagram(peer, self._port, bytes(data))
+        return len(data)
 
     def sendto(self, data: Any, *args: Any) -> int:
         """To a place."""
@@ -160,6 +165,13 @@ class SimSocket:
             data, length = data[:most], most
         buffer[:length] = data
         return length
+
+    def recv_all(self) -> list[bytes]:
+        """All datagrams that wait. No real socket has this."""
+        found = [data for data, _ in self.inbox]
+        self.inbox.clear()
+        self._held = 0
+        return found
 
     # --- the rest --------------------------------------------------------------------------
 
