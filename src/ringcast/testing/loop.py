@@ -18,7 +18,7 @@ from itertools import count
 from random import Random
 from typing import Any, NoReturn, TypeVar
 
-from ringcast.sim.scheduler import TIMER, Scheduler
+from ringcast.sim.scheduler import TIMER, WORLD, Scheduler
 from ringcast.testing import sockets, streams
 from ringcast.testing.errors import EscapeLog, Stuck
 from ringcast.testing.handles import SimFuture, SimHandle, SimTask, SimTimer
@@ -103,7 +103,9 @@ class SimLoop(_Base):  # type: ignore[misc]
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """At a time of the caller's clock, or a little later."""
-        return self._after(when - self.time(), when, callback, args, context)
+        timer: Any = self.call_later(when - self.time(), callback, *args, context=context)
+        timer._when = when
+        return timer  # type: ignore[no-any-return]
 
     def call_later(
         self,
@@ -113,28 +115,22 @@ class SimLoop(_Base):  # type: ignore[misc]
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """After so many seconds of the caller's clock, or a little later."""
-        return self._after(delay, self.time() + delay, callback, args, context)
-
-    def _after(
-        self,
-        delay: float,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: Context | None,
-    ) -> asyncio.TimerHandle:
-        process = PROCESS.get()
-        delay_us = max(0, int(delay * 1e6 + ROUNDING))
-        if process is not None and process.clock.ppm:
-            delay_us = process.clock.real_us(delay_us)
+        scheduler = self.scheduler
+        now_us = local_us = scheduler.now_us
+        delay_us = int(delay * 1e6 + ROUNDING) if delay > 0 else 0
+        if (process := PROCESS.get()) is not None:
+            clock = process.clock
+            local_us = clock.local_us(now_us) if clock.ppm else now_us + clock.ahead_us
+            local_us += process.job_us
+            if clock.ppm:
+                delay_us = clock.real_us(delay_us)
         if self._slack_us:
             delay_us += int(self._order.random() * self._slack_us)
         if context is None:
             context = copy_context()
-        timer = SimTimer(when, callback, args, self, context)
-        scheduler = self.scheduler
-        at_us = scheduler.now_us + delay_us
-        heappush(scheduler.heap, (at_us, TIMER, next(scheduler.ticket), self._due, timer))
+        timer = SimTimer(local_us / 1e6 + delay, callback, args, self, context)
+        entry = (now_us + delay_us, TIMER, next(scheduler.ticket), self._due, timer)
+        heappush(scheduler.heap, entry)
         return timer
 
     def _due(self, timer: SimTimer) -> None:
@@ -147,7 +143,10 @@ class SimLoop(_Base):  # type: ignore[misc]
     ) -> None:
         """After exactly so long of the world's time."""
         handle = SimHandle(act, args, self, context)
-        self.scheduler.at(self.scheduler.now_us + delay_us, self._ready.append, handle)
+        scheduler = self.scheduler
+        at_us = scheduler.now_us + delay_us
+        entry = (at_us, WORLD, next(scheduler.ticket), self._ready.append, handle)
+        heappush(scheduler.heap, entry)
 
     # --- turns -----------------------------------------------------------------------------
 
@@ -169,7 +168,7 @@ class SimLoop(_Base):  # type: ignore[misc]
         This is the path of every frame, so it is written in one piece.
         """
         ready, scheduler, process_of = self._ready, self.scheduler, PROCESS
-        heap = scheduler.heap
+        heap, popleft = scheduler.heap, ready.popleft
         spins = 0
         while not self._stopping:
             if not ready:
@@ -179,8 +178,9 @@ class SimLoop(_Base):  # type: ignore[misc]
                     while not ready:
                         scheduler.now_us, _, _, action, argument = heappop(heap)
                         action(argument)
+            batch: Any
             if len(ready) == 1:  # on an idle network it is one frame at a time
-                batch = [ready.popleft()]
+                batch = (popleft(),)
             else:
                 batch = list(ready)
                 ready.clear()
@@ -195,7 +195,10 @@ class SimLoop(_Base):  # type: ignore[misc]
                         process.held.append(handle)
                     continue
                 try:
-                    context.run(handle._callback, *handle._args)
+                    if args := handle._args:
+                        context.run(handle._callback, *args)
+                    else:
+                        context.run(handle._callback)
                 except BaseException as error:
                     self._failed(handle, process, error)
             spins += 1

@@ -113,15 +113,21 @@ class SimNetwork(Network):
         link = self._links.get((src, dst)) or self._link(src, dst)
         frame = Received(src, 0, datagram)
         if self.odd is every:
-            if self._sized or link is None or link.odd or self._tampers:
+            if self._sized or link is None or self._tampers:
                 self.send(dst, frame)
-            else:  # as ``send`` does it, without what is not there on most networks
-                rng, loss = self._rng, link.model.unicast_loss
-                if not loss or rng.random() >= loss:
-                    scheduler = self._scheduler
-                    at_us = scheduler.now_us + (link.delay_us or link.sample(rng))
-                    entry = (at_us, UNICAST, next(scheduler.ticket), link.hear_unicast, frame)
-                    heappush(scheduler.heap, entry)
+                return
+            # As ``send`` does it, without what is not there on most networks.
+            model, rng, scheduler = link.model, self._rng, self._scheduler
+            if model.unicast_loss and rng.random() < model.unicast_loss:
+                return
+            copies = 2 if model.duplicate and rng.random() < model.duplicate else 1
+            while copies:
+                copies -= 1
+                at_us = scheduler.now_us + (link.delay_us or link.sample(rng))
+                if model.reorder and rng.random() < model.reorder:
+                    at_us += rng.randint(0, model.reorder_us)
+                entry = (at_us, UNICAST, next(scheduler.ticket), link.hear_unicast, frame)
+                heappush(scheduler.heap, entry)
             return
         if self.odd(self.messages):
             self.send(dst, frame)
