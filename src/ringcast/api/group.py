@@ -280,13 +280,14 @@ class Group:
         """All that has arrived, at once: the fast way to read."""
         return Batches(self._take)
 
-    async def _take(self) -> list[Batch | View | EventsLost]:
+    def _take(self) -> Awaitable[list[Batch | View | EventsLost]]:
         """Everything not yet read, at least one event; empty when there will be no more."""
-        if self._ready:
-            rest = [alone(event) for event in self._ready]
-            self._ready.clear()
-            return rest
-        return await self._inbox.take()
+        return self._rest() if self._ready else self._inbox.take()
+
+    async def _rest(self) -> list[Batch | View | EventsLost]:
+        rest = [alone(event) for event in self._ready]
+        self._ready.clear()
+        return rest
 
     # --- for the node ----------------------------------------------------------------------
 
