@@ -66,7 +66,7 @@ class SimTask(asyncio.Task[Any]):
         self, coro: Any, *, loop: SimLoop, number: int, context: Context | None, **kwargs: Any
     ) -> None:
         self._number = number
-        self.context = context or copy_context()
+        self.context = context or copy_context()  # an empty one would belong to no host
         super().__init__(coro, loop=loop, context=self.context, **kwargs)
 
     def __hash__(self) -> int:
