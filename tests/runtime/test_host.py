@@ -597,7 +597,9 @@ def test_one_that_says_ever_new_things_of_itself_does_not_fill_the_log(
     stage.play(story)
 
 
-def test_new_keys_are_picked_up_while_running(stage: Stage) -> None:
+def test_new_keys_are_picked_up_while_running(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
     path = stage.root / "group.key"
     keys.write(path, keys.add({}))
 
@@ -616,6 +618,9 @@ def test_new_keys_are_picked_up_while_running(stage: Stage) -> None:
         refused = host.metrics()["frames_refused"]
         assert isinstance(refused, dict)
         assert any("line 1" in reason for reason in refused)
+        host._keep_house()
+        said = [text for text in caplog.messages if "goes on with what it has read before" in text]
+        assert len(said) == 1 and "line 1" in said[0], "the log has it, once"
         held = list(host.metrics()["keys"])  # type: ignore[call-overload]
         keys.write(path, {7: bytes(32)}, keys.Grant("read", "dash"))
         host._keep_house()  # or the guest could join, under the key that it has

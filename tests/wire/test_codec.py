@@ -265,6 +265,23 @@ def test_a_stranger_says_nothing_of_members_that_were_met(file: KeyFile | None) 
     assert receiver.unproven.said() == receiver.misfits == {}
 
 
+def test_a_member_that_missed_a_rotation_is_named(file: KeyFile | None) -> None:
+    """It was met, and its frames cannot be opened any more: neither side said a word."""
+    sender, receiver = codec(1, 5, file), codec(2, 1, file)
+    meet(receiver, sender)
+    for _ in range(PATIENCE):
+        receiver.decode(of_version_7(1))
+        assert receiver.unproven.said() == {}, "it may be heard again any moment"
+        receiver.rest()
+    receiver.rest()
+    receiver.decode(of_version_7(1))
+    assert "runs version 7" in receiver.unproven.said()[1]
+    assert not receiver.hears(1)
+    receiver.decode(sender.encode(REGULAR, EVERYBODY))
+    receiver.rest()
+    assert receiver.hears(1) and receiver.unproven.said() == {}
+
+
 def test_strangers_fill_no_table_for_good(file: KeyFile | None) -> None:
     receiver = codec(2, 1, file)
     for src in range(1000, 1000 + 2 * MOST_PEERS):

@@ -63,6 +63,8 @@ class Port:
         self._codec = Codec(node.sheet.messages, config.id, boot, self.keys, realm, *terms)
         self._warned: dict[NodeId, str] = {}
         self._suspected: set[NodeId] = set()
+        self._unusable = ""
+        """Why a file that was changed is not used; empty if it is."""
         self._hints, self._lines = MOST_HINTS, MOST_LINES
         self._shim: FaultInjection | None = None
         if node.fault_file:
@@ -131,13 +133,18 @@ class Port:
 
     def keep_house(self) -> None:
         """Now and then: keys and faults may have changed on disk, nodes may have appeared."""
+        unusable = ""
         try:
             if self.keys and self.keys.reload():
                 self._codec.renew_keys()
             if self._shim:
                 self._shim.reload()
         except RingcastError as error:
-            self._codec.refuse(str(error))  # go on with what we have; metrics show it
+            unusable = str(error)
+            self._codec.refuse(unusable)  # go on with what we have
+        if unusable and unusable != self._unusable:
+            LOG.warning("node %s goes on with what it has read before: %s", self.id, unusable)
+        self._unusable = unusable
         self._codec.rest()
         self._meetings.look_around()
         self._warn()
@@ -160,6 +167,7 @@ class Port:
             LOG.warning("node %s: %s", self.id, self._with_address(node, misfits[node]))
         # A stranger could name any number of others, and say another thing of them every time.
         listed = self.config.peer_addresses
+        self._suspected = {node for node in self._suspected if not self._codec.hears(node)}
         for node, why in self._codec.unproven.said().items():
             if node not in self._suspected and (node in listed or self._hints):
                 self._suspected.add(node)

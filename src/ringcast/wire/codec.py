@@ -26,7 +26,7 @@ from ringcast.core.inputs import Message
 from ringcast.core.registry import names
 from ringcast.wire.keys import KeySet
 from ringcast.wire.meeting import Hello, disagreement
-from ringcast.wire.misfits import ANYBODY, PROVEN, Misfits
+from ringcast.wire.misfits import ANYBODY, PATIENCE, PROVEN, Misfits
 from ringcast.wire.seal import CAN_SEAL, TAG_BYTES, VERSION, Bytes, Peer, Realm, opened, session
 
 if CAN_SEAL:
@@ -140,17 +140,23 @@ class Codec:
         self._strangers, self._outlived = MOST_STRANGERS, MOST_OUTLIVED
         self.unproven.age()
         self._misfits.age(keep=self._peers)  # those that were met do not say it again
+        for node, peer in self._peers.items():
+            newest, looks = self._silent.get(node, (0, 0))
+            self._silent[node] = peer.high, looks + 1 if newest == peer.high else 0
+            if self.hears(node):
+                self.unproven.forget(node)
         self._forget_silent()
+
+    def hears(self, src: NodeId) -> bool:
+        """Whether a frame of this processor was opened between the last two calls of ``rest``."""
+        return src in self._silent and self._silent[src][1] == 0
 
     def _forget_silent(self) -> None:
         """If all places are taken, senders that are gone make room; one that lives meets again.
         What was recorded of them must not: so there is another challenge from then on."""
         if len(self._peers) < MOST_PEERS:
-            self._silent.clear()
             return
-        for node, peer in list(self._peers.items()):
-            newest, looks = self._silent.get(node, (0, 0))
-            self._silent[node] = peer.high, looks + 1 if newest == peer.high else 0
+        for node in list(self._peers):
             if self._silent[node][1] >= MOST_SILENT:
                 del self._peers[node], self._silent[node]
                 self.challenge = drawn()
@@ -176,7 +182,7 @@ class Codec:
             return self.refuse("too short")
         if magic != MAGIC or kind != VERSION << 4 or self._marks.get(key_id) != mark:
             why, said = self._why_foreign(magic, kind, key_id, mark)
-            if said and src not in self._peers and src != self._src:
+            if said and self._unheard(src) and src != self._src:
                 self.unproven.note(src, f"node {src} {said}", ANYBODY)
             return self.refuse(why)
         if to != self._src and to != EVERYBODY:
@@ -283,6 +289,10 @@ class Codec:
     def knows(self, src: NodeId) -> bool:
         """Whether some incarnation of a processor was met."""
         return src in self._peers
+
+    def _unheard(self, src: NodeId) -> bool:
+        """Whether it was not met, or has been silent for long: its keys may be others now."""
+        return src not in self._peers or self._silent.get(src, (0, 0))[1] >= PATIENCE
 
     def newest(self, src: NodeId) -> int:
         """The number of the newest frame of a processor; 0 if none was heard."""
