@@ -160,6 +160,19 @@ def test_what_does_not_fit_a_network_of_rings_is_refused() -> None:
         (msgspec.structs.replace(spec, protocol="totem"), "one processor is in 2 of them"),
         (msgspec.structs.replace(spec, nodes=4), "each somewhere"),
         (msgspec.structs.replace(spec, faults=(NodeCrash(5, 9),)), "no such processors"),
+        (msgspec.structs.replace(spec, faults=(NodeCrash(5, 3 + PORT),)), "no such processors"),
+        (
+            msgspec.structs.replace(spec, faults=(NetworkPartition(5, ((2,), (3,)), 1),)),
+            r"no such processors in domain 1, which has \[2, 1003\]: \[3\]",
+        ),
+        (
+            msgspec.structs.replace(spec, faults=(NetworkPartition(5, ((2,), (3,)), 2),)),
+            "domain 2 is none of 0 .. 1",
+        ),
+        (
+            msgspec.structs.replace(spec, nodes=5, rings=(*rings, (4, 5))),
+            r"no gateways lead from the first ring to \[\[4, 5\]\]",
+        ),
     ):
         with pytest.raises(ValueError, match=why):
             prepare(wrong)

@@ -26,6 +26,15 @@ def attached(rings: Rings) -> dict[NodeId, Attached]:
     return {node: tuple(ports) for node, ports in sorted(places.items())}
 
 
+def unjoined(rings: Rings) -> Rings:
+    """The rings to which no gateways lead from the first one."""
+    reached, apart = set(rings[0] if rings else ()), list(rings[1:])
+    while near := [ring for ring in apart if reached & set(ring)]:
+        reached.update(*near)
+        apart = [ring for ring in apart if ring not in near]
+    return tuple(apart)
+
+
 def in_domain(rings: Rings, domain: int, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
     """The ids that these processors have in a domain, those that are in it."""
     wanted = set(nodes)

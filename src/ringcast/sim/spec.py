@@ -16,7 +16,7 @@ from ringcast.protocols import DEFAULT
 from ringcast.sim.faults import FaultPlan, named
 from ringcast.sim.model import Micros, NetworkModel, Share
 from ringcast.sim.presets import preset
-from ringcast.sim.rings import attached
+from ringcast.sim.rings import attached, in_domain, unjoined
 from ringcast.sim.workload import Grouped, Workload
 from ringcast.traces import Claims
 
@@ -106,11 +106,18 @@ def prepare(spec: RunSpec) -> Setup:
         raise SpecError(
             f"rings: one processor is in {widest} of them; {spec.protocol} bears {sheet.most_ports}"
         )
-    pids = set(spec.ids)
-    pids |= {pid for ports in attached(spec.rings).values() for _, pid in ports}
+    if apart := unjoined(spec.rings):
+        raise SpecError(f"rings: no gateways lead from the first ring to {list(map(list, apart))}")
+    domains = [{*in_domain(spec.rings, i, spec.ids)} for i in range(len(spec.rings))]
+    domains = domains or [{*spec.ids}]
     for i, fault in enumerate(spec.faults):
-        if strangers := sorted(named(fault) - pids):
-            raise SpecError(f"faults[{i}]: no such processors: {strangers}")
+        domain = getattr(fault, "domain", None)
+        if domain is not None and not 0 <= domain < len(domains):
+            raise SpecError(f"faults[{i}]: domain {domain} is none of 0 .. {len(domains) - 1}")
+        there = set(spec.ids) if domain is None else domains[domain]
+        if strangers := sorted(named(fault) - there):
+            where = f" in domain {domain}, which has {sorted(there)}" if domain is not None else ""
+            raise SpecError(f"faults[{i}]: no such processors{where}: {strangers}")
         if fault.at_us > spec.duration_us:
             raise SpecError(
                 f"faults[{i}]: at_us {fault.at_us} is after the end ({spec.duration_us} us)"
