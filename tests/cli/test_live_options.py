@@ -114,6 +114,8 @@ def test_no_key_file_of_a_guest_passes_for_a_group_s(call: Any, line: str, words
         ("keygen none.key --add", "cannot read the key file"),
         ("keygen nowhere/none.key", "cannot write"),
         ("keygen x.key --add --retire", "one step at a time"),
+        ("keygen x.key --name dash", "add --read or --write"),
+        ("keygen x.key --network north", "add --read or --write"),
         ("node -c none.toml", "cannot read none.toml"),
         ("node -c broken.toml", "broken.toml"),
         ("node -c node.toml --drive often", "--drive 'often': give messages per second"),

@@ -124,7 +124,7 @@ def test_a_guest_does_what_its_key_is_for_and_nothing_else(stage: Stage, tmp_pat
                     if kind == right:
                         assert [a async for a in answers(line, question)] == [Done(1, PLACE)]
                     else:
-                        with pytest.raises(JournalError, match=f"is for {right} as"):
+                        with pytest.raises(JournalError, match=f"is a guest.s, to {right} as"):
                             [a async for a in answers(line, question)]
                     assert len(stage.asked) == (kind == right)
             line.close()

@@ -368,7 +368,7 @@ def test_connect_with_another_key_or_none(tmp_path: Path) -> None:
     with group(tmp_path, 1, key_file=str(ours)) as (member,):
         assert reader(connect=member["bind"], key_file=ours).initialOffset()
         for more in ({"key_file": other}, {}):
-            with pytest.raises(JournalError, match="does it have this group's key"):
+            with pytest.raises(JournalError, match="have both a key of this group"):
                 reader(connect=member["bind"], **more).initialOffset()
 
 

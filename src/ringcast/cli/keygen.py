@@ -103,6 +103,9 @@ def command(
     chosen = [step for step, wanted in given.items() if wanted]
     if len(chosen) > 1:
         fail(f"{' and '.join(chosen)} cannot be combined; take one step at a time")
+    for option, value in (("--name", name), ("--network", network)):
+        if value and not (read or write):
+            fail(f"{option} is for a guest's key; add --read or --write with the group's key file")
     if file.is_dir():
         fail(f"{file} is a directory; name the key file in it, such as {file / 'group.key'}")
     try:

@@ -230,7 +230,7 @@ def check_right(grant: Grant | None, question: Question) -> None:
             needed = Grant("write", name)
     if grant != needed:
         raise JournalError(
-            f"the key of this guest is for {grant.right} as {grant.name}, but this takes "
+            f"the key is a guest's, to {grant.right} as {grant.name}, and this takes one to "
             f"{needed.right} as {needed.name}"
         )
 

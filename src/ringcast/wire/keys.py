@@ -94,8 +94,8 @@ class KeyFile(KeySet):
             keys, grant = parse(text, self.path), parse_grant(text, self.path)
         except (OSError, UnicodeDecodeError) as error:
             raise KeyFileError(
-                f"cannot read the key file {self.path}: {error}; make one with: "
-                f"ringcast keygen {self.path}"
+                f"cannot read the key file {self.path}: {error}; copy the group's there, or, for a "
+                f"new group, make one with: ringcast keygen {self.path}"
             ) from None
         if self.keys and grant != self.grant:  # a member must not seal with what a guest has
             raise KeyFileError(

@@ -171,7 +171,10 @@ class Line:
     async def _hear_proof(self) -> None:
         """That the other side has the key: an empty frame."""
         if await self._receive(SHORT) != b"":
-            raise RingcastError("the other side hung up; does it have this group's key?")
+            raise RingcastError(
+                "the other side hung up; have both a key of this group and the same network? "
+                "A guest's key is of one network, and of the keys that the group had then"
+            )
 
     def _check_key(self) -> None:
         """A key that was retired ends the conversations that began with it."""
