@@ -357,6 +357,19 @@ def test_a_file_and_its_paths(tmp_path: Path) -> None:
         ('id = 1\nbind = "h:1"', "missing required field `state_dir`"),
         ('id = 1\nbind = "h:1"\nstate_dir = "s"\nbindd = 1', "unknown field `bindd`"),
         ('id = 1\nbind = "h:1"\nstate_dir = "s"\nbindd = 1', "did you mean bind? known: "),
+        ("id = 1\nwindow_size = 1", "window_size is a setting of totem: write it below [settings]"),
+        (
+            'id = 1\nprotocol = "totem-multi"\nacyclic = true',
+            "acyclic is a setting of totem-multi: write it below [settings]",
+        ),
+        (
+            'id = 1\n[settings]\nwindow_size = 1\njournal = "j"',
+            "settings: journal is the node's: write it above all tables",
+        ),
+        (
+            'id = 1\n[[ports]]\nbind = "h:1"\n[[ports]]\nfault_file = "f"',
+            "ports[1]: fault_file is the node's: write it above all tables",
+        ),
         ("[journal_limits]\nkeepbytes = 1", "`; did you mean keep_bytes? known: segment_bytes, "),
         ('id = 1\nbind = "127.0.0.1:1"\nstate_dir = "s"', "no way to find the others"),
     ],

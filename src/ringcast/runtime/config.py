@@ -154,10 +154,30 @@ class NodeConfig(PortConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return f"take a protocol that joins them ({', '.join(able)}), or {fewer}" if able else fewer
 
 
+def check_tables(settings: dict[str, Any]) -> None:
+    """In TOML a line belongs to the table above it: name the table that a setting is for."""
+    node, port = set(NodeConfig.__struct_fields__), set(PortConfig.__struct_fields__)
+    try:
+        protocol = str(settings.get("protocol", DEFAULT))
+        own = set(live_protocol(protocol).config.__struct_fields__) - set(FILLED_IN)
+    except LookupError:  # an error of its own
+        own = set()
+    for name in settings:
+        if name in own - node:
+            raise ConfigError(f"{name} is a setting of {protocol}: write it below [settings]")
+    ports = found if isinstance(found := settings.get("ports"), list) else []
+    tables = [(f"ports[{i}]", each, port) for i, each in enumerate(ports)]
+    for place, table, known in (*tables, ("settings", settings.get("settings"), own)):
+        for name in table if isinstance(table, dict) else ():
+            if name in node - known:
+                raise ConfigError(f"{place}: {name} is the node's: write it above all tables")
+
+
 def from_settings(settings: dict[str, Any]) -> NodeConfig:
     """A configuration from what its file would say, not checked yet."""
     if isinstance(settings.get("ports"), dict):
         raise ConfigError("ports: begin the table of each port with [[ports]], not with [ports]")
+    check_tables(settings)
     try:
         return msgspec.convert(settings, NodeConfig)
     except msgspec.ValidationError as error:
