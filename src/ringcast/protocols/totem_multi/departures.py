@@ -45,7 +45,7 @@ class Departures:
             if node in judged:
                 return judged[node]
         if key.rank == Rank.SHRINK:
-            what = "A4: it does not hold a safe message"
+            what = "A4: cut off, or gone, before its word on a safe message came"
             return Departure(node, Reason.FAILED_TO_RECEIVE, what)
         if node in self.seated.get(key.conf, ()) and key.ring in topology:
             what = f"a gateway: ring {key.conf} went on without it"
