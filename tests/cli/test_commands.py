@@ -256,6 +256,19 @@ def test_a_property_is_unknown_only_if_no_run_could_tell() -> None:
     assert (found["M2"], found["M3"]) == ("unknown", "valid")
 
 
+def test_a_network_of_rings_comes_from_a_file(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("network.toml").write_text("rings = [[1, 4], [2, 4, 5], [3, 5]]\n")
+    line = "sim --protocol totem-multi --faults none --seeds 0 --seconds 0.3 --json --topology"
+    code, out = call(f"{line} network.toml")
+    assert code == 0
+    chain = call(f"{line} chain --rings 3 --nodes 1")[1]
+    wanted, found = json.loads(chain), json.loads(out)
+    assert {**found, "wall_s": 0} == {**wanted, "wall_s": 0}
+
+
 def test_the_simulated_demo_tells_its_story_and_judges_it(call: Any) -> None:
     code, out = call("demo --simulated")
     assert code == 0

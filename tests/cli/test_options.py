@@ -97,6 +97,14 @@ BAD_FAULTS = '[[faults]]\nkind = "crash"\nat_us = 5\nnode = 9\n'
         ("sim --shrink --out no/small.toml", "--out no/small.toml needs a directory 'no'"),
         ("sim --trace out --jobs 2", "--jobs cannot be combined with --trace"),
         ("sim --seeds 0 --trace run.toml", "run.toml"),
+        ("sim --faults none --topology star", "add --rings COUNT, or name a .toml file"),
+        ("sim --faults none --rings 3 --topology moon", "tree; or name a .toml file"),
+        ("sim --faults none --rings 3 --topology run.toml", "leave --rings and --nodes out"),
+        (
+            "sim --faults none --topology run.toml",
+            "run.toml: Object missing required field `rings`",
+        ),
+        ("sim --faults none --topology no.toml", "--topology: cannot read 'no.toml' (No such file"),
         ("demo --seed x", "--seed"),
     ],
 )

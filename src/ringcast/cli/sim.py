@@ -149,12 +149,19 @@ def plan_of_options(given: dict[str, Any], seeds: str) -> SimPlan:
 def rings_of(given: dict[str, Any]) -> Rings:
     """The network of rings that is asked for; none, if none is."""
     count, shape = given["--rings"], given["--topology"]
+    if shape is not None and shape.endswith(".toml"):
+        if count is not None or given["--nodes"] is not None:
+            fail(f"{shape} says which rings there are: leave --rings and --nodes out")
+        try:
+            return runfile.load_rings(Path(shape))
+        except ValueError as error:
+            fail(f"--topology: {error}")
     if count is None:
         if shape is not None:
-            fail("--topology says how rings are joined: add --rings COUNT")
+            fail("--topology says how rings are joined: add --rings COUNT, or name a .toml file")
         return ()
     if shape is not None and shape not in SHAPES:
-        fail(f"--topology {shape!r}: {known(shape, sorted(SHAPES))}")
+        fail(f"--topology {shape!r}: {known(shape, sorted(SHAPES))}; or name a .toml file")
     return shaped(shape or "chain", count, given["--nodes"] or 2, Random(0))
 
 
@@ -270,7 +277,11 @@ def command(
         ),
     ] = None,
     topology: Annotated[
-        str | None, typer.Option(help=f"How: {', '.join(SHAPES)} [default: chain].")
+        str | None,
+        typer.Option(
+            help=f"How they are joined: {', '.join(SHAPES)}, or a .toml file with its own rings "
+            "[default: chain]."
+        ),
     ] = None,
     seeds: Annotated[
         str | None, typer.Option(help="A seed, or a range such as 0..200 [default: 0..100].")

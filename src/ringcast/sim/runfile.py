@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ringcast.core.ids import NodeId
+from ringcast.core.rings import Rings
 from ringcast.sim.faults import FaultPlan, read_events
 from ringcast.sim.spec import RunSpec, SpecError, prepare
 
@@ -18,6 +19,12 @@ class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file with a fault plan: ``[[faults]]`` tables and nothing else."""
 
     faults: FaultPlan
+
+
+class NetworkFile(msgspec.Struct, frozen=True):
+    """A file that says which processors each ring has; a run file does, too."""
+
+    rings: Rings
 
 
 def load(path: Path) -> RunSpec:
@@ -30,6 +37,16 @@ def load(path: Path) -> RunSpec:
     except (msgspec.DecodeError, ValueError) as error:
         raise SpecError(f"{path}: {error}") from None
     return spec
+
+
+def load_rings(path: Path) -> Rings:
+    """The network of rings in a file, not checked yet."""
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=NetworkFile).rings
+    except OSError as error:
+        raise SpecError(f"cannot read {str(path)!r} ({error.strerror})") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise SpecError(f"{path}: {error}") from None
 
 
 def load_faults(path: Path, ids: Iterable[NodeId]) -> tuple[FaultPlan, list[str]]:
