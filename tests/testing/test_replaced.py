@@ -280,6 +280,24 @@ def test_everything_is_put_back() -> None:
     assert abs(defaults() - time.perf_counter()) < 10
 
 
+def test_so_is_what_the_test_put_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "the test's own")
+    _, values = outcome(chances)
+    assert values[-1] == "one"
+    assert socket.gethostname() == "the test's own"
+
+
+def test_so_is_the_event_loop_of_the_test_runner() -> None:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        outcome(clocks)
+        assert asyncio.get_event_loop() is loop
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
 def test_a_module_imported_in_a_world_works_outside(tmp_path: Any) -> None:
     (tmp_path / "imported_within.py").write_text("from time import time as now\n")
     sys.path.insert(0, str(tmp_path))

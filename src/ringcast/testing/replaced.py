@@ -418,6 +418,7 @@ def replaced(world: World) -> Iterator[None]:
     if _world is not None:
         raise RuntimeError("a simulated world runs already, and there is room for one")
     found = copies(_places)
+    before = {place: getattr(*place) for place in _places}  # the test may have put its own there
     try:
         for (owned, name), (_, fake) in _places.items():
             setattr(owned, name, fake)
@@ -430,7 +431,7 @@ def replaced(world: World) -> Iterator[None]:
     finally:
         _world = None
         forget()
-        for (owned, name), (real, _) in _places.items():
-            setattr(owned, name, real)
+        for (owned, name), thing in before.items():
+            setattr(owned, name, thing)
         for copy in found:
             copy.put(_places[copy.place][0])

@@ -120,7 +120,6 @@ def run(test: Test, setup: RunSetup) -> Outcome:
     try:
         with replaced.replaced(world), logged(world):
             try:
-                asyncio.set_event_loop(None)
                 world.loop.run_until_complete(test(world))
                 world.check()
             except (Exception, SystemExit, asyncio.CancelledError) as failed:
