@@ -12,6 +12,7 @@ import reproduce_page
 import rules_page
 import security_tables
 import settings_page
+import simtest_tables
 import simulator_tables
 import swarm_page
 from tags import ROOT
@@ -37,6 +38,7 @@ def generated() -> dict[Path, str]:
         cli_page,
         property_table,
         simulator_tables,
+        simtest_tables,
         reproduce_page,
         swarm_page,
         security_tables,
