@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -11,6 +12,7 @@ from random import Random
 import pytest
 
 from ringcast.runtime.store import Store
+from ringcast.testing import disk as disks
 from ringcast.testing.disk import Loss, WorldDisk
 from ringcast.testing.host import Host
 from ringcast.testing.run import RunSetup, run
@@ -193,6 +195,44 @@ def test_a_bad_disk_fails_a_sync_once(disk: WorldDisk) -> None:
     os.close(file)
     disk.crash("one", "unsynced", Random(0))
     assert not path.exists(), "its name was never synced"
+
+
+def test_what_a_killed_run_left_is_removed_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The name of a world's folder is drawn in it, so the same seed finds the same one taken."""
+    monkeypatch.setattr(disks, "BASE", tmp_path)
+    names = []
+
+    async def program(host: Host) -> str:
+        names.append(host.folder.parent)
+        with tempfile.NamedTemporaryFile() as file:
+            return Path(file.name).name
+
+    def temporary() -> str:
+        results = []
+
+        async def test(world: World) -> None:
+            host = world.host("one", program)
+            await world.until(lambda: host.done)
+            results.append(host.result)
+
+        assert run(test, RunSetup(seed=0)).error is None
+        return str(results[0])
+
+    before = temporary()
+    (names[0] / "one").mkdir(parents=True)
+    assert temporary() == before
+    assert names[1] != names[0]
+    assert [*tmp_path.iterdir()] == [names[0]]
+    held = WorldDisk()
+    for folder in (names[0], Path(held.root)):
+        os.utime(folder, (0, 0))
+    (tmp_path / "ringcast-world-new").mkdir()
+    disks.remove_abandoned.cache_clear()
+    disks.remove_abandoned()
+    assert {*tmp_path.iterdir()} == {Path(held.root), tmp_path / "ringcast-world-new"}
+    held.remove()
 
 
 def kept(path: Path, content: bytes) -> None:

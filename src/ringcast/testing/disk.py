@@ -13,10 +13,13 @@ and SQLite rolls back what was not committed when they are opened again.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
+import time
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Literal, TypeAlias, get_args
@@ -38,6 +41,12 @@ SHARED_MEMORY = Path("/dev/shm")
 BASE = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir()).resolve()
 """Found out now: within a world, hosts have temporary folders of their own."""
 
+PREFIX = "ringcast-world-"
+ABANDONED_S = 600
+"""A folder that nobody has held for so long is removed; a new one is held a moment later."""
+
+_open, _close, _now = os.open, os.close, time.time
+
 PAGE = 4096
 """What is written in place reaches the disk in pieces of this size."""
 
@@ -51,7 +60,8 @@ class WorldDisk:
     """All files of a world, a folder for each host."""
 
     def __init__(self) -> None:
-        self._root = Path(tempfile.mkdtemp(prefix="ringcast-world-", dir=BASE))
+        remove_abandoned()
+        self._root, self._held = made()
         self._contents: dict[int, bytes] = {}
         """By inode: what a file held when it was synced last."""
         self._names: dict[int, dict[str, int]] = {}
@@ -190,11 +200,42 @@ class WorldDisk:
     def remove(self) -> None:
         """The world has ended."""
         shutil.rmtree(self._root, ignore_errors=True)
+        _close(self._held)
 
     @property
     def root(self) -> str:
         """The world's folder, whose name differs from run to run."""
         return str(self._root)
+
+
+def made() -> tuple[Path, int]:
+    """A folder for a world, and the descriptor that says that a process uses it. Its name may be
+    taken by a run that was killed: that must not change what the program's files are called."""
+    names = tempfile._name_sequence  # type: ignore[attr-defined]
+    tempfile._name_sequence = None  # type: ignore[attr-defined]
+    root = Path(tempfile.mkdtemp(prefix=PREFIX, dir=BASE))
+    tempfile._name_sequence = names  # type: ignore[attr-defined]
+    held = _open(root, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    return root, held
+
+
+@cache
+def remove_abandoned() -> None:
+    """Once in a process: the folders of worlds whose process was killed, which take memory."""
+    for folder in BASE.glob(f"{PREFIX}*"):
+        try:
+            held = _open(folder, os.O_RDONLY)
+        except OSError:
+            continue  # it has just gone, or is another user's
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _now() - os.fstat(held).st_mtime > ABANDONED_S:
+                shutil.rmtree(folder, ignore_errors=True)
+        except BlockingIOError:
+            pass
+        finally:
+            _close(held)
 
 
 def sqlite_files(present: dict[str, Path]) -> set[str]:
