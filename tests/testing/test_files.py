@@ -78,6 +78,34 @@ def test_the_test_itself_may_write(tmp_path: Path) -> None:
     assert run(test, RunSetup(seed=0)).error is None
 
 
+def test_a_folder_is_listed_in_an_order_of_the_seed() -> None:
+    """Not in that of the file system, which differs between kernels."""
+    names = [f"file{number}" for number in range(20)]
+
+    def listed(seed: int, backwards: bool) -> list[str]:
+        found: list[str] = []
+
+        async def program(host: Host) -> None:
+            for name in reversed(names) if backwards else names:
+                (host.folder / name).touch()
+            found.extend(os.listdir(host.folder))
+            with os.scandir(host.folder) as entries:
+                assert [entry.name for entry in entries] == found
+            assert [path.name for path in host.folder.iterdir()] == found
+            assert [files for _, _, files in os.walk(host.folder)] == [found]
+            assert sorted(path.name for path in host.folder.glob("*")) == sorted(names)
+
+        async def test(world: World) -> None:
+            host = world.host("shop", program)
+            await world.until(lambda: host.done)
+
+        outcome = run(test, RunSetup(seed=seed))
+        assert outcome.error is None, outcome.error
+        return found
+
+    assert listed(1, True) == listed(1, False) != listed(2, False)
+
+
 def test_temporary_files_are_on_the_disk_of_their_host() -> None:
     def write(host: Host) -> None:
         with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile() as file:

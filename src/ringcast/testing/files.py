@@ -8,7 +8,10 @@ import os
 import sqlite3
 import stat
 import tempfile
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from ringcast.testing.process import PROCESS
 from ringcast.testing.replaced import replaces
@@ -58,6 +61,50 @@ def close_files(files: dict[int, int]) -> None:
         except OSError:
             continue
     files.clear()
+
+
+# --- what is in a folder -------------------------------------------------------------------
+
+_listdir, _scandir = os.listdir, os.scandir
+
+
+def in_order(world: World, name: str | bytes) -> tuple[int, str | bytes]:
+    """Where a name is listed: nowhere certain, but the same on all file systems."""
+    return crc32(os.fsencode(name), world.seed & 0xFFFF_FFFF), name
+
+
+@replaces(os, "listdir")
+def _listed(world: World, path: Any = ".") -> list[Any]:
+    return sorted(_listdir(path), key=partial(in_order, world))
+
+
+class _Entries:
+    """What ``os.scandir`` gives."""
+
+    def __init__(self, entries: list[os.DirEntry[Any]]) -> None:
+        self._entries = iter(entries)
+
+    def __iter__(self) -> Iterator[os.DirEntry[Any]]:
+        return self._entries
+
+    def __next__(self) -> os.DirEntry[Any]:
+        return next(self._entries)
+
+    def close(self) -> None:
+        """No more of them."""
+        self._entries = iter(())
+
+    def __enter__(self) -> _Entries:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+@replaces(os, "scandir")
+def _scanned(world: World, path: Any = ".") -> _Entries:
+    with _scandir(path) as entries:
+        return _Entries(sorted(entries, key=lambda entry: in_order(world, entry.name)))
 
 
 # --- where they may write ------------------------------------------------------------------
