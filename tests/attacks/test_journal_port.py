@@ -39,6 +39,7 @@ from ringcast.journal.service import (
     Answer,
     Ask,
     Done,
+    Extent,
     Look,
     Publish,
     Question,
@@ -55,7 +56,7 @@ from ringcast.wire import keys, tcp_listener
 from ringcast.wire.address import Address, parse
 from ringcast.wire.envelope import MOST_BODIES
 from ringcast.wire.keys import Grant, KeyFile
-from ringcast.wire.line import LONG, Line
+from ringcast.wire.line import LONG, LONGEST, Line
 from ringcast.wire.turns import FrameTurns
 
 MANY = Server.MOST // Server.PER_GUEST
@@ -292,6 +293,41 @@ def test_what_answers_no_question_ends_nobody(
             assert await asking._fetch(2, START) is not False
             monkeypatch.setattr(telling, "_tell", lies)
             assert await asking._fetch(2, START) is False
+
+    run(story)
+
+
+async def tells_much_at_once(ask: Ask) -> AsyncIterator[Answer]:
+    sent = (2, Level.AGREED, "g", (), (bytes(LONG + 2**21),), 1, None)
+    place = ask.after._replace(seq=ask.after.seq + 1, index=0, branch=0)
+    ready = frame_content([layout.entry(place, ViewId(8, 1), layout.MESSAGE, *sent)])
+    yield Records(ask.token, 1, ready.rows, ready.section, b"".join(ready.pieces))
+    yield Extent(ask.token, place, START)
+
+
+def test_records_longer_than_messages_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers of 240 MiB stopped a node that was catching up for 0.5 s each, and it was ejected
+    again and again."""
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 2, settings={"max_message": 2**20})
+        async with AsyncExitStack() as stack:
+            nodes = await opened(stack, settings)
+            await eventually(lambda: caught_up(nodes))
+            asking, telling = (node._journal for node in nodes)
+            assert asking is not None and telling is not None
+            monkeypatch.setattr(telling, "_tell", tells_much_at_once)
+            assert isinstance(await asking._fetch(2, START), Extent)
+            asking._longest_answer = 2**20 + LONG
+            assert await asking._fetch(2, START) is False
+        for least, longest in ((2**20, 2**20 + LONG), (2**40, LONGEST)):
+            monkeypatch.setattr(node_journal, "LEAST_MESSAGE", least)
+            made = Node.open(settings[0])
+            await made.start()
+            assert made._journal is not None and made._journal._longest_answer == longest
+            await made.close()
 
     run(story)
 

@@ -58,6 +58,10 @@ SLOW_S = 20.0
 """After a while a member tells a node that catches up ``LEAST_RATE`` bytes a second: whoever drips
 its records would keep it from ever having caught up."""
 
+LEAST_MESSAGE = 64 * 2**20
+"""Bytes of a message that are taken from a member, at least: ``max_message`` may have been larger
+when it was delivered. To open and decode records stops the ring's loop."""
+
 RETRY_S = 0.5
 """After a member could not tell what it has, until it is asked again."""
 
@@ -107,6 +111,7 @@ class NodeJournal:
         self._tellers = Tellers(*(ThreadPoolExecutor(1, "ringcast-telling") for _ in range(2)))
         # Whoever publishes sends one largest message at most, and what shares a question with it.
         longest = min(LONGEST, max_message + LONG)
+        self._longest_answer = min(LONGEST, max(max_message, LEAST_MESSAGE) + LONG)
         self._servers = [
             Server(each.id, each.keys, self._serve, each.network, self._tellers, longest)
             for each in domains
@@ -320,6 +325,7 @@ class NodeJournal:
             return again
         except (RingcastError, OSError, TimeoutError):
             return False
+        line.longest = self._longest_answer
         scratch = self._commits.scratch(peer)
         try:
             ask = Ask(token(), self._commits.journal.last, upto, waiting=True)
