@@ -19,6 +19,7 @@ from ringcast.wire.tcp_listener import (
     PER_SLICE,
     PER_TURN,
     TcpListener,
+    host_of,
 )
 
 
@@ -70,6 +71,21 @@ class Port:
 def port(monkeypatch: pytest.MonkeyPatch) -> Port:
     monkeypatch.setattr(tcp_listener, "SLICE_S", 3600.0)
     return Port()
+
+
+@pytest.mark.parametrize(
+    ("one", "another", "alike"),
+    [
+        ("127.0.0.1", "127.0.0.2", False),
+        ("::1", "::2", True),
+        ("fe80::1%eth0", "fe80::2:3%eth0", True),
+        ("2001:db8::1", "2001:db8:0:0:ffff::1", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+    ],
+)
+def test_a_host_is_known_by_its_network(one: str, another: str, alike: bool) -> None:
+    """With IPv6, a host was as many as it liked, and kept out all others."""
+    assert (host_of(one) == host_of(another)) is alike
 
 
 def test_a_turn_takes_a_few_calls(port: Port) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import socket
 from collections import Counter
 from collections.abc import Callable
+from ipaddress import IPv6Address
 
 from ringcast.wire.address import Address
 
@@ -27,6 +28,14 @@ calls are hung up on: left to wait, they would keep out those of other hosts."""
 BACKLOG = 1024
 """Calls that wait in the system until they are taken: for a second about, if it grants as many.
 A flood that fills this up has others try again after seconds."""
+
+
+def host_of(address: str) -> str:
+    """Whose address it is: a host has as many of IPv6 as it likes, in a network of 64 bits."""
+    if ":" not in address:
+        return address
+    network = int(IPv6Address(address)) >> 64 << 64
+    return f"{IPv6Address(network)}/64"
 
 
 class TcpListener:
@@ -80,8 +89,9 @@ class TcpListener:
     def _take(self) -> None:
         """The next call."""
         assert self._socket is not None
-        call, (host, *_) = self._socket.accept()
+        call, (address, *_) = self._socket.accept()
         self._left -= 1
+        host = host_of(address)
         if self._hosts[host] < HOST_AT_ONCE:
             self._hosts[host] += 1
             self._answer(call, host)
