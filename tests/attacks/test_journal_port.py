@@ -158,6 +158,36 @@ def test_a_flood_of_calls_is_hung_up_on_and_counted(
     run(story)
 
 
+def test_a_member_with_all_places_makes_room_for_those_of_other_hosts(tmp_path: Path) -> None:
+    """It kept 32 conversations with each node, and nobody else could catch up any more."""
+
+    async def called(host: str) -> Line:
+        address = place(settings[0])
+        line = Line(*await asyncio.open_connection(*address, local_addr=(host, 0)), MESSAGES)
+        await line.answer(2, KeyFile(tmp_path / "group.key"), None)
+        return line
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            await opened(stack, settings)
+            held = [await called("127.0.0.1") for _ in range(Server.MOST)]
+            for line in held:
+                assert len(await ask(line, Look(token(), START))) == 1
+            others = [await called("127.0.0.2") for _ in range(Server.MOST // 2)]
+            for line in others:
+                assert len(await ask(line, Look(token(), START))) == 1
+            one_more = await called("127.0.0.2")  # each has half of them
+            with pytest.raises(RingcastError):
+                await ask(one_more, Look(token(), START))
+            for line in held[Server.MOST // 2 :]:
+                assert len(await ask(line, Look(token(), START))) == 1
+            for line in (*held, *others, one_more):
+                line.close()
+
+    settings = with_journals(tmp_path, 1)
+    run(story)
+
+
 async def while_one_is_away(stack: AsyncExitStack, settings: list[dict[str, Any]]) -> list[Node]:
     """Two of three nodes, which deliver 20 messages after the third has gone."""
     third = Node.open(settings[2])

@@ -261,8 +261,8 @@ class Server:
     """Listens for questions at one port of a node; each is answered by ``serve``.
 
     Strangers, guests and members have places of their own, so that none of them can keep
-    another kind out: what keeps members out makes holes in their journals. Among strangers the host
-    that calls most makes room, and among guests the one that does.
+    another kind out: what keeps members out makes holes in their journals. Among strangers and
+    members the host that calls most makes room, and among guests the one that does.
     """
 
     MOST = 32
@@ -288,9 +288,10 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[asyncio.Task[None], str] = {}
         """Those that have not greeted yet, oldest first, and the hosts they call from."""
-        self._members: set[asyncio.Task[None]] = set()
+        self._members: dict[asyncio.Task[None], str] = {}
+        """And the hosts they call from: whom they say to be, others with the key can say, too."""
         self._guests: dict[asyncio.Task[None], Grant] = {}
-        """Oldest first."""
+        """Oldest first, as all of these."""
         self.refused = 0
         """Conversations that ended because the other side was not of the group or made no sense, or
         had no place."""
@@ -320,7 +321,7 @@ class Server:
             line.longest = self._longest
             await line.greet(self._me, self._keys, self._network)
             self._strangers.pop(task, None)
-            self._seat(task, line)
+            self._seat(task, line, host)
             await self._converse(line)
         except (RingcastError, OSError, msgspec.MsgspecError):
             self.refused += 1
@@ -332,25 +333,29 @@ class Server:
             if line is not None:
                 line.close()
 
-    def _seat(self, task: asyncio.Task[None], line: Line) -> None:
-        """A place for somebody who has greeted; among guests whoever has most makes room."""
+    def _seat(self, task: asyncio.Task[None], line: Line, host: str) -> None:
+        """A place for somebody who has greeted."""
         line.turns = self._turns
         line.thread = self._tellers.guests if line.grant else self._tellers.members
         if line.grant is None:
-            if len(self._members) >= self.MOST:
-                raise RingcastError("too many conversations")
-            self._members.add(task)
+            self._take_place(self._members, task, host)
             return
         if line.grant.right == "read":
             line.longest = SHORT_QUESTION
-        held = Counter(self._guests.values())
-        if held[line.grant] >= self.PER_GUEST:
+        if Counter(self._guests.values())[line.grant] >= self.PER_GUEST:
             raise RingcastError("too many conversations")
-        if len(self._guests) >= self.MOST:
-            if max(held.values()) <= held[line.grant] + 1:
+        self._take_place(self._guests, task, line.grant)
+
+    def _take_place(
+        self, places: dict[asyncio.Task[None], Caller], task: asyncio.Task[None], caller: Caller
+    ) -> None:
+        """If there is none left, of whoever has most."""
+        if len(places) >= self.MOST:
+            held = Counter(places.values())
+            if max(held.values()) <= held[caller] + 1:
                 raise RingcastError("too many conversations")
-            self._end(of_most(self._guests))
-        self._guests[task] = line.grant
+            self._end(of_most(places))
+        places[task] = caller
 
     def _end(self, task: asyncio.Task[None]) -> None:
         """Its place is free at once: many may call before it has ended."""
@@ -360,7 +365,7 @@ class Server:
     def _leave(self, task: asyncio.Task[None]) -> None:
         self._strangers.pop(task, None)
         self._guests.pop(task, None)
-        self._members.discard(task)
+        self._members.pop(task, None)
 
     async def _converse(self, line: Line) -> None:
         while (question := await line.receive()) is not None:
