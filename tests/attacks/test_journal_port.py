@@ -638,12 +638,20 @@ def test_long_questions_wait_for_each_other(
     run(story)
 
 
+@pytest.mark.parametrize("drips", [False, True], ids=["silent", "drips"])
 def test_a_guest_does_not_keep_other_writers_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drips: bool
 ) -> None:
     """Three conversations took turns in 20 s of silence each, after a head of 4 bytes and one
     more."""
     monkeypatch.setattr("ringcast.wire.line.TURN_S", 0.3)
+
+    async def drip(line: Line) -> None:
+        with suppress(ConnectionError):
+            while drips:
+                line._writer.write(b"x")
+                await line._writer.drain()
+                await asyncio.sleep(0.05)
 
     async def story() -> None:
         settings = with_journals(tmp_path, 1)
@@ -656,10 +664,13 @@ def test_a_guest_does_not_keep_other_writers_waiting(
                 for line in held:
                     line._writer.write(long.to_bytes(4, "big") + bytes(begin))
                     await line._writer.drain()
+                dripping = [asyncio.create_task(drip(line)) for line in held]
                 line = await call(place(settings[0]), GUEST, good)
                 bodies = (bytes(2**20),) * 6
                 (done,) = await ask(line, Publish(token(), "g", "good", batch, 0, bodies))
                 assert isinstance(done, Done)
+                for task in dripping:
+                    task.cancel()
                 for each in (*held, line):
                     each.close()
 
