@@ -87,8 +87,11 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_bursts_of_strangers_take_bounded_room(tmp_path: Path) -> None:
+def test_bursts_of_strangers_take_bounded_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """600 calls held 594 conversations, each with a file: a node runs out of files, and ends."""
+    monkeypatch.setattr("ringcast.wire.line.PATIENCE_S", 1000.0)  # silence does not end them
 
     async def story() -> None:
         settings = with_journals(tmp_path, 1)
@@ -488,12 +491,13 @@ def test_a_guest_that_writes_is_no_replica(tmp_path: Path, consistency: str) -> 
                 replicas.append(Replica(node.join("bank"), account, **more))
             await asyncio.gather(*map(stack.enter_async_context, replicas))
             await replicas[0].submit(b"deposit")
-            forged = msgspec.msgpack.encode([1, 77, b"steal"])  # of available copies
-            if consistency == "quorum":
-                ticket = words.Ticket(2, 12345, 1)
-                forged = words.encode(words.Action(ticket, encode(Command(b"steal"))))
+            forged = [msgspec.msgpack.encode([1, 77, b"steal"])]  # of available copies
+            if consistency == "quorum":  # in the name of the node that is called, and of another
+                steal = encode(Command(b"steal"))
+                tickets = (words.Ticket(node, 12345, 1) for node in (1, 2))
+                forged = [words.encode(words.Action(each, steal)) for each in tickets]
             line = await call(place(settings[0]), GUEST, guest(tmp_path, "write", "sink"))
-            await ask(line, Publish(token(), "bank", "sink", 0, 0, (forged,)))
+            await ask(line, Publish(token(), "bank", "sink", 0, 0, tuple(forged)))
             line.close()
             await replicas[1].submit(b"last")
             for account in accounts:
