@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from adversary import keyed
 from journals import caught_up
@@ -15,10 +16,11 @@ from msgspec.structs import replace
 
 from ringcast.api.events import EventsLost, Message
 from ringcast.api.node import Node
+from ringcast.api.outgoing import Item
 from ringcast.blocks.packing import GIVEN_UP
 from ringcast.core.effects import PackedMessages
 from ringcast.core.errors import RingcastError
-from ringcast.core.ids import Level
+from ringcast.core.ids import Level, ViewId
 from ringcast.core.registry import protocol as find
 from ringcast.journal.check import examine
 from ringcast.journal.format.layout import JournalError
@@ -359,6 +361,48 @@ def test_rows_without_end_destroy_no_journal(tmp_path: Path) -> None:
                 for batch in whole([tmp_path / f"j{number}"])
                 for row in batch.to_pylist()
             ]
+
+    run(story)
+
+
+class UncheckedRows(msgspec.Struct, array_like=True, tag=5):
+    """``NumberedRows`` of somebody who leaves the check out."""
+
+    ring: ViewId
+    group: str
+    stream: str
+    batch: int
+    first: int
+    bodies: tuple[bytes, ...]
+
+
+def test_rows_without_end_of_a_member_are_for_nobody(tmp_path: Path) -> None:
+    """A guest's are refused by the node that it calls; a member asks none."""
+
+    async def story() -> None:
+        settings = [
+            each | {"journal": str(tmp_path / f"j{each['id']}"), "journal_patience_s": 0.2}
+            for each in keyed(tmp_path, 2)
+        ]
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(Node.open(each)) for each in settings]
+            for node in nodes:
+                await node.wait_for_ring(2)
+            await nodes[0].publish("g", "other", 0, 0, (b"fine",))
+            ring = nodes[0]._ring
+            assert ring is not None
+            for first in (2**62 - 1, 2**62, 2**63 - 1):
+                word: Any = UncheckedRows(ring.view, "g", "sink", 0, first, (b"a", b"b"))
+                nodes[0].outgoing.put(Item("g", Level.SAFE, (), word=word))
+            counted = ({"1": 3}, {"1": 3})
+            await eventually(
+                lambda: tuple(n.metrics()["messages_unreadable"] for n in nodes) == counted
+            )
+            await nodes[1].publish("g", "other", 1, 0, (b"fine",))
+            await eventually(lambda: caught_up(nodes))
+        for number in (1, 2):
+            *_, report = examine(tmp_path / f"j{number}")
+            assert (report.findings, report.records > 1) == ([], True)
 
     run(story)
 
