@@ -7,11 +7,13 @@ import os
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from ringcast.testing.errors import Stuck
+from ringcast.testing.process import Clock
 from ringcast.testing.run import Outcome, RunSetup, run
 from ringcast.testing.world import World
 
@@ -104,6 +106,36 @@ def test_timers_fire_in_time_and_not_early() -> None:
 
     for seed in range(10):
         passed(test, seed)
+
+
+def test_whoever_waits_until_a_time_does_not_wait_for_ever() -> None:
+    """3.810076 + 2.0 is a little more than 5.810076, at which the timer fires."""
+
+    async def main() -> int:
+        clock, rounds = asyncio.get_running_loop().time, 0
+        await asyncio.sleep(3.810076 - clock())
+        deadline = clock() + 2.0
+        while clock() < deadline:
+            rounds += 1
+            assert rounds < 10
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await asyncio.Event().wait()
+        return rounds
+
+    assert {on_host(main, seed) for seed in range(6)} <= {1, 2}
+
+
+@pytest.mark.parametrize("ppm", [50_000, 1_000, -50_000])
+def test_timers_of_a_clock_that_drifts_are_not_early(ppm: int) -> None:
+    """A program that waits until a time of its clock would wait again and again, and no time would
+    pass: not even ``Stuck`` would tell, for each timer is one of the world's events."""
+    clock = Clock()
+    clock.drift(7, ppm)
+    for now_us in range(1_000_000, 1_000_030):
+        for delay_us in range(60):
+            then_us = now_us + clock.real_us(delay_us)
+            assert delay_us <= clock.local_us(then_us) - clock.local_us(now_us) <= delay_us + 2
 
 
 def test_primitives_work() -> None:

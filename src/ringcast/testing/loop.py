@@ -38,7 +38,8 @@ WORKERS = 8
 """Threads that a process has for ``to_thread``."""
 
 ROUNDING = 0.999
-"""Seconds are floats: a timer is never early for that."""
+"""Seconds are floats: a timer is early for that by less than 1 ns, and one that waits for the rest
+is not early again."""
 
 NOBODY = Context()
 """Of no process: what runs in it runs whoever stands still."""
@@ -117,7 +118,7 @@ class SimLoop(_Base):  # type: ignore[misc]
         """After so many seconds of the caller's clock, or a little later."""
         scheduler = self.scheduler
         now_us = local_us = scheduler.now_us
-        delay_us = int(delay * 1e6 + ROUNDING) if delay > 0 else 0
+        delay_us = max(1, int(delay * 1e6 + ROUNDING)) if delay > 0 else 0
         if (process := PROCESS.get()) is not None:
             clock = process.clock
             local_us = clock.local_us(now_us) if clock.ppm else now_us + clock.ahead_us

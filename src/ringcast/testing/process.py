@@ -42,8 +42,8 @@ class Clock:
         return self.local_us(now_us) + self._offset_us
 
     def real_us(self, delay_us: int) -> int:
-        """How long the world waits while this clock counts ``delay_us``."""
-        return delay_us * MILLION // (MILLION + self.ppm) if self.ppm else delay_us
+        """How long the world waits until this clock has counted ``delay_us``."""
+        return -(-delay_us * MILLION // (MILLION + self.ppm)) if self.ppm else delay_us
 
     def drift(self, now_us: int, ppm: int) -> None:
         """Gain ``ppm`` microseconds a second from now on (lose them, below 0)."""
