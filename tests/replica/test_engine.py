@@ -5,7 +5,7 @@ from __future__ import annotations
 from ringcast.core.ids import ViewId
 from ringcast.replica.effects import BarrierPassed, Effect, Phase, Say, Sync, Write
 from ringcast.replica.engine import Engine
-from ringcast.replica.log import Append, Promise, ReplicaLog
+from ringcast.replica.log import Append, Image, Promise, ReplicaLog
 from ringcast.replica.tally import Tally
 from ringcast.replica.words import Ack, Action, Barrier, Epoch, Lift, Ready, Ticket
 
@@ -75,6 +75,20 @@ def test_rs_4_no_epoch_is_promised_twice() -> None:
     effects = engine.take()
     assert [each.word for each in effects if isinstance(each, Say)] == [Lift(log.promised)]
     assert not any(isinstance(each, Write) for each in effects)
+
+
+def test_rs_15_nothing_is_compacted_while_logs_are_compared() -> None:
+    """The status that was said would be another one than this log's."""
+    engine = primary()
+    engine.on_word(2, action(1))
+    carry_out(engine)
+    assert engine.applied == 1
+    engine.on_view(NEXT, transitional=False)
+    engine.compact(Image(1, b"state"))
+    assert engine.log.trimmed == 0
+    carry_out(engine)
+    engine.compact(Image(1, b"state"))
+    assert engine.phase is Phase.PRIMARY and engine.log.trimmed == 1
 
 
 def test_rs_14_a_barrier_before_a_member_goes_on_counts() -> None:
