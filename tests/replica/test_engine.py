@@ -77,6 +77,18 @@ def test_rs_4_no_epoch_is_promised_twice() -> None:
     assert not any(isinstance(each, Write) for each in effects)
 
 
+def test_rs_4_a_status_waits_for_the_sync_of_its_own_promise() -> None:
+    engine = Engine(1, 7, frozenset({1, 2, 3}), ReplicaLog())
+    synced = []
+    for view in (VIEW, NEXT):
+        engine.on_view(view, transitional=False)
+        synced += [each.ticket for each in engine.take() if isinstance(each, Sync)]
+    engine.synced(synced[0])
+    assert not any(isinstance(each, Say) for each in engine.take())
+    engine.synced(synced[1])
+    assert [type(each) for each in engine.take()] == [Say]
+
+
 def test_rs_15_nothing_is_compacted_while_logs_are_compared() -> None:
     """The status that was said would be another one than this log's."""
     engine = primary()
