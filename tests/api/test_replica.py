@@ -123,6 +123,8 @@ def test_a_result_is_the_same_everywhere(tmp_path: Path, protocol: str) -> None:
                 await a.submit(b"9 x", client="c")
             with pytest.raises(TypeError, match="request an int"):
                 await a.submit(b"9 x", client="c", request="1")  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="request an int"):
+                await a.submit(b"9 x", client="c", request=True)
             with pytest.raises(ValueError, match="1 to 64 characters"):
                 await a.submit(b"9 x", client="c" * 65, request=1)
             await a.submit(b"9 x", client="ü" * 64, request=1)

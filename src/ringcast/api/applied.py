@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any, Generic
 
 import msgspec
@@ -146,3 +147,8 @@ def recalled(future: asyncio.Future[Any] | None, outcome: RequestOutcome) -> Non
         give(future, outcome.get())
     except Exception as error:
         settle(future, error)
+
+
+def deadline_after(timeout: float | None) -> float:
+    """By the loop's clock."""
+    return math.inf if timeout is None else asyncio.get_running_loop().time() + timeout

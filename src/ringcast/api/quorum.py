@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ringcast.api.applied import Applied, give, settle
+from ringcast.api.applied import Applied, deadline_after, give, settle
 from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Bytes, Group, NotJoined, all_bytes, check_size
 from ringcast.api.log_writer import LogWriter, open_store
@@ -23,7 +23,7 @@ from ringcast.api.word_queue import WordQueue
 from ringcast.core.errors import UNREADABLE, NodeStopped, RingcastError
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.replica import words
-from ringcast.replica.contents import LONGEST_NAME, Command, Present, Started, encode
+from ringcast.replica.contents import Present, Started, command_of, encode
 from ringcast.replica.effects import (
     Apply,
     BarrierPassed,
@@ -46,6 +46,8 @@ T = TypeVar("T")
 
 TICK_S = 0.5
 """How often the engine looks whether it gets on, and the log whether it is too long."""
+SILENCE_S = 3 * TICK_S
+"""If a barrier is not answered for so long, no majority goes on with this copy."""
 AROUND = 2**10
 """Bytes around a command in a word."""
 MOST_WAITING = 64 * 2**20
@@ -81,6 +83,8 @@ class QuorumCopy(Generic[R]):
         self._reads: dict[Ticket, tuple[asyncio.Future[bool] | None, float]] = {}
         """Barriers under way, with the time at which they were sent."""
         self._fresh_at = -math.inf
+        self._silent = False
+        """Whether a barrier waits too long: some protocols keep a view with too few to order."""
         self._words = WordQueue(lambda: self.group)
         self._scheduled = False
         """Whether a step comes at the end of this turn of the loop."""
@@ -176,20 +180,11 @@ class QuorumCopy(Generic[R]):
         """Have a command applied; its result, once a majority has it on disk."""
         self._check()
         body = command if type(command) is bytes else all_bytes((command,))[0]
-        if (client is None) != (request is None):
-            raise ValueError("client and request belong together: give both or neither")
-        if client is None or request is None:
-            content = Command(body)
-        elif not isinstance(client, str) or not isinstance(request, int):
-            raise TypeError("client is a str and request an int")
-        elif not 1 <= len(client) <= LONGEST_NAME or not 0 <= request < 2**62:
-            raise ValueError("a client's name has 1 to 64 characters, requests count from 0")
-        else:
-            content = Command(body, client, request)
-            if (known := self._applied.sessions.recall(client, request)) is not None:
-                return known.get()  # type: ignore[no-any-return]
+        content = command_of(body, client, request)
+        if client and (known := self._applied.sessions.recall(client, content.request)) is not None:
+            return known.get()  # type: ignore[no-any-return]
         check_size(len(body), self._most, "a command's part of max_message is")
-        deadline = _deadline(timeout)
+        deadline = deadline_after(timeout)
         if not self._has_room():
             await self._until(self._has_room, deadline, timeout)
         ticket = self._engine.submit(encode(content))
@@ -209,9 +204,9 @@ class QuorumCopy(Generic[R]):
 
     async def read(self, look: Callable[[Any], T], timeout: float | None) -> T:
         """``look(machine)``, at a state with everything in it that was confirmed before."""
-        deadline = _deadline(timeout)
+        deadline = deadline_after(timeout)
         while True:
-            await self._until(lambda: self.primary, deadline, timeout)
+            await self._until(lambda: self._in_primary, deadline, timeout)
             passed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._barrier(passed)
             if await self._within(passed, deadline, timeout):
@@ -225,7 +220,7 @@ class QuorumCopy(Generic[R]):
 
     async def ready(self, timeout: float | None) -> None:
         """Wait until this copy is up to date and a majority goes on."""
-        await self._until(lambda: self.primary, _deadline(timeout), timeout)
+        await self._until(lambda: self.primary, deadline_after(timeout), timeout)
 
     async def until(self, met: Callable[[Any], bool]) -> None:
         """Wait until ``met(machine)`` here; looked at after each change of state or quorum."""
@@ -234,6 +229,10 @@ class QuorumCopy(Generic[R]):
     @property
     def primary(self) -> bool:
         """Whether this copy is up to date and a majority goes on."""
+        return self._in_primary and not self._silent
+
+    @property
+    def _in_primary(self) -> bool:
         return self._error is None and self._engine.phase is Phase.PRIMARY
 
     def _check(self) -> None:
@@ -262,7 +261,8 @@ class QuorumCopy(Generic[R]):
             await asyncio.wait((future,), timeout=left)
             if future.done():
                 return future.result()
-            lacks = lacking(self._engine.status(), self._engine.statuses, self.primary)
+            status, blocked = self._engine.status(), self.group.blocked
+            lacks = lacking(status, self._engine.statuses, self._in_primary, blocked)
             raise NoQuorum(
                 f"no majority of the members confirmed this within {timeout} s: {lacks}; a command "
                 "may still be applied: if that must happen once, submit it again with the same "
@@ -316,6 +316,9 @@ class QuorumCopy(Generic[R]):
             case BarrierPassed(ticket, _) if ticket in self._reads:
                 passed, sent_at = self._reads.pop(ticket)
                 self._fresh_at = max(self._fresh_at, sent_at)
+                if self._silent:
+                    self._silent = False
+                    self._wake()
                 give(passed, True)
             case Became(phase, _):
                 self._became(phase)
@@ -348,6 +351,7 @@ class QuorumCopy(Generic[R]):
             for passed, _ in self._reads.values():
                 give(passed, False)
             self._reads.clear()
+            self._silent = False
         elif self._view is not None and self._me == self._engine.tally.speaker:
             if self._announced is not None:
                 self._engine.withdraw(self._announced)
@@ -420,8 +424,12 @@ class QuorumCopy(Generic[R]):
             await asyncio.sleep(TICK_S)
             self._check()
             self._engine.tick()
-            age = asyncio.get_running_loop().time() - self._fresh_at
-            if self.primary and not self._reads and age > 2 * TICK_S:
+            now = asyncio.get_running_loop().time()
+            _, asked_at = next(iter(self._reads.values()), (None, now))
+            if now - asked_at > SILENCE_S:
+                self._silent = True
+                self._wake()
+            if self._in_primary and not self._reads and now - self._fresh_at > 2 * TICK_S:
                 self._barrier()
             self._step()
             if self._disk.too_long:
@@ -438,7 +446,3 @@ class QuorumCopy(Generic[R]):
         else:
             self._disk.rewrite()
             self._disk.turn()
-
-
-def _deadline(timeout: float | None) -> float:
-    return math.inf if timeout is None else asyncio.get_running_loop().time() + timeout

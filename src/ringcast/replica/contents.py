@@ -43,6 +43,19 @@ encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Content).decode
 
 
+def command_of(body: bytes, client: str | None, request: int | None) -> Command:
+    """What a program submits; a TypeError or ValueError says what is wrong with it."""
+    if (client is None) != (request is None):
+        raise ValueError("client and request belong together: give both or neither")
+    if client is None or request is None:
+        return Command(body)
+    if not isinstance(client, str) or not isinstance(request, int) or isinstance(request, bool):
+        raise TypeError("client is a str and request an int")
+    if not 1 <= len(client) <= LONGEST_NAME or not 0 <= request < 2**62:
+        raise ValueError("a client's name has 1 to 64 characters, requests count from 0")
+    return Command(body, client, request)
+
+
 class Submission(NamedTuple):
     """A command as it was submitted: the first three name it, however often it is said (RS-11)."""
 

@@ -118,11 +118,12 @@ def consecutive(said: Status) -> bool:
     return before.upto == said.length and before.epoch <= said.log_epoch
 
 
-def lacking(mine: Status, said: Mapping[NodeId, Status], primary: bool) -> str:
-    """What stands in the way of a confirmation, for people."""
+def lacking(mine: Status, said: Mapping[NodeId, Status], primary: bool, blocked: str = "") -> str:
+    """What stands in the way of a confirmation, for people; ``blocked`` is the group's."""
     here, asked = sorted(said), mine.voters or mine.count
     if primary:
-        return f"a majority of {here} has not written it in time: some are cut off, or slow"
+        why = blocked or "some are cut off, or slow"
+        return f"a majority of {here} has not written it in time: {why}"
     groups = [s.voters for s in (mine, *said.values()) if s.founder and s.count == mine.count]
     if voters := next((each for each in groups if each == (mine.voters or each)), ()):
         lost = [node for node in here if node in voters and not said[node].founder]
