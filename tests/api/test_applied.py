@@ -184,3 +184,12 @@ def test_a_machine_is_told_of_a_member_that_was_started_anew() -> None:
         assert say(3, 33, Started()) == [(1, 2)], "it may have got something since"
 
     run(story)
+
+
+def test_a_snapshot_that_is_no_bytes_is_named() -> None:
+    class Text(Does):
+        def snapshot(self) -> bytes:
+            return "text"  # type: ignore[return-value]
+
+    with pytest.raises(TypeError, match="a snapshot of Text is bytes, not str"):
+        asyncio.run(Applied(Text()).state())

@@ -492,6 +492,8 @@ def test_settings_that_do_not_fit(tmp_path: Path) -> None:
         {"members": 3},
         {"dir": "x"},
         {"members": 0, "dir": "x"},
+        {"members": (1, 1, 2), "dir": "x"},
+        {"members": (0, 1, 2), "dir": "x"},
         {"members": 3, "dir": "x", "merge": max},
         {"consistency": "available"},
         {"consistency": "available", "merge": max, "dir": "x"},
@@ -499,3 +501,20 @@ def test_settings_that_do_not_fit(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError):
             Replica(group, Seats(), **wrong)
+
+
+def test_what_is_no_machine_is_refused() -> None:
+    """A class in place of an object ended all copies at the first view, about self."""
+
+    class Waits(Seats):
+        async def apply(self, command: Message) -> str:  # type: ignore[override]
+            return ""
+
+    group: Any = None
+    for wrong, why in (
+        (Seats, "an object of a subclass of StateMachine"),
+        (3, "an object of a subclass of StateMachine"),
+        (Waits(), "Waits.apply cannot be async"),
+    ):
+        with pytest.raises(TypeError, match=why):
+            Replica(group, wrong, members=3, dir="x")  # type: ignore[arg-type]

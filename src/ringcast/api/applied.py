@@ -46,6 +46,9 @@ class Applied(Generic[R]):
         rest = msgspec.Raw(encode(self.sessions)), self._present, dict(self._lives)
         parts = []
         for piece in pieces:
+            if not isinstance(piece, (bytes, bytearray, memoryview)):
+                kind = type(self.machine).__name__
+                raise TypeError(f"a snapshot of {kind} is bytes, not {type(piece).__name__}")
             parts.append(piece)
             await asyncio.sleep(0)
         return encode((b"".join(parts), *rest))  # an AppliedState

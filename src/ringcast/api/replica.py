@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,15 @@ __all__ = [
 T = TypeVar("T")
 
 
+def _check_machine(machine: object) -> None:
+    """What cannot be a machine is refused before its first command is in the log of all."""
+    if not isinstance(machine, StateMachine):
+        raise TypeError(f"a machine is an object of a subclass of StateMachine, not {machine!r}")
+    for name in ("apply", "on_view", "snapshot", "pieces", "restore"):
+        if inspect.iscoroutinefunction(getattr(machine, name)):
+            raise TypeError(f"{type(machine).__name__}.{name} cannot be async: nobody awaits it")
+
+
 class Replica(Generic[R]):
     """One member's copy. Use ``async with Replica(node.join(name), machine, members=3, dir=...)``.
 
@@ -45,6 +55,7 @@ class Replica(Generic[R]):
         consistency: Literal["quorum", "available"] = "quorum",
         merge: Merge | None = None,
     ) -> None:
+        _check_machine(machine)
         self._copy: QuorumCopy[R] | AvailableCopy[R]
         if consistency == "available":
             if merge is None or members is not None or dir is not None:
@@ -60,7 +71,10 @@ class Replica(Generic[R]):
                 )
             if isinstance(members, str):
                 raise ValueError(f"members = {members!r}: a number, or the ids of the members")
-            voters = members if isinstance(members, int) else frozenset(members)
+            listed = () if isinstance(members, int) else tuple(members)
+            voters = members if isinstance(members, int) else frozenset(listed)
+            if len(set(listed)) < len(listed) or not all(1 <= node < 2**32 for node in listed):
+                raise ValueError(f"members = {members}: ids are 1 to 2^32 - 1, each named once")
             if not 1 <= (voters if isinstance(voters, int) else len(voters)) <= 100:
                 raise ValueError(f"members = {members}: there are 1 to 100")
             if isinstance(voters, int) and len(group.listed) > voters:
