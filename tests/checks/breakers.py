@@ -71,6 +71,8 @@ COMPANIONS = {
         "a sender that numbers its own messages gives the effect a higher place than its causes",
     ),
     "validity": _with("accounted", "what is owed is neither delivered nor reported"),
+    "P-11": _with("P-13", "who makes the same step without a message goes on without it"),
+    "P-12": _with("P-13", "a cause is passed by in the topology where its effect's sender had it"),
     "P-15": _with("P-7 P-13", "keys are one order, so whoever departs from another's breaks it"),
 }
 

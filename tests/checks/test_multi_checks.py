@@ -400,6 +400,31 @@ def left_out(trace: MadeTrace) -> None:
     delivered(trace, 2, 7)
 
 
+def went_on_without(trace: MadeTrace) -> None:
+    """The last of the topology; 2 is in another one next than the others, so nobody compares."""
+    delivered(trace, 1, 6, 7, 8)
+    delivered(trace, 2, 6, 7)
+    trace.install(1, T2, 9, (A, C), (1, 3))
+    trace.install(2, ViewId(10, 75), 10, (B,), (2,))
+    together_again(trace)
+
+
+def went_on_before_others_came_to_it(trace: MadeTrace) -> None:
+    delivered(trace, 2, 6, 7)
+    trace.install(2, ViewId(10, 75), 10, (B,), (2,))
+    delivered(trace, 1, 6, 7, 8)
+    trace.install(1, T2, 9, (A, C), (1, 3))
+    together_again(trace)
+
+
+def together_again(trace: MadeTrace) -> None:
+    delivered(trace, 3, 6, 7, 8)
+    trace.install(3, T2, 9, (A, C), (1, 3))
+    for node in (1, 2, 3):
+        trace.install(node, ViewId(20, 80), 20)
+    trace.end(1, 2, 3)
+
+
 def unsafe(trace: MadeTrace) -> None:
     delivered(trace, 1, 6, 7)
     trace.install(2, T2, 9, (A, C))
@@ -504,7 +529,7 @@ WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
     "P-10": (last_is_not_whole,),
     "P-11": (different_sets,),
     "P-12": (effect_without_cause, effect_of_an_agreed_cause, effect_elsewhere),
-    "P-13": (left_out,),
+    "P-13": (left_out, went_on_without, went_on_before_others_came_to_it),
     "P-14": (unsafe, unsafe_before, unsafe_at_the_end, unsafe_long_before),
     "P-15": (two_ways_round, a_topology_at_two_places),
     "P-16": (clock_stands, clock_falls_back, same_stamp_on_a_ring),
@@ -523,6 +548,16 @@ def test_a_wrong_run_is_caught(claim: str, wrong: Callable[[MadeTrace], None]) -
     trace = together()
     wrong(trace)
     assert trace.verdicts()[claim] is Verdict.INVALID
+
+
+def test_p_13_what_comes_behind_the_place_of_a_change_is_not_missed() -> None:
+    """2 lost ring A after 6, so it went on before 7; what others deliver there is not for it."""
+    trace = together()
+    delivered(trace, 2, 6)
+    trace.install(2, ViewId(6, 75), 6, (B,), (2,))
+    for node in (1, 3):
+        delivered(trace, node, 6, 7, 8)
+    assert Verdict.INVALID not in trace.verdicts().values()
 
 
 def test_p_14_a_processor_may_come_to_a_safe_message_long_after_another() -> None:
