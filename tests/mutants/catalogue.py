@@ -30,7 +30,7 @@ from broken_off import broken_off
 from congested_rings import congested
 from forgotten_rbp import bare, forgotten
 from harsh import harsh
-from joined_rings import addressed, crashing, grouped, joined, overlapping, split, turned
+from joined_rings import addressed, crashing, grouped, halved, joined, overlapping, split, turned
 from late_total import late, remerged
 from lost_counter import lost, newcomer
 from mutant import MUTANTS, Mutant, run_mutated
@@ -100,6 +100,7 @@ FAMILIES: dict[str, tuple[Callable[[int], RunSpec], tuple[int, ...]]] = {
     "totem-multi overlapping": (overlapping, tuple(range(40))),
     "totem-multi split": (split, tuple(range(40))),
     "totem-multi turned": (turned, tuple(range(30))),
+    "totem-multi halved": (halved, tuple(range(20))),
     "totem-multi congested": (congested, tuple(range(25))),
     "totem-multi drawn": (partial(draw, name="totem-multi"), tuple(range(20))),
 }
@@ -122,8 +123,9 @@ machines that are there to be compared; `totem-multi joined` aims at gateways th
 `totem-multi crashing` at gateways that crash between these,
 `totem-multi overlapping` at rings that change again before the network got over it, `totem-multi
 split` at a ring that parts while its parts stay connected, `totem-multi turned` at one that heals
-while another parts, `totem-multi congested` at short queues, and `totem-multi drawn` draws
-anything; the others are Totem's. `swarm` draws anything,
+while another parts, `totem-multi halved` at halves of a cycle of six that meet at two rings, of
+which one parts before its gateways have told, `totem-multi congested` at short queues, and
+`totem-multi drawn` draws anything; the others are Totem's. `swarm` draws anything,
 `harsh` interrupts recoveries at random, `broken off` aims at one moment of them, `abandoned` gives
 the second stage less time than a token loss takes, `regression` is a saved run that once showed a
 bug. `progress` and `no-crash` are checks of the simulator itself, the others

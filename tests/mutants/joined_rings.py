@@ -174,6 +174,40 @@ def turned(seed: int) -> RunSpec:
     )
 
 
+def halved(seed: int) -> RunSpec:
+    """A cycle of six rings in two halves. One ring joins them and parts again before its gateways
+    have told each other where they lead; another one joins them meanwhile."""
+    rng = Random(f"{seed}/halved")
+    rings = shaped("cycle", 6, 1, rng)
+    broken, whole = rng.sample(range(6), 2)
+    parted = between_gateways(rng, rings, broken, 60 * MS)
+    heal_us = 120 * MS
+    joins = NetworkPartition(heal_us, (in_domain(rings, broken, rings[broken]),), broken)
+    meets_us = heal_us + rng.randrange(15 * MS)
+    faults = (
+        parted,
+        between_gateways(rng, rings, whole, 63 * MS),
+        joins,
+        NetworkPartition(meets_us, (in_domain(rings, whole, rings[whole]),), whole),
+        replace(parted, at_us=heal_us + rng.randrange(2 * MS, 22 * MS)),
+    )
+    return replace(
+        split(seed),
+        nodes=max(node for ring in rings for node in ring),
+        rings=rings,
+        duration_us=200 * MS,
+        network=NetworkModel(
+            link=LinkModel(
+                delay=Exponential(base_us=80, tail_us=100, most_us=5_000),
+                loss=0.1,
+                unicast_loss=0.02,
+            )
+        ),
+        workload=(Poisson(rate=200, safe=0.5),),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_us)),
+    )
+
+
 def between_gateways(rng: Random, rings: Rings, domain: int, at_us: int) -> NetworkPartition:
     """A ring parts, with one of its two gateways on each side."""
     *members, one, other = in_domain(rings, domain, rings[domain])

@@ -36,6 +36,13 @@ def test_survivor_still_goes_unnoticed(mutant: Mutant) -> None:
             assert not run_mutated(mutant, make(seed)).violations, f"{family} {seed}; {ANEW}"
 
 
+@pytest.mark.parametrize("seed", [1, 13])
+def test_halves_of_a_cycle_that_meet_at_another_ring_lack_nothing(seed: int) -> None:
+    """A4 ext, A7: a gateway refuses what another one brings that never told it where it leads. What
+    it refused was once taken for the stream itself beyond, where the same came the other way."""
+    assert not run(FAMILIES["totem-multi halved"][0](seed)).violations
+
+
 def test_every_mutant_is_caught_or_a_known_survivor() -> None:
     assert KILLERS.keys() == MUTANTS.keys() - {mutant.name for mutant in SURVIVORS}
 

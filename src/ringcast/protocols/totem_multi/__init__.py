@@ -24,9 +24,8 @@ Ways      T1 to T5: where there are several, messages go along one tree, and the
 Flow      W1 to W5: windows follow the queues of gateways, before a full one stops all (ours).
 Views     A topology: the rings that are connected, with their members, which are also the view's
           sets. There are no transitional views; a change of one ring is two topologies.
-Promise   P-1 to P-16 of the dossier but P-5, and P-18 of ours, on trees, on parallel gateways and,
-          except for the open rows of docs/bugs.md, on cycles. P-17 concerns frames, which a trace
-          does not have.
+Promise   P-1 to P-16 of the dossier but P-5, and P-18 of ours, on trees, on parallel gateways and
+          on cycles. P-17 concerns frames, which a trace does not have.
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           A3  what a gateway has, it has at all its interfaces
           A4  a member says also what it has refused, or others would wait for ever
