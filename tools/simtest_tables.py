@@ -1,4 +1,4 @@
-"""The table of seeded bugs, from the record in ``bench/results`` and the programs' docstrings."""
+"""What simulated programs were run through, from the records in ``bench/results``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from typing import Any
 from tags import ROOT
 
 PAGE = ROOT / "docs" / "testing.md"
-RECORD = ROOT / "bench" / "results" / "simulated-catalogue.json"
+REPLICATION = ROOT / "docs" / "replication.md"
 PROGRAMS = ROOT / "tests" / "testing" / "seeded_bugs.py"
+
+
+def record(name: str) -> Any:
+    """What ``bench/simulated.py NAME`` has written; empty if it was not run."""
+    file = ROOT / "bench" / "results" / f"simulated-{name}.json"
+    return json.loads(file.read_bytes()) if file.exists() else {}
 
 
 def docstrings() -> dict[str, str]:
@@ -46,11 +52,63 @@ def bugs_table(modes: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
+def commits(modes: dict[str, Any]) -> str:
+    """Which commits made the seeds."""
+    return ", ".join(sorted({commit for each in modes.values() for commit in each["made"]}))
+
+
+def shops_table(modes: dict[str, Any]) -> str:
+    """By protocol: how many runs of the shop, and what happened in them."""
+    rows = [
+        f"By `python bench/simulated.py shops`, at commits {commits(modes)}:",
+        "",
+        "| over | runs | with a disk lost | with all killed | wrong |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
+    for name, each in modes.items():
+        lost, killed = (each["met"].get(what, 0) for what in ("a disk is lost", "all are killed"))
+        failed = each["failures"] or "none"
+        rows.append(f"| {name} | {each['seeds']:,} | {lost:,} | {killed:,} | {failed} |")
+    return "\n".join(rows)
+
+
+def programs_text(modes: dict[str, Any], million: dict[str, Any]) -> str:
+    """How many seeds of examples and shared objects, and of one program on Spark."""
+    objects = {name: each for name, each in modes.items() if name.startswith("objects")}
+    examples = {name: each for name, each in modes.items() if name not in objects}
+    rows = ["| program | seeds | over | wrong |", "| --- | ---: | --- | --- |"]
+    for name, each in sorted(examples.items()):
+        rows.append(
+            f"| `{name}` | {each['seeds']:,} | six protocols | {each['failures'] or 'none'} |"
+        )
+    for name, each in sorted(objects.items()):
+        over = name.partition(", ")[2]
+        rows.append(
+            f"| shared objects | {each['seeds']:,} | {over} | {each['failures'] or 'none'} |"
+        )
+    if modes:
+        rows += ["", f"Made at commits {commits(modes)}."]
+    if million:
+        failed = sum(each["failures"] for each in million["kinds"])
+        rows += [
+            "",
+            f"On Spark, `{million['command']}`: {million['runs']:,} runs in "
+            f"{million['seconds']:,.0f} s on two cores, {failed or 'none'} failed (commit "
+            f"{million['commit']}).",
+        ]
+    return "\n".join(rows)
+
+
 def pages() -> dict[Path, str]:
     """No page is generated as a whole."""
     return {}
 
 
 def blocks() -> dict[tuple[Path, str], str]:
-    """The table."""
-    return {(PAGE, "seeded bugs"): bugs_table(json.loads(RECORD.read_bytes())["modes"])}
+    """The tables."""
+    modes = {name: record(name).get("modes", {}) for name in ("catalogue", "shops", "programs")}
+    return {
+        (PAGE, "seeded bugs"): bugs_table(modes["catalogue"]),
+        (PAGE, "simulated programs"): programs_text(modes["programs"], record("million")),
+        (REPLICATION, "simulated shops"): shops_table(modes["shops"]),
+    }
