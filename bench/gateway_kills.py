@@ -2,9 +2,9 @@
 
 ``gateway_kills.py --seeds 1000 --live 20`` draws so many simulated runs
 (``tests/sim/redundant.py``) and lets so many groups of processes lose a gateway and get it back. It
-writes ``bench/results/gateway-kills.json``. What was found is kept in a folder named after the
-commit, run by run: with ``--minutes`` no run begins later than that, and the next call of the same
-commit goes on.
+writes ``bench/results/gateway-kills.json``; a kind of which 0 runs are asked stays there as it is.
+What was found is kept in a folder named after the commit, run by run: with ``--minutes`` no run
+begins later than that, and the next call of the same commit goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from record import commit, write
+from record import commit, read, write
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "sim"), str(ROOT / "tests" / "live")]
@@ -70,11 +70,13 @@ def main() -> None:
     folder = ROOT / "out" / f"gateway-kills-{commit()}"
     folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 60 * asked.minutes
-    record = {}
+    record = {kind: read("gateway-kills").get(kind, {}) for kind in ("live", "simulated")}
     for kind, count, act in (
         ("live", asked.live, killed_live),
         ("simulated", asked.seeds, broken),
     ):
+        if not count:
+            continue
         file = folder / f"{kind}.json"
         found: dict[str, list[str]] = json.loads(file.read_text()) if file.exists() else {}
         for seed in range(count):
@@ -84,7 +86,7 @@ def main() -> None:
                 if found[str(seed)]:
                     print(f"{kind} {seed}", *found[str(seed)], sep="\n  ", flush=True)
         bad = {seed: what for seed, what in found.items() if what}
-        record[kind] = {"runs": len(found), "broken": bad}
+        record[kind] = {"commit": commit(), "runs": len(found), "broken": bad}
         print(f"{kind}: {len(found)} runs, {len(bad)} broken", flush=True)
     print(write("gateway-kills", {"command": "python bench/gateway_kills.py", **record}))
 
