@@ -17,15 +17,20 @@ from typing import Any
 from ringcast.core.errors import RingcastError
 
 PORT = int(os.environ.get("RINGCAST_PORT", "5400"))
+PROTOCOL = os.environ.get("RINGCAST_PROTOCOL", "totem")
+LISTED = ("counter", "rbp", "irbp", "token-fd")
+"""Protocols that must be told of all who may ever take part; the others hear of who comes."""
 PLACE = Path(tempfile.gettempdir()) / f"ringcast-examples-{PORT}"
 
 
-def settings(me: int) -> dict[str, Any]:
+def settings(me: int, most: int = 3) -> dict[str, Any]:
     """Node 1, 2 or 3, or one that joins them. Without keys, which is allowed on loopback only."""
+    known = most if PROTOCOL in LISTED else 3
     return {
         "id": me,
+        "protocol": PROTOCOL,
         "bind": f"127.0.0.1:{PORT + me}",
-        "peers": [f"{node}@127.0.0.1:{PORT + node}" for node in (1, 2, 3)],
+        "peers": [f"{node}@127.0.0.1:{PORT + node}" for node in range(1, known + 1)],
         "state_dir": str(PLACE / f"node{me}"),
     }
 

@@ -2,7 +2,8 @@
 
     python examples/tickets.py 1        (and 2, and 3, in other terminals)
 
-A fourth one may join at any time: it sells as the others do, and has no vote.
+A fourth one may join at any time: it sells as the others do, and has no vote. With
+RINGCAST_PROTOCOL=total, or another name, the order comes from that protocol.
 
 Each has an HTTP face on port 5411, 5412, 5413 or 5414. A client numbers its orders and repeats
 one until it is answered, at any of them:
@@ -29,6 +30,7 @@ from ringcast.api.replica import NoQuorum, Replica, StateMachine
 from ringcast.core.errors import RingcastError
 
 SEATS = int(os.environ.get("TICKETS_SEATS", "1000"))
+SHOPS = 4
 PATIENCE_S = 2.0
 FACE = "127.0.0.1"
 
@@ -94,7 +96,7 @@ class Face:
 
 async def main(me: int) -> None:
     """Sell until the input ends."""
-    config = settings(me) | {"fault_file": str(PLACE / f"faults{me}.json")}
+    config = settings(me, SHOPS) | {"fault_file": str(PLACE / f"faults{me}.json")}
     async with (
         Node.open(config) as node,
         Replica(node.join("tickets"), Seats(), {1, 2, 3}, PLACE / f"tickets{me}") as replica,
@@ -107,4 +109,4 @@ async def main(me: int) -> None:
 
 
 if __name__ == "__main__":
-    start(main, most=4)
+    start(main, most=SHOPS)

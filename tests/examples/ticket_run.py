@@ -57,6 +57,7 @@ class Run:
         seats: int = 60,
         faults: int = 6,
         program: Path = EXAMPLES / "tickets.py",
+        protocol: str = "totem",
     ) -> None:
         self.program = program
         self.rng = Random(f"tickets/{seed}")
@@ -68,6 +69,7 @@ class Run:
             **os.environ,
             "PYTHONPATH": str(EXAMPLES.parent / "src"),
             "RINGCAST_PORT": str(self.base),
+            "RINGCAST_PROTOCOL": protocol,
             "TMPDIR": str(root),
             "TICKETS_SEATS": str(seats),
         }

@@ -51,8 +51,8 @@ class Place:
         return here().folder / name
 
 
-def settings(me: int) -> dict[str, Any]:
-    """Of the node of an example."""
+def settings(me: int, most: int = 3) -> dict[str, Any]:
+    """Of the node of an example; no more than three take part here."""
     host = here()
     peers = [f"{each.number}@{each.address}:5400" for each in host.world.hosts[:3]]
     return host.settings(peers=peers, protocol=PROTOCOLS[host.world.seed % len(PROTOCOLS)])
