@@ -72,6 +72,23 @@ def shops_table(modes: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
+def live_table(runs: list[dict[str, Any]]) -> str:
+    """By protocol: how many live runs of the shop, and what was done to it."""
+    rows = [
+        "| over | runs | partitions | kills of one | kills of all | wrong |",
+        "| --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for over in dict.fromkeys(each["protocol"] for each in runs):
+        some = [each for each in runs if each["protocol"] == over]
+        parted, killed, all_killed = (
+            sum(each["met"].get(what, 0) for each in some)
+            for what in ("partition", "kill one", "kill all")
+        )
+        wrong = sum(bool(each["wrong"]) for each in some) or "none"
+        rows.append(f"| {over} | {len(some)} | {parted} | {killed} | {all_killed} | {wrong} |")
+    return "\n".join(rows)
+
+
 def programs_text(modes: dict[str, Any], million: dict[str, Any]) -> str:
     """How many seeds of examples and shared objects, and of one program on Spark."""
     objects = {name: each for name, each in modes.items() if name.startswith("objects")}
@@ -107,8 +124,10 @@ def pages() -> dict[Path, str]:
 def blocks() -> dict[tuple[Path, str], str]:
     """The tables."""
     modes = {name: record(name).get("modes", {}) for name in ("catalogue", "shops", "programs")}
+    tickets = json.loads((ROOT / "bench" / "results" / "tickets.json").read_bytes())
     return {
         (PAGE, "seeded bugs"): bugs_table(modes["catalogue"]),
         (PAGE, "simulated programs"): programs_text(modes["programs"], record("million")),
+        (REPLICATION, "live shops"): live_table(tickets["runs"]),
         (REPLICATION, "simulated shops"): shops_table(modes["shops"]),
     }
