@@ -20,6 +20,8 @@ import asyncio
 import contextlib
 import json
 import os
+from collections.abc import Coroutine
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from local import PLACE, PORT, lines, settings, start
@@ -94,8 +96,27 @@ class Face:
         return ("200 OK" if who == client else "409 Conflict"), {"seat": int(seat), "buyer": who}
 
 
+async def typed() -> None:
+    """Wait until the input ends."""
+    async for _ in lines():
+        pass
+
+
+async def first_of(*waits: Coroutine[Any, Any, None]) -> None:
+    """Wait for one of several, and raise what it raises."""
+    tasks = [asyncio.create_task(each) for each in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
+    finally:
+        for each in tasks:
+            each.cancel()
+
+
 async def main(me: int) -> None:
-    """Sell until the input ends."""
+    """Sell until the input ends, or the replica: a node that cannot go on says why, and a service
+    manager starts it again."""
     config = settings(me, SHOPS) | {"fault_file": str(PLACE / f"faults{me}.json")}
     async with (
         Node.open(config) as node,
@@ -104,8 +125,7 @@ async def main(me: int) -> None:
         server = await asyncio.start_server(Face(replica).serve, FACE, PORT + 10 + me)
         async with server:
             print(f"open at http://{FACE}:{PORT + 10 + me}", flush=True)
-            async for _ in lines():
-                pass
+            await first_of(replica.wait(), typed())
 
 
 if __name__ == "__main__":

@@ -87,6 +87,12 @@ class Run:
     # --- the shop --------------------------------------------------------------------------
 
     def start(self, node: int) -> None:
+        """Also one that has ended by itself, as a member may that cannot go on: as a service
+        manager does."""
+        shop = self.shops.get(node)
+        if shop is not None and shop.poll() is not None:
+            self.kill(node)
+            self.met["stopped by itself"] += 1
         if node not in self.shops:
             self.shops[node] = subprocess.Popen(
                 [sys.executable, str(self.program), str(node)],
@@ -176,7 +182,7 @@ class Run:
             self.met["kill all"] += 1
         time.sleep(rng.uniform(0.1, 1.5))
         for node in nodes:
-            if node not in self.shops and rng.random() < 0.7:
+            if node in self.shops or rng.random() < 0.7:
                 self.start(node)
 
     def lose_a_disk(self) -> None:
@@ -190,12 +196,12 @@ class Run:
     def settle(self, deadline_s: float = 90) -> dict[str, str]:
         """All run and hear each other; what each of them reads once it answers."""
         self.part((*NODES, LATE))
-        for node in self.nodes:
-            self.start(node)
         found: dict[str, str] = {}
         end = time.monotonic() + deadline_s
         for node in self.nodes:
             while True:
+                for each in self.nodes:
+                    self.start(each)
                 status, answer = self.ask(node, "GET", "/seats")
                 if status == 200:
                     assert isinstance(answer, dict)
