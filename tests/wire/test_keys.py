@@ -221,3 +221,37 @@ def test_window_against_a_plain_set(counters: list[int]) -> None:
             peer.note(counter)
         seen.add(counter)
         high = max(high, counter)
+
+
+@given(st.lists(st.integers(-40, 40), max_size=200))
+def test_near_the_newest_frame_every_one_counts_once(steps: list[int]) -> None:
+    peer, seen = Peer(1, WINDOW), set(range(WINDOW + 1))
+    for step in steps:
+        counter = max(1, peer.high + step)
+        if counter not in seen:
+            assert not peer.has(counter)
+            peer.note(counter)
+        assert peer.has(counter)
+        seen.add(counter)
+
+
+def test_a_jump_costs_as_much_as_a_step() -> None:
+    """Or a member that leaves out thousands of numbers each time has each of its frames cost the
+    others hundreds of times what it costs itself."""
+    peer = Peer(1, 0)
+    for step in range(1, 100):
+        peer.note(step * 2 * WINDOW)
+        assert len(peer.missing) == 2 * step, "a gap is where it begins and where it ends"
+
+
+def test_gaps_that_late_frames_part_are_bounded() -> None:
+    peer, came = Peer(1, 0), 0
+    for step in range(1, 1000):
+        peer.note(step * 2 * WINDOW)
+    for first in peer.missing[::2]:
+        for counter in range(first + 1, first + 9, 2):
+            if not peer.has(counter):
+                peer.note(counter)
+                came += 1
+            assert len(peer.missing) <= 2 * WINDOW
+    assert came > 1000

@@ -8,6 +8,7 @@ that never repeats, and no bytes of one channel, network or protocol pass for th
 from __future__ import annotations
 
 import hmac
+from bisect import bisect_left, bisect_right
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
@@ -92,21 +93,28 @@ class Peer:
         self.ciphers: dict[int, AESGCM] = {}
         self.high = counter
         """The newest frame. What was sent before we met may be a replay, so all of that came."""
-        self.missing: set[int] = set()
-        """Frames before it that did not come and still may; frames to others are among them."""
+        self.missing: list[int] = []
+        """Frames before it that did not come and still may; frames to others are among them. Said
+        by where each gap begins and ends, ascending: a jump costs as much as a step."""
 
     def has(self, counter: int) -> bool:
         """Whether a frame came before, or is too old to tell."""
-        return counter <= self.high and counter not in self.missing
+        return counter <= self.high and bisect_right(self.missing, counter) % 2 == 0
 
     def note(self, counter: int) -> None:
         """Remember a frame that was genuine."""
+        missing = self.missing
         if counter == self.high + 1:
             self.high = counter
         elif counter > self.high:
-            self.missing.update(range(max(self.high + 1, counter - WINDOW), counter))
+            missing += max(self.high + 1, counter - WINDOW), counter
             self.high = counter
-            if len(self.missing) > 2 * WINDOW:
-                self.missing = {each for each in self.missing if each > counter - WINDOW}
-        else:
-            self.missing.discard(counter)
+        elif not self.has(counter):
+            for edge in (counter, counter + 1):  # shortens its gap, ends it, or parts it in two
+                at = bisect_left(missing, edge)
+                if missing[at] == edge:
+                    del missing[at]
+                else:
+                    missing.insert(at, edge)
+        if len(missing) > 2 * WINDOW:
+            del missing[: bisect_left(missing, self.high - WINDOW) // 2 * 2]
