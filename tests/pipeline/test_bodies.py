@@ -124,6 +124,7 @@ GOOD = b'{"id":1,"unknown":[1,2]}'
         (b'{"id":1,"price":"1234567890.12"}', "precision"),
         (b'{"id":1,"at":"2026-01-01T00:00:00"}', "timezone"),
         (b'{"id":1,"name":"\xff"}', "UTF-8|utf-8"),
+        (b'{"id":1,"unknown":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "recursion"),
     ],
 )
 def test_a_body_that_is_no_such_json_is_named_or_null(bad: bytes, why: str) -> None:
@@ -166,6 +167,85 @@ def test_damaged_arrow_is_never_worse_than_bad(at: int) -> None:
     spoilt = bytearray(body)
     spoilt[at % len(body)] ^= 0xFF
     read("arrow", [bytes(spoilt)], forgiving=True)
+
+
+def packed(column: Any, compression: str | None = None) -> bytes:
+    """A body with one column."""
+    sink, batch = pa.BufferOutputStream(), pa.record_batch([column], ["id"])
+    how = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=how) as out:
+        out.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+MANY, LONG = 1_000_000, "x" * 100_000
+NOUGHTS = pa.repeat(pa.scalar(0), MANY)
+AGAIN = pa.array([0] * 1_000, pa.int8())
+NONE_IN_A_ROW = pa.ListArray.from_arrays(pa.array([0, MANY], pa.int32()), pa.nulls(MANY))
+
+
+ONE, SOME_LONGS, TEXT = T.LongType(), T.ArrayType(T.LongType()), T.StringType()
+BOMBS = {
+    "zstd": (packed(NOUGHTS, "zstd"), ONE),
+    "lz4": (packed(NOUGHTS, "lz4"), ONE),
+    "nulls": (packed(pa.nulls(MANY)), ONE),
+    "nulls in a list": (packed(NONE_IN_A_ROW), SOME_LONGS),
+    "nulls in lists of one length": (
+        packed(pa.FixedSizeListArray.from_arrays(pa.nulls(MANY), MANY)),
+        SOME_LONGS,
+    ),
+    "nulls in rows": (
+        packed(pa.StructArray.from_arrays([pa.nulls(MANY)], ["a"])),
+        T.StructType([T.StructField("a", ONE)]),
+    ),
+    "long words": (packed(pa.DictionaryArray.from_arrays(AGAIN, [LONG])), TEXT),
+    "runs": (packed(pa.RunEndEncodedArray.from_arrays(pa.array([MANY]), pa.array([1]))), ONE),
+    "views of text": (packed(pa.array([LONG] * 2, pa.string_view())), TEXT),
+    "views of lists": (packed(pa.array([[1]], pa.list_view(pa.int64()))), SOME_LONGS),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_an_arrow_body_that_becomes_much_more_is_named_or_null(name: str) -> None:
+    """A guest that writes 200 bytes could end every query that reads them, again and again."""
+    bomb, kind = BOMBS[name]
+    schema = columns("arrow", T.StructType([T.StructField("id", kind)]))
+    before = pa.total_allocated_bytes()
+    with pytest.raises(PipelineError, match=r"become more than 32 times|may overlap"):
+        read_rows(schema, bomb)
+    assert read_rows(schema, bomb, forgiving=True) == [None]
+    assert pa.total_allocated_bytes() - before < MANY
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        packed(pa.array(range(5_000)), "zstd"),
+        packed(pa.array(range(5_000)), "lz4"),
+        packed(pa.array([5] * 5_000, pa.int8())),
+        packed(pa.array([7] * 5_000).dictionary_encode()),
+        packed(pa.nulls(5_000)),
+    ],
+    ids=["zstd", "lz4", "bytes", "dictionary", "nulls"],
+)
+def test_what_is_packed_as_usual_is_read(body: bytes) -> None:
+    schema = columns("arrow", T.StructType([T.StructField("id", ONE)]))
+    (found,) = read_rows(schema, body)
+    assert len(found) == 5_000
+
+
+def test_words_of_a_dictionary_are_read() -> None:
+    words_of = pa.array(["red", "green", "blue"] * 1000).dictionary_encode()
+    schema = columns("arrow", T.StructType([T.StructField("id", TEXT)]))
+    (found,) = read_rows(schema, packed(words_of, "zstd"))
+    assert [row["id"] for row in found[:4]] == ["red", "green", "blue", "red"]
+
+
+def read_rows(schema: T.StructType, body: bytes, forgiving: bool = False) -> list[Any]:
+    """The bodies of a batch with one message."""
+    column = bodies.Reading("arrow", schema, forgiving).decode(records([body])).column("body")
+    found: list[Any] = column.to_pylist()[1:]
+    return found
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,11 @@ import msgspec
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
+from ringcast.core.errors import UNREADABLE
 from ringcast.core.ids import Position
 from ringcast.journal.format.layout import MESSAGE
 from ringcast.pipeline.errors import PipelineError
+from ringcast.pipeline.stream.unpacking import BadBody, check_buffers, check_columns
 from ringcast.replica.contents import submission
 
 COMMAND = "command"
@@ -26,10 +28,6 @@ COMMAND = "command"
 
 PACK_BYTES = 128 * 2**10
 """Rows that the sink puts into one Arrow body, about."""
-
-
-class BadBody(Exception):
-    """A body that is not what was said it would be."""
 
 
 def with_body(columns: StructType, form: str, row: StructType) -> StructType:
@@ -98,7 +96,7 @@ class Reading:
     def _value(self, batch: Any, at: int, body: bytes) -> Any:
         try:
             return self._one(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, BadBody) as error:
+        except (*UNREADABLE, BadBody) as error:
             self._bad(batch, at, error)
             return None
 
@@ -135,14 +133,17 @@ class Reading:
 
         wanted = pa.schema(list(self._kind.value_type))
         try:
+            check_buffers(body)
             with pa.ipc.open_stream(body) as stream:
                 table = stream.read_all()
             table.validate(full=True)
             missing = [name for name in wanted.names if name not in table.column_names]
             if missing:
                 raise BadBody(f"there is no column {', '.join(missing)}")
-            table = table.select(wanted.names).cast(wanted)
-        except (pa.ArrowException, OSError, ValueError) as error:
+            table = table.select(wanted.names)
+            check_columns(table, body)
+            table = table.cast(wanted)
+        except (pa.ArrowException, OSError, ValueError, BadBody) as error:
             raise BadBody(str(error)) from None
         (found,) = table.to_struct_array().chunks or [pa.array([], self._kind.value_type)]
         return found.cast(self._kind.value_type)
