@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from ringcast.core.ids import LAST_INDEX, START, Level, Position, ViewId
 from ringcast.files.disk import Disk
+from ringcast.journal import writer
 from ringcast.journal.check import examine
 from ringcast.journal.durable import DURABLE, mark
 from ringcast.journal.format import layout, message
@@ -26,7 +27,7 @@ from ringcast.journal.format.layout import NO_CHAIN, JournalError, view_entry
 from ringcast.journal.format.records import records
 from ringcast.journal.format.segment import HEAD_BYTES, SegmentFile, read_index
 from ringcast.journal.reader import JournalReader
-from ringcast.journal.writer import Journal, Limits, commit, segment_names
+from ringcast.journal.writer import Journal, Limits, commit, readers, segment_names
 from ringcast.wire.envelope import MOST_ROWS
 
 
@@ -270,6 +271,35 @@ def test_a_clock_that_jumps_makes_nothing_old(
     monkeypatch.setattr("time.monotonic", lambda: later_s)
     assert journal.trim() > 0
     journal.close()
+
+
+def test_a_mark_that_is_removed_meanwhile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever removes one need not stop the node, which looks at all of them to trim."""
+    place = Position(0, 8, 1, 1, 0)
+    commit(tmp_path, "gone", place)
+    commit(tmp_path, "here", place)
+    glob = Path.glob
+
+    def slow(folder: Path, pattern: str) -> list[Path]:
+        found = list(glob(folder, pattern))
+        (folder / "gone.json").unlink()
+        return found
+
+    monkeypatch.setattr(Path, "glob", slow)
+    assert readers(tmp_path) == {"here": place}
+
+
+def test_readers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member could make as many as its disk takes, and have each of them looked at."""
+    monkeypatch.setattr(writer, "MOST_READERS", 3)
+    for name in "abc":
+        commit(tmp_path, name, START)
+    with pytest.raises(JournalError, match="3 readers already"):
+        commit(tmp_path, "d", START)
+    commit(tmp_path, "a", Position(0, 8, 1, 1, 0))
+    assert sorted(readers(tmp_path)) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/b", "a\n", "\0", ".x", "x" * 65])

@@ -372,6 +372,8 @@ class Journal:
 LOCK, TRIMMED = "journal.lock", "trimmed.json"
 WHICH = "name the folder that the node's configuration calls journal"
 READERS = "readers"
+MOST_READERS = 1024
+"""Each has a file, and all are looked at before anything is trimmed."""
 
 
 def segment_names(folder: Path) -> list[Path]:
@@ -398,18 +400,27 @@ def read_trimmed(folder: Path) -> Trimmed:
 
 def readers(folder: Path, since_s: float = 0) -> dict[str, Position]:
     """How far each known reader has committed that did so since then."""
-    found = sorted((folder / READERS).glob("*.json"))
-    found = [path for path in found if path.stat().st_mtime >= since_s]
-    places = {path.stem: read_small(path, Position) for path in found}
-    return {name: place for name, place in places.items() if place is not None}
+    found: dict[str, Position] = {}
+    for path in sorted((folder / READERS).glob("*.json")):
+        with contextlib.suppress(FileNotFoundError):  # it has just been removed
+            place = read_small(path, Position) if path.stat().st_mtime >= since_s else None
+            if place is not None:
+                found[path.stem] = place
+    return found
 
 
 def commit(folder: Path, reader: str, place: Position, disk: Disk = DISK) -> None:
     """A reader has what it needs up to ``place``: it may be trimmed."""
     if not re.fullmatch(NAME, reader):
         raise JournalError(f"{reader!r} cannot be the name of a reader: letters, digits, ._- only")
-    (folder / READERS).mkdir(exist_ok=True)
-    disk.replace(folder / READERS / f"{reader}.json", msgspec.json.encode(place))
+    path = folder / READERS / f"{reader}.json"
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists() and len(os.listdir(path.parent)) >= MOST_READERS:
+        raise JournalError(
+            f"the journal has {MOST_READERS} readers already; remove what is not needed any more "
+            f"from {path.parent}"
+        )
+    disk.replace(path, msgspec.json.encode(place))
 
 
 def read_small(path: Path, kind: Any) -> Any:
