@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
@@ -50,6 +52,7 @@ from ringcast.journal.service import (
     to_records,
     token,
 )
+from ringcast.members.program import loop_factory
 from ringcast.replica import words
 from ringcast.replica.contents import Command, encode
 from ringcast.wire import keys, tcp_listener
@@ -363,6 +366,48 @@ def test_records_longer_than_messages_are_not_taken(
             await made.close()
 
     run(story)
+
+
+def test_no_reader_keeps_the_interpreter_from_the_ring(tmp_path: Path) -> None:
+    """A thread that reads for others holds it for as long as Python lets it, each time the token
+    comes: by 5 ms, as is usual, one reader made a ring forty times as slow."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            await opened(stack, with_journals(tmp_path, 1))
+            assert sys.getswitchinterval() < 0.001
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
+    try:
+        run(story)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_a_guest_that_hangs_up_leaves_no_traceback(tmp_path: Path) -> None:
+    """With uvloop an answer to a connection that was closed meanwhile wrote 25 lines into the
+    node's log, as often as a guest asked and hung up."""
+    said: list[dict[str, Any]] = []
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        settings = with_journals(tmp_path, 1, journal_patience_s=0.2)
+        async with AsyncExitStack() as stack:
+            (node,) = await opened(stack, settings)
+            file = guest(tmp_path, "read", "dash")
+            for _ in range(10):
+                line = await call(place(settings[0]), GUEST, file)
+                await line.send(Look(token(), START))
+                line._writer.transport.abort()
+            assert node._journal
+            (server,) = node._journal._servers
+            await eventually(lambda: not server._tasks)
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(story())
+    gc.collect()
+    assert not said
 
 
 def test_what_guests_ask_for_is_made_outside_the_loop(

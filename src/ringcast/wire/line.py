@@ -221,8 +221,10 @@ class Line:
     async def _put(self, head: bytes, sealed: bytes) -> None:
         try:
             async with asyncio.timeout(PATIENCE_S):
-                self._writer.write(head)
-                self._writer.write(sealed)
+                for piece in (head, sealed):
+                    if self._writer.is_closing():  # uvloop takes a write then for a mistake of ours
+                        raise ConnectionResetError
+                    self._writer.write(piece)
                 await self._writer.drain()
         except ConnectionError:
             raise RingcastError("the other side hung up") from None
