@@ -372,6 +372,10 @@ def test_a_file_and_its_paths(tmp_path: Path) -> None:
         ),
         ("[journal_limits]\nkeepbytes = 1", "`; did you mean keep_bytes? known: segment_bytes, "),
         ('id = 1\nbind = "127.0.0.1:1"\nstate_dir = "s"', "no way to find the others"),
+        ("a = " + "[" * 3000 + "]" * 3000, "recursion"),
+        ("id = " + "9" * 5000, "limit"),
+        (f'id = 1\nbind = "127.0.0.1:1"\nstate_dir = "s"\npeers = ["{"9" * 5000}@a:1"]', "id@host"),
+        (f'id = 1\nbind = "127.0.0.1:{"9" * 5000}"\nstate_dir = "s"', "host:port"),
     ],
 )
 def test_a_broken_file_is_named(tmp_path: Path, text: str, complaint: str) -> None:

@@ -280,6 +280,8 @@ def test_run_files_there_and_back(tmp_path: Path) -> None:
         ("speed = 9", "run.toml: Object contains unknown field `speed`"),
         ('protocol = "nothing"', "run.toml: no protocol called"),
         ("[network]\nlink = {loss = 7.0}", r"loss"),
+        ("a = " + "[" * 3000 + "]" * 3000, "run.toml: .*recursion"),
+        ("nodes = " + "9" * 5000, "run.toml: .*limit"),
     ],
 )
 def test_a_bad_run_file_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:

@@ -11,7 +11,7 @@ from ringcast.bench import bridge
 from ringcast.bench.run import MOST_FRAME, Figures, Trial, run, settings
 from ringcast.console.options import OK, VIOLATED, fail
 from ringcast.console.output import as_json, say
-from ringcast.core.errors import ConfigError, RingcastError
+from ringcast.core.errors import UNREADABLE_TOML, ConfigError, RingcastError
 from ringcast.core.ids import level as level_of
 from ringcast.core.registry import protocol
 from ringcast.protocols import DEFAULT
@@ -124,7 +124,7 @@ def setting(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
     try:
         return name.strip(), msgspec.toml.decode(f"v = {value}")["v"]
-    except msgspec.DecodeError:
+    except UNREADABLE_TOML:
         fail(f"--set {text!r} is not name=value, such as max_packet=9000")
 
 

@@ -8,6 +8,10 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises on bytes that are no message: of a wrong form, text or depth."""
 
 
+UNREADABLE_TOML = (msgspec.DecodeError, ValueError, RecursionError)
+"""And on text that is no TOML: numbers longer than Python reads are plain ValueErrors."""
+
+
 class RingcastError(Exception):
     """Base of every error that ringcast raises for its user. A wrong argument of a call is Python's
     own TypeError or ValueError."""

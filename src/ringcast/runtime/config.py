@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ringcast.core.errors import ConfigError
+from ringcast.core.errors import UNREADABLE_TOML, ConfigError
 from ringcast.core.explain import explained
 from ringcast.core.ids import NodeId
 from ringcast.core.registry import Sheet, live_protocol, protocols
@@ -191,7 +191,7 @@ def load(path: str | Path) -> NodeConfig:
         config = from_settings(msgspec.toml.decode(path.read_bytes()))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
+    except (*UNREADABLE_TOML, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
     here = path.resolve().parent
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ringcast.core.errors import UNREADABLE_TOML
 from ringcast.core.ids import NodeId
 from ringcast.core.rings import Rings
 from ringcast.sim.faults import FaultPlan, read_events
@@ -34,7 +35,7 @@ def load(path: Path) -> RunSpec:
         prepare(spec)
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}") from None
-    except (msgspec.DecodeError, ValueError) as error:
+    except UNREADABLE_TOML as error:
         raise SpecError(f"{path}: {error}") from None
     return spec
 
@@ -45,7 +46,7 @@ def load_rings(path: Path) -> Rings:
         return msgspec.toml.decode(path.read_bytes(), type=NetworkFile).rings
     except OSError as error:
         raise SpecError(f"cannot read {str(path)!r} ({error.strerror})") from None
-    except (msgspec.DecodeError, ValueError) as error:
+    except UNREADABLE_TOML as error:
         raise SpecError(f"{path}: {error}") from None
 
 
@@ -59,7 +60,7 @@ def load_faults(path: Path, ids: Iterable[NodeId]) -> tuple[FaultPlan, list[str]
     except OSError as error:
         known = "faults are swarm, none, a .toml fault plan or an events file"
         raise SpecError(f"cannot read {str(path)!r} ({error.strerror}); {known}") from None
-    except (msgspec.DecodeError, ValueError) as error:
+    except UNREADABLE_TOML as error:
         raise SpecError(f"{path}: {error}") from None
 
 

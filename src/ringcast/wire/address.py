@@ -45,7 +45,7 @@ def parse(text: str, setting: str, least_port: int = 1) -> Address:
     host, colon, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     fine = colon and bare and (":" not in host or bare != host)
-    if not fine or not port.isdecimal() or not least_port <= int(port) < 65536:
+    if not fine or not port.isdecimal() or len(port) > 5 or not least_port <= int(port) < 65536:
         raise ConfigError(
             f"{setting} = {text!r}: write host:port, such as 127.0.0.1:5405 or [::1]:5405"
         )
@@ -55,7 +55,7 @@ def parse(text: str, setting: str, least_port: int = 1) -> Address:
 def parse_peer(text: str, setting: str) -> tuple[NodeId, Address]:
     """``id@host:port``."""
     name, at, rest = text.partition("@")
-    if not at or not name.isdecimal() or not 1 <= int(name) < 2**32:
+    if not at or not name.isdecimal() or len(name) > 10 or not 1 <= int(name) < 2**32:
         raise ConfigError(f"{setting}: {text!r}: write id@host:port, such as 2@127.0.0.1:5406")
     return int(name), parse(rest, setting)
 

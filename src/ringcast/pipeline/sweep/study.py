@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from ringcast.core.errors import UNREADABLE_TOML
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.sweep.measures import MEASURES
 from ringcast.sim.batch import Job
@@ -130,7 +131,7 @@ def parse(text: str, folder: Path, changes: Mapping[str, Any] | None = None) -> 
     """The study that ``text`` describes; fault plans are looked for in ``folder``."""
     try:
         raw = msgspec.toml.decode(text)
-    except msgspec.DecodeError as error:
+    except UNREADABLE_TOML as error:
         raise StudyError(str(error)) from None
     return of_table(overlay(raw, dict(changes or {})), folder)
 
