@@ -32,10 +32,12 @@ from ringcast.wire.codec import (
     EVERYBODY,
     HEADER,
     MAGIC,
+    MOST_OUTLIVED,
     MOST_PEERS,
     MOST_REASONS,
     MOST_SILENT,
     MOST_STRANGERS,
+    MOST_UNMET,
     OVERHEAD,
     Codec,
 )
@@ -440,6 +442,34 @@ def test_a_busy_member_that_was_not_met_is_no_flood_of_strangers(tmp_path: Path)
     meet(receiver, sender)
     assert receiver.decode(sender.encode(REGULAR, EVERYBODY)) is not None
     assert receiver.refused == {}
+
+
+def test_frames_of_an_earlier_life_cost_a_bounded_number_of_openings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody on the path has many of them, and repeats them."""
+    keys.write(tmp_path / "k", keys.add({}))
+    file = KeyFile(tmp_path / "k")
+    early, late = codec(1, 5, file), codec(1, 6, file)
+    receiver = meet(codec(2, 1, file), late)
+    recorded = [early.encode(REGULAR, EVERYBODY) for _ in range(3 * MOST_OUTLIVED)]
+    tried: list[Any] = []
+    monkeypatch.setattr(wire_codec, "opened", lambda *told: tried.append(told))
+    for turn in (1, 2):
+        for each in recorded:
+            assert receiver.decode(each) is None
+        assert len(tried) == turn * MOST_OUTLIVED
+        receiver.rest()
+
+
+def test_of_lives_that_were_not_met_a_bounded_number_is_known(tmp_path: Path) -> None:
+    """A member with the key could say a frame in each of as many as it likes."""
+    keys.write(tmp_path / "k", keys.add({}))
+    file = KeyFile(tmp_path / "k")
+    receiver = codec(2, 1, file)
+    for boot in range(1, 2 * MOST_UNMET):
+        receiver.decode(codec(1, boot, file).encode(REGULAR, EVERYBODY))
+    assert len(receiver._unmet) == MOST_UNMET
 
 
 def test_senders_are_bounded() -> None:
