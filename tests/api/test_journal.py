@@ -387,6 +387,9 @@ class Neighbours(NamedTuple):
     def addresses(self) -> dict[int, Address]:
         return {}
 
+    def hosts(self) -> set[str]:
+        return set()
+
 
 @contextlib.asynccontextmanager
 async def recording(tmp_path: Path, *domains: Neighbours) -> AsyncIterator[NodeJournal]:

@@ -117,6 +117,24 @@ def test_bursts_of_strangers_take_bounded_room(
     run(story)
 
 
+def test_a_port_knows_where_the_members_are(tmp_path: Path) -> None:
+    """Theirs are the calls that it answers, if those of many hosts are too many."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            settings = with_journals(tmp_path, 2)
+            settings[0]["peers"] = [
+                each.replace("127.0.0.1", "localhost") for each in settings[0]["peers"]
+            ]
+            (node, _) = await opened(stack, settings)
+            assert node._journal
+            (server,) = node._journal._servers
+            assert set(server.listener._members()) <= {"127.0.0.1", "::1"}
+            assert server.listener._members()
+
+    run(story)
+
+
 def test_strangers_make_room_at_the_cost_of_their_own_host(tmp_path: Path) -> None:
     """Whoever called just before them, and had not greeted yet, was put out by the next 32."""
 

@@ -63,6 +63,9 @@ class Wire:
     def connect(self, peers: dict[NodeId, Address]) -> None:
         self._peers = peers
 
+    def hosts(self) -> set[str]:
+        return {at.host for at in self._peers.values()}
+
     def broadcast(self, *datagrams: bytes) -> None:
         for node in self._peers:
             self.unicasts(node, datagrams)

@@ -16,6 +16,7 @@ from ringcast.wire.address import Address
 from ringcast.wire.tcp_listener import (
     HOST_AT_ONCE,
     HOST_PER_SLICE,
+    OTHERS_PER_SLICE,
     PER_SLICE,
     PER_TURN,
     TcpListener,
@@ -28,7 +29,8 @@ class Port:
 
     def __init__(self) -> None:
         self.answered: Counter[str] = Counter()
-        self.listener = TcpListener(self._answer)
+        self.members: list[str] = []
+        self.listener = TcpListener(self._answer, lambda: self.members)
         self.callers: list[socket.socket] = []
 
     def _answer(self, call: socket.socket, host: str) -> None:
@@ -103,7 +105,8 @@ def test_a_turn_takes_a_few_calls(port: Port) -> None:
 def test_a_slice_of_time_takes_a_bounded_number_of_calls(port: Port) -> None:
     async def story() -> None:
         few = HOST_AT_ONCE - HOST_PER_SLICE
-        for host in ("127.0.0.1", "127.0.0.2", "127.0.0.3"):
+        port.members = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+        for host in port.members:
             port.call(host, few)
         await port.until_paused()
         assert port.taken == PER_SLICE
@@ -128,6 +131,33 @@ def test_a_host_that_calls_too_often_is_hung_up_on(port: Port) -> None:
         port.call(mine, HOST_PER_SLICE + 1)
         await port.until_taken(HOST_AT_ONCE + HOST_PER_SLICE + 16)
         assert port.answered[mine] == HOST_AT_ONCE + HOST_PER_SLICE
+
+    port.play(story)
+
+
+def test_many_hosts_are_answered_no_more_than_a_few(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two thousand calls a second, each from another host, made a ring a hundred times as slow. A
+    member's are answered all the same."""
+    monkeypatch.setattr(tcp_listener, "OTHERS_AT_ONCE", 40)
+
+    async def story() -> None:
+        member, port.members = "127.1.0.1", ["127.1.0.1", "::1"]
+        for last in range(1, 61):
+            port.call(f"127.0.0.{last}", 1)
+        port.call(member, 5)
+        await port.until_taken(65)
+        assert port.answered[member] == 5
+        assert (port.answered.total(), port.listener.refused) == (45, 20)
+        port.listener._end_slice()
+        port.call("127.0.0.99", 1 + OTHERS_PER_SLICE // 2)
+        await port.until_taken(66 + OTHERS_PER_SLICE // 2)
+        assert port.listener.refused == 20
+        for last in range(100, 130):
+            port.call(f"127.0.0.{last}", 1)
+        await port.until_taken(96 + OTHERS_PER_SLICE // 2)
+        assert port.answered.total() == 45 + OTHERS_PER_SLICE
 
     port.play(story)
 

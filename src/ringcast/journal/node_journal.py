@@ -93,6 +93,9 @@ class Domain(Protocol):
     def addresses(self) -> dict[NodeId, Address]:
         """Where the others are."""
 
+    def hosts(self) -> set[str]:
+        """Their hosts, as numbers."""
+
 
 class NodeJournal:
     """The journal of one node, written, served and completed."""
@@ -118,7 +121,9 @@ class NodeJournal:
         longest = min(LONGEST, max_message + LONG)
         self._longest_answer = min(LONGEST, max(max_message, LEAST_MESSAGE) + LONG)
         self._servers = [
-            Server(each.id, each.keys, self._serve, each.network, self._tellers, longest)
+            Server(
+                each.id, each.keys, self._serve, each.network, self._tellers, longest, each.hosts
+            )
             for each in domains
         ]
         self._tasks: set[asyncio.Task[None]] = set()

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor
 from typing import Annotated, NamedTuple, TypeVar
 
@@ -278,12 +278,14 @@ class Server:
         network: str = "",
         tellers: Tellers = Tellers(None, None),  # noqa: B008
         longest: int = LONGEST,
+        hosts: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """``tellers`` pack and seal what is answered; a question has ``longest`` bytes at most."""
+        """``tellers`` pack and seal what is answered; a question has ``longest`` bytes at most;
+        ``hosts`` are the members'."""
         self._me, self._keys, self._serve, self._network = me, keys, serve, network
         self._tellers = tellers
         self._longest = longest
-        self.listener = TcpListener(self._on_call)
+        self.listener = TcpListener(self._on_call, hosts)
         self._turns = FrameTurns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[asyncio.Task[None], str] = {}

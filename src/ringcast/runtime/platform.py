@@ -55,6 +55,9 @@ class Transport(Protocol):
     def connect(self, peers: dict[NodeId, Address]) -> None:
         """Send to these processors from now on."""
 
+    def hosts(self) -> set[str]:
+        """Where these are, as numbers and not as names."""
+
     def broadcast(self, *datagrams: bytes) -> None:
         """To all others, in a row."""
 

@@ -131,6 +131,10 @@ class Port:
         """Where the others are."""
         return self._meetings.book.addresses()
 
+    def hosts(self) -> set[str]:
+        """Their hosts, as numbers."""
+        return self._transport.hosts()
+
     def keep_house(self) -> None:
         """Now and then: keys and faults may have changed on disk, nodes may have appeared."""
         unusable = ""

@@ -116,6 +116,10 @@ class Udp:
         one = self._multicast
         self._fanout = [one] if one else [link for _, link in sorted(self._peers.items())]
 
+    def hosts(self) -> set[str]:
+        """Where these are, as numbers and not as names."""
+        return {link.socket.getpeername()[0] for link in self._peers.values()}
+
     # --- sending ---------------------------------------------------------------------------
 
     def broadcast(self, *datagrams: bytes) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ipaddress import IPv6Address
 
 from ringcast.wire.address import Address
@@ -24,6 +24,10 @@ SLICE_S, PER_SLICE = 0.1, 200
 HOST_AT_ONCE, HOST_PER_SLICE = 128, 12
 """Calls of one host that are answered, at once and then in each slice: about 220 us each. Its other
 calls are hung up on: left to wait, they would keep out those of other hosts."""
+
+OTHERS_AT_ONCE, OTHERS_PER_SLICE = 256, 20
+"""The same for all hosts together where no member is: somebody may have a thousand of them, and
+calls from there that were answered one by one would slow the ring down a hundred times."""
 
 BACKLOG = 1024
 """Calls that wait in the system until they are taken: for a second about, if it grants as many.
@@ -39,10 +43,19 @@ def host_of(address: str) -> str:
 
 
 class TcpListener:
-    """Hands each call, with the host that it comes from, to ``answer``."""
+    """Hands each call, with the host that it comes from, to ``answer``; ``members`` are addresses
+    of those whose calls must not wait for others."""
 
-    def __init__(self, answer: Callable[[socket.socket, str], None]) -> None:
-        self._answer = answer
+    def __init__(
+        self,
+        answer: Callable[[socket.socket, str], None],
+        members: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._answer, self._members = answer, members
+        self._known: set[str] = set()
+        """The members' hosts, as they were when this slice of time began."""
+        self._others = 0
+        """How much of what other hosts may call at once is used up."""
         self._socket: socket.socket | None = None
         self._left = PER_SLICE
         self._hosts: Counter[str] = Counter()
@@ -50,7 +63,7 @@ class TcpListener:
         self._slice: asyncio.TimerHandle | None = None
         """The end of this slice; None while nobody calls."""
         self.refused = 0
-        """Calls hung up on because their host had called too often."""
+        """Calls hung up on because their host, or all where no member is, had called too often."""
         self.pauses = 0
         """Slices of time in which not all calls could be taken."""
 
@@ -92,8 +105,11 @@ class TcpListener:
         call, (address, *_) = self._socket.accept()
         self._left -= 1
         host = host_of(address)
-        if self._hosts[host] < HOST_AT_ONCE:
+        other = host not in self._known
+        room = not other or self._others < OTHERS_AT_ONCE
+        if room and self._hosts[host] < HOST_AT_ONCE:
             self._hosts[host] += 1
+            self._others += other
             self._answer(call, host)
         else:
             self.refused += 1
@@ -106,10 +122,12 @@ class TcpListener:
 
     def _begin_slice(self) -> None:
         self._left = PER_SLICE
+        self._known = set(map(host_of, self._members()))
         self._slice = asyncio.get_running_loop().call_later(SLICE_S, self._end_slice)
 
     def _end_slice(self) -> None:
         self._hosts = +Counter({host: n - HOST_PER_SLICE for host, n in self._hosts.items()})
+        self._others = max(0, self._others - OTHERS_PER_SLICE)
         self._watch(True)
         if self._hosts:
             self._begin_slice()
