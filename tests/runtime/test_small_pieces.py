@@ -17,7 +17,13 @@ from ringcast.core.trace import Crashed, Installed, Restarted, Submit, TraceEven
 from ringcast.runtime import discovery
 from ringcast.runtime.clock import PAUSE_US, ActiveClock
 from ringcast.runtime.config import from_settings
-from ringcast.runtime.discovery import MOST_UNANSWERED, Meetings, PeerBook
+from ringcast.runtime.discovery import (
+    MOST_ANSWERS,
+    MOST_GREETINGS,
+    MOST_UNANSWERED,
+    Meetings,
+    PeerBook,
+)
 from ringcast.runtime.fault_injection import FaultInjection
 from ringcast.runtime.tracelog import FLUSH_BYTES, TraceLog
 from ringcast.traces import TraceError
@@ -347,6 +353,24 @@ def test_a_hello_in_the_name_of_another_is_refused(claimed: tuple[int, int]) -> 
     say(meetings, mine, its, Hello((place(*claimed, 9), place(7, 1, 7)), True))
     assert mine.refused == {"a Hello in the name of another, from node 2": 1}
     assert udp.peers == before and not udp.told
+
+
+def test_answers_and_greetings_are_bounded() -> None:
+    """Somebody on the path repeats a Hello, perhaps an old one, and each would be answered; or a
+    frame of a member that was not met, and each would ask that one for its Hello."""
+    meetings, udp, mine, _ = acquainted()
+    stranger = Codec((), 4, 1, None, Realm(Medium.RING, "test", "totem"))
+    wants = Hello((place(4, 1, 4),), True, 1)
+    asker, unmet = Address("127.0.0.1", 4), Address("127.0.0.1", 3)
+    for _ in range(2):
+        for _ in range(10 * MOST_ANSWERS):
+            say(meetings, mine, stranger, wants)
+            mine.unmet[3] = None
+            meetings.greet_unmet()
+        assert udp.told.count(asker) == MOST_ANSWERS
+        assert udp.told.count(unmet) == MOST_GREETINGS
+        udp.told.clear()
+        meetings.look_around()  # which greets who was not met
 
 
 def node_with_its_id(boot: int) -> Codec:
