@@ -20,6 +20,7 @@ from ringcast.runtime.config import from_settings
 from ringcast.runtime.discovery import (
     MOST_ANSWERS,
     MOST_GREETINGS,
+    MOST_NEWS,
     MOST_UNANSWERED,
     Meetings,
     PeerBook,
@@ -302,6 +303,26 @@ def test_a_hello_without_news_looks_no_address_up() -> None:
     again = Codec((), 2, 6, None, Realm(Medium.RING, "test", "totem"))
     say(meetings, mine, again, Hello((place(2, 6, 7),), False, 1, mine.challenge))
     assert udp.connects == before + 1 and udp.peers[2].port == 7, "it has moved"
+
+
+def test_places_that_others_say_are_looked_at_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A Hello of 2 KB with 254 of them cost a millisecond, and a thousand such Hellos a second all
+    there is."""
+    looked: list[Whereabouts] = []
+    monkeypatch.setattr(discovery, "reachable", lambda place: not looked.append(place))
+    meetings, _, mine, its = acquainted()
+    looked.clear()
+    for turn in (1, 2):
+        for boot in range(20):
+            others = (place(node, 100 * turn + boot) for node in range(1000, 1000 + MOST - 1))
+            say(meetings, mine, its, Hello((place(2, 5, 2), *others), False))
+        assert len(looked) == turn * MOST_NEWS
+        looked_before = len(looked)
+        say(meetings, mine, its, Hello((place(2, 5, 2), *reversed(looked[-3:])), False))
+        assert len(looked) == looked_before, "no news"
+        meetings.look_around()
 
 
 def test_who_is_silent_makes_room_for_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:

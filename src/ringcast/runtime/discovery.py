@@ -30,6 +30,10 @@ behind; set the clock, and start it again"
 YOUNG = 10
 """Looks around, one a second, in which a node may learn that its own past is ahead of it."""
 
+MOST_NEWS = 1024
+"""Places that are news, and not of who says them, that are looked at between two looks around: a
+Hello may have 254, and each address costs as much as a frame."""
+
 MOST_QUIET = 86_400
 """Looks around, one a second, until a processor that is not listed and is silent is forgotten."""
 
@@ -52,13 +56,15 @@ class PeerBook:
         self._listed = {node: Whereabouts(node, 0, *listed[node]) for node in sorted(listed)}
         self._told: dict[NodeId, Whereabouts] = {}
         self._hearsay: dict[NodeId, Whereabouts] = {}
+        self.news = MOST_NEWS
+        """How many more are looked at until the next look around."""
 
     def learn(self, hello: Hello) -> list[NodeId]:
         """What a processor that was met says of itself and others; who was not known before."""
         own, *others = hello.places
         if own.node in self._listed:  # at an address of ours, but it knows its incarnation
             self._listed[own.node] = msgspec.structs.replace(self._listed[own.node], boot=own.boot)
-        if self._news(own, self._told):
+        if self._news(own, self._told) and reachable(own):
             self._hearsay.pop(own.node, None)
             if len(self._told) + len(self._hearsay) >= MOST and self._hearsay:
                 del self._hearsay[next(iter(self._hearsay))]
@@ -69,7 +75,10 @@ class PeerBook:
             full = len(self._told) + len(self._hearsay) >= MOST
             if place.node in self._told or (full and place.node not in self._hearsay):
                 continue
-            if self._news(place, self._hearsay):
+            if not self.news or not self._news(place, self._hearsay):
+                continue
+            self.news -= 1
+            if reachable(place):
                 new.append(place.node)
                 self._hearsay[place.node] = place
         return new
@@ -96,8 +105,7 @@ class PeerBook:
         before = known.get(place.node)
         if place.node == self.mine.node or place.node in self._listed:
             return False
-        there = not Address(place.host, place.port).unspecified
-        return there and (before is None or before.boot < place.boot)
+        return before is None or before.boot < place.boot
 
     def places(self) -> tuple[Whereabouts, ...]:
         """What I can tell: first where I am."""
@@ -122,6 +130,11 @@ class QuietPeer(NamedTuple):
     """For how many looks around there was none."""
     asked: int = 0
     """In how many of these it was asked whether it is there."""
+
+
+def reachable(place: Whereabouts) -> bool:
+    """Whether an address names a host."""
+    return not Address(place.host, place.port).unspecified
 
 
 def by_node(places: dict[NodeId, Whereabouts]) -> dict[NodeId, Address]:
@@ -182,6 +195,7 @@ class Meetings:
             self.twin = LOST
         asked = self._forget_silent()
         self._udp.connect(self.book.addresses())  # a name may have moved, a route appeared
+        self.book.news = MOST_NEWS
         self._greeted.clear()
         self._greet(asked)
         for seed in self._seeds:
