@@ -227,6 +227,33 @@ def test_the_node_says_nothing_sealed_to_strangers(stage: Stage, said_back: byte
     stage.play(story)
 
 
+def test_a_stranger_cannot_say_a_caller_s_proof_back(stage: Stage) -> None:
+    """The two directions have keys of their own: with one, whoever answers in a node's place would
+    need no key, and both would seal with the same nonces."""
+
+    async def mirror(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opening = msgspec.msgpack.encode(NodeOpens(VERSION, 1, "", bytes(NONCE_BYTES)))
+        writer.write(len(opening).to_bytes(4, "big") + opening)
+        length = int.from_bytes(await reader.readexactly(4), "big")
+        await reader.readexactly(length)
+        writer.write(await reader.readexactly(4 + TAG_BYTES))
+        await reader.read()  # the caller hangs up
+        writer.close()
+        await writer.wait_closed()
+        over.set()
+
+    over = asyncio.Event()
+
+    async def story() -> None:
+        async with await asyncio.start_server(mirror, "127.0.0.1", 0) as listening:
+            at = Address(*listening.sockets[0].getsockname())
+            with pytest.raises(RingcastError, match="not sealed with this group's key"):
+                await call(at, GUEST, stage.keys)
+            await over.wait()
+
+    stage.play(story)
+
+
 def test_another_version_or_network_is_named(stage: Stage) -> None:
     async def old_node(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = msgspec.msgpack.encode(NodeOpens(VERSION + 1, 1, "", bytes(16)))

@@ -27,7 +27,7 @@ from ringcast.protocols.totem_single.messages import (
     Token,
 )
 from ringcast.wire import codec as wire_codec
-from ringcast.wire import keys
+from ringcast.wire import keys, seal
 from ringcast.wire.codec import (
     EVERYBODY,
     HEADER,
@@ -45,7 +45,7 @@ from ringcast.wire.keys import KeyFile, KeySet
 from ringcast.wire.meeting import Hello, Whereabouts
 from ringcast.wire.misfits import MOST as MOST_UNPROVEN
 from ringcast.wire.misfits import PATIENCE
-from ringcast.wire.seal import TAG_BYTES, VERSION, Medium, Realm, session
+from ringcast.wire.seal import TAG_BYTES, VERSION, Medium, Realm, opened, session
 
 RING = RingId(8, 1)
 REGULAR = Regular(1, RING, 7, Level.SAFE, Contents(3, (b"", b"\x00" * 300)))
@@ -66,6 +66,7 @@ REALM = Realm(Medium.RING, "test", "totem")
 MARK = REALM.mark(b"")
 KEY = bytes(range(32))
 SEALED = KeySet({1: KEY})
+SEALED_MARK = REALM.mark(KEY)
 
 
 def codec(src: int = 1, boot: int = 5, file: KeySet | None = None) -> Codec:
@@ -392,6 +393,16 @@ def test_channels_and_networks_are_apart(tmp_path: Path, realm: Realm) -> None:
         "of another group: its key or its network is not this node's",
         "not sealed by this group",
     ]
+
+
+def test_another_version_has_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames of one are none of another, whatever stands in the open."""
+    nonce = bytes(12)
+    sealed = session(KEY, REALM, 1, 5).encrypt(nonce, b"x", None)
+    assert opened(session(KEY, REALM, 1, 5), nonce, sealed) == b"x"
+    monkeypatch.setattr(seal, "VERSION", VERSION + 1)
+    assert opened(session(KEY, REALM, 1, 5), nonce, sealed) is None
+    assert REALM.mark(KEY) != SEALED_MARK
 
 
 def test_channels_of_another_key_are_told_by_the_mark() -> None:
