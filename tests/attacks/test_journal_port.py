@@ -26,10 +26,10 @@ from ringcast.api.state_machine import StateMachine
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import START, Level, ViewId
 from ringcast.core.registry import protocol as find
-from ringcast.journal import node_journal
+from ringcast.journal import node_journal, service
 from ringcast.journal.check import examine
 from ringcast.journal.format import layout
-from ringcast.journal.format.frame import NameTable
+from ringcast.journal.format.frame import Frame, NameTable
 from ringcast.journal.format.frame_writer import frame_content
 from ringcast.journal.format.selection import MOST_GROUPS
 from ringcast.journal.service import (
@@ -386,6 +386,46 @@ def test_records_longer_than_messages_are_not_taken(
     run(story)
 
 
+def test_long_answers_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest that asked for a message of 30 MiB in eight conversations, and read none of them,
+    took 1.1 GiB of the node. Another guest waits for one turn."""
+    monkeypatch.setattr("ringcast.wire.line.TURN_S", 2.0)
+    made: list[int] = []
+
+    def making(number: int, part: Frame) -> Records:
+        if part.size > LONG:
+            made.append(part.size)
+        return to_records(number, part)
+
+    monkeypatch.setattr(service, "to_records", making)
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1, journal_patience_s=0.2)
+        async with AsyncExitStack() as stack:
+            nodes = await opened(stack, settings)
+            (group,) = await joined(nodes)
+            await eventually(lambda: caught_up(nodes))
+            await group.send(bytes(24 * 2**20), durable=True)
+            at = place(settings[0])
+            slow, quick = guest(tmp_path, "read", "slow"), guest(tmp_path, "read", "quick")
+            lines = [await call(at, GUEST, slow) for _ in range(Server.PER_GUEST)]
+            (extent,) = await ask(lines[0], Look(token(), START))
+            for each in lines:
+                each._writer.transport.pause_reading()  # type: ignore[attr-defined]
+                await each.send(Ask(token(), START, extent.last))
+            await eventually(lambda: made)
+            await asyncio.sleep(0.5)
+            assert len(made) == 1, "one at a time, however many ask"
+            other = await call(at, GUEST, quick)
+            told = await ask(other, Ask(token(), START, extent.last))
+            assert sum(len(part.data) for part in told[:-1]) > 24 * 2**20
+            assert len(made) <= 3, "one of those who read nothing has lost its turn, or two"
+            for each in (other, *lines):
+                each.close()
+
+    run(story)
+
+
 def test_no_reader_keeps_the_interpreter_from_the_ring(tmp_path: Path) -> None:
     """A thread that reads for others holds it for as long as Python lets it, each time the token
     comes: by 5 ms, as is usual, one reader made a ring forty times as slow."""
@@ -444,7 +484,7 @@ def test_what_guests_ask_for_is_made_outside_the_loop(
             made["packed"].add(threading.current_thread().name)
         return packed(line, message)
 
-    monkeypatch.setattr(node_journal, "to_records", reading)
+    monkeypatch.setattr(service, "to_records", reading)
     monkeypatch.setattr(Line, "_packed", packing)
 
     async def story() -> None:
@@ -711,7 +751,7 @@ def test_a_guest_does_not_keep_other_writers_waiting(
 ) -> None:
     """Three conversations took turns in 20 s of silence each, after a head of 4 bytes and one
     more."""
-    monkeypatch.setattr("ringcast.wire.line.TURN_S", 0.3)
+    monkeypatch.setattr("ringcast.wire.line.TURN_S", 2.0)
 
     async def drip(line: Line) -> None:
         with suppress(ConnectionError):

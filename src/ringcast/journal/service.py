@@ -86,6 +86,17 @@ def to_records(token: int, frame: Frame) -> Records:
     return Records(token, len(frame), len(frame.lengths), frame.section(), bytes(frame.messages))
 
 
+class Part(NamedTuple):
+    """Records to be told, which are copied when it is their turn."""
+
+    token: int
+    frame: Frame
+
+    def records(self) -> Records:
+        """The answer."""
+        return to_records(*self)
+
+
 def from_records(answer: Records) -> Frame:
     """The frame of such an answer; JournalError if it holds none."""
     if len(answer.section) > MOST_SECTION:
@@ -245,7 +256,7 @@ def of_most(tasks: dict[asyncio.Task[None], Caller]) -> asyncio.Task[None]:
     return next(task for task, caller in tasks.items() if held[caller] == most)
 
 
-Serve = Callable[[Question], AsyncIterator[Answer]]
+Serve = Callable[[Question], AsyncIterator[Answer | Part]]
 
 
 class Tellers(NamedTuple):
@@ -287,6 +298,8 @@ class Server:
         self._longest = longest
         self.listener = TcpListener(self._on_call, hosts)
         self._turns = FrameTurns()
+        self._told = FrameTurns(), FrameTurns()
+        """What members are told, and guests."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[asyncio.Task[None], str] = {}
         """Those that have not greeted yet, oldest first, and the hosts they call from."""
@@ -337,7 +350,8 @@ class Server:
 
     def _seat(self, task: asyncio.Task[None], line: Line, host: str) -> None:
         """A place for somebody who has greeted."""
-        line.turns = self._turns
+        line.turns, line.tells = self._turns, self._told[line.grant is not None]
+        line.caller = line.grant or host
         line.thread = self._tellers.guests if line.grant else self._tellers.members
         if line.grant is None:
             self._take_place(self._members, task, host)
@@ -376,7 +390,10 @@ class Server:
             try:
                 check_right(line.grant, question)
                 async for answer in self._serve(question):
-                    await line.send(answer)
+                    if isinstance(answer, Part):
+                        await line.tell(answer.records, answer.frame.size)
+                    else:
+                        await line.send(answer)
             except RingcastError as error:
                 await line.send(Refused(question.token, str(error)))
             except (ValueError, TypeError, LookupError, ArithmeticError) as error:

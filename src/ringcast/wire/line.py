@@ -11,7 +11,9 @@ itself may.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
+from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
 from typing import Annotated, Any, TypeVar
 
@@ -104,6 +106,10 @@ class Line:
         """Bytes in a frame of the other side, at most."""
         self.turns: FrameTurns | None = None
         """One is taken while a long frame is at hand."""
+        self.tells: FrameTurns | None = None
+        """One is taken while a long message is made and told."""
+        self.caller: Hashable = None
+        """Whose turn it is then."""
         self._has_turn = False
         self.thread: Executor | None = None
         """Where messages are packed and sealed; None: where they are sent."""
@@ -185,11 +191,20 @@ class Line:
     async def send(self, message: msgspec.Struct) -> None:
         """One message."""
         self._check_key()
-        if self.thread is None:
-            await self._put(*self._packed(message))
-        else:
-            loop = asyncio.get_running_loop()
-            await self._put(*await loop.run_in_executor(self.thread, self._packed, message))
+        await self._put(*await self._aside(lambda: self._packed(message)))
+
+    async def tell(self, make: Callable[[], msgspec.Struct], size: int) -> None:
+        """A message of so many bytes, made where messages are packed; a long one when it is its
+        turn, for its bytes are held until the other side has taken them."""
+        turns = self.tells if size > LONG else None
+        if turns:
+            await turns.take(self.caller)
+        try:
+            self._check_key()
+            await self._put(*await self._aside(lambda: self._packed(make())), turns)
+        finally:
+            if turns:
+                turns.give(self.caller)
 
     async def receive(self) -> Any:
         """The next message; None at the end."""
@@ -201,6 +216,11 @@ class Line:
             return self._decode(payload)
         except UNREADABLE as error:
             raise RingcastError(f"the other side's frame makes no sense ({error})") from None
+
+    async def _aside(self, pack: Callable[[], tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
+        if self.thread is None:
+            return pack()
+        return await asyncio.get_running_loop().run_in_executor(self.thread, pack)
 
     def _packed(self, message: msgspec.Struct) -> tuple[bytes, bytes]:
         return self._sealed(msgspec.msgpack.encode(message))
@@ -218,18 +238,37 @@ class Line:
         await self._put(*self._sealed(payload))
         return payload
 
-    async def _put(self, head: bytes, sealed: bytes) -> None:
+    async def _put(self, head: bytes, sealed: bytes, turns: FrameTurns | None = None) -> None:
+        clock = asyncio.get_running_loop().time
+        begun = clock()
         try:
             async with asyncio.timeout(PATIENCE_S):
-                for piece in (head, sealed):
-                    if self._writer.is_closing():  # uvloop takes a write then for a mistake of ours
-                        raise ConnectionResetError
-                    self._writer.write(piece)
-                await self._writer.drain()
+                self._write(head)
+                for at in range(0, len(sealed), PORTION):
+                    self._write(memoryview(sealed)[at : at + PORTION])
+                    await self._drained(turns)
+                    if turns and turns.contested and clock() - begun > TURN_S:
+                        raise TimeoutError
+                await self._drained(turns)
         except ConnectionError:
             raise RingcastError("the other side hung up") from None
         except TimeoutError:
-            raise RingcastError(f"the other side took nothing for {PATIENCE_S:.0f} s") from None
+            raise RingcastError("the other side did not take a frame in time") from None
+
+    async def _drained(self, turns: FrameTurns | None) -> None:
+        """Whoever has the turn may read nothing for long only while nobody waits for it."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TURN_S if turns else None):
+                    await self._writer.drain()
+                    return
+            if turns and turns.contested:
+                raise TimeoutError
+
+    def _write(self, piece: Bytes) -> None:
+        if self._writer.is_closing():  # uvloop takes a write then for a mistake of ours
+            raise ConnectionResetError
+        self._writer.write(piece)
 
     async def _receive(self, longest: int) -> Bytes | None:
         """What is in the next frame; None at the end. Who is not of the group is not answered."""

@@ -1,11 +1,10 @@
-"""FrameTurns: a port takes in one long frame at a time, so many at once take the room of one."""
+"""FrameTurns: a port takes in, or tells, one long frame at a time: many take the room of one."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-
-from ringcast.wire.keys import Grant
+from collections.abc import Hashable
 
 TURN_S = 5.0
 """Longest silence of whoever has the turn, and the longest time to send a frame while others wait
@@ -13,7 +12,7 @@ for the turn."""
 
 
 class FrameTurns:
-    """Who may send a long frame now. Of each guest one conversation waits, so that no guest keeps
+    """Whose long frame is next. Of each caller one conversation waits, so that no guest keeps
     another waiting for more than one turn of its own.
 
     A turn lasts until the frame has been dealt with, since its bytes are held as long: given back
@@ -23,14 +22,14 @@ class FrameTurns:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._waiting = 0
-        self._first: dict[Grant | None, asyncio.Lock] = {}
-        """By guest: held by the conversation of it that waits or has the turn."""
-        self._users: Counter[Grant | None] = Counter()
+        self._first: dict[Hashable, asyncio.Lock] = {}
+        """By caller: held by the conversation of it that waits or has the turn."""
+        self._users: Counter[Hashable] = Counter()
 
-    async def take(self, grant: Grant | None) -> None:
+    async def take(self, caller: Hashable) -> None:
         """Wait for the turn."""
-        first = self._first.setdefault(grant, asyncio.Lock())
-        self._users[grant] += 1
+        first = self._first.setdefault(caller, asyncio.Lock())
+        self._users[caller] += 1
         try:
             await first.acquire()
             self._waiting += 1
@@ -42,19 +41,19 @@ class FrameTurns:
             finally:
                 self._waiting -= 1
         except BaseException:
-            self._leave(grant)
+            self._leave(caller)
             raise
 
-    def give(self, grant: Grant | None) -> None:
+    def give(self, caller: Hashable) -> None:
         """It is the next one's."""
         self._turn.release()
-        self._first[grant].release()
-        self._leave(grant)
+        self._first[caller].release()
+        self._leave(caller)
 
-    def _leave(self, grant: Grant | None) -> None:
-        self._users[grant] -= 1
-        if not self._users[grant]:
-            del self._users[grant], self._first[grant]
+    def _leave(self, caller: Hashable) -> None:
+        self._users[caller] -= 1
+        if not self._users[caller]:
+            del self._users[caller], self._first[caller]
 
     @property
     def contested(self) -> bool:
