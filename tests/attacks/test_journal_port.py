@@ -46,6 +46,7 @@ from ringcast.journal.service import (
     Publish,
     Question,
     Records,
+    Seek,
     Server,
     answers,
     call,
@@ -382,6 +383,56 @@ def test_records_longer_than_messages_are_not_taken(
             await made.start()
             assert made._journal is not None and made._journal._longest_answer == longest
             await made.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("long", ["looked for", "packed"])
+def test_what_a_guest_asks_for_keeps_no_member_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long: str
+) -> None:
+    """Guests and members have a thread each."""
+    begun, over = threading.Event(), threading.Event()
+    seek, packed = node_journal.NodeJournal._seek, Line._packed
+
+    def for_long() -> None:
+        begun.set()
+        assert over.wait(60)
+
+    def seeking(journal: node_journal.NodeJournal, *args: Any) -> Any:
+        if long == "looked for":
+            for_long()
+        return seek(journal, *args)
+
+    def packing(line: Line, message: msgspec.Struct) -> tuple[bytes, bytes]:
+        if long == "packed" and line.grant and type(message) is Done and not begun.is_set():
+            for_long()
+        return packed(line, message)
+
+    monkeypatch.setattr(node_journal.NodeJournal, "_seek", seeking)
+    monkeypatch.setattr(Line, "_packed", packing)
+
+    async def story() -> None:
+        settings = with_journals(tmp_path, 1, journal_patience_s=0.2)
+        async with AsyncExitStack() as stack:
+            nodes = await opened(stack, settings)
+            (group,) = await joined(nodes)
+            await eventually(lambda: caught_up(nodes))
+            at = place(settings[0])
+            end = await group.send(b"x", durable=True)
+            line = await call(at, GUEST, guest(tmp_path, "read", "dash"))
+            asked = asyncio.create_task(ask(line, Seek(token(), START, end, 1)))
+            await eventually(begun.is_set)
+            member = await call(at, 2, KeyFile(tmp_path / "group.key"))
+            try:
+                async with asyncio.timeout(20):
+                    told = await ask(member, Ask(token(), START, end, waiting=True))
+                assert told and not asked.done()
+            finally:
+                over.set()
+            await asked
+            for each in (line, member):
+                each.close()
 
     run(story)
 

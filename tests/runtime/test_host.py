@@ -30,11 +30,11 @@ from ringcast.core.trace import Crashed, Delivered, Installed, Noted, Restarted,
 from ringcast.runtime.config import NodeConfig
 from ringcast.runtime.host import BOOT_STEPS, LiveHost
 from ringcast.runtime.platform import LivePlatform
-from ringcast.runtime.port import MOST_LINES
+from ringcast.runtime.port import MOST_HINTS, MOST_LINES
 from ringcast.runtime.port_config import PortConfig
 from ringcast.traces.live import read_log
 from ringcast.wire import keys
-from ringcast.wire.misfits import PATIENCE
+from ringcast.wire.misfits import ANYBODY, PATIENCE
 
 VIEW = ViewId(4, 1)
 
@@ -593,6 +593,27 @@ def test_one_that_says_ever_new_things_of_itself_does_not_fill_the_log(
         port._codec.misfit(7, "node 7 says what it always says")
         port.keep_house()
         assert caplog.messages[-1].endswith("node 7 says what it always says")
+
+    stage.play(story)
+
+
+def test_a_stranger_that_takes_ever_new_names_does_not_fill_the_log(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a key it can name any number of others; of those that are listed all are told."""
+
+    async def story(stage: Stage) -> None:
+        host, _, _ = await stage.pair()
+        await stage.start(host)
+        port = host.ports[0]
+        for look in range(10):
+            for node in range(1000 + 10 * look, 1010 + 10 * look):
+                port._codec.unproven.note(node, f"node {node} says anything", ANYBODY)
+            port.keep_house()
+        port._codec.unproven.note(2, "node 2 says anything", ANYBODY)
+        port.keep_house()
+        said = [line for line in caplog.messages if " says anything" in line]
+        assert len(said) == MOST_HINTS + 1 and "node 2 " in said[-1]
 
     stage.play(story)
 
