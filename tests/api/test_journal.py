@@ -31,7 +31,7 @@ from ringcast.journal.service import (
     Ask,
     Extent,
     Look,
-    Part,
+    UntoldRecords,
     answers,
     call,
     from_records,
@@ -371,7 +371,7 @@ async def told(node_journal: NodeJournal, upto: Position, waiting: bool) -> list
     """What a node answers to somebody who asks for all it has up to a place."""
     found: list[bytes] = []
     async for answer in node_journal._serve(Ask(token(), START, upto, waiting)):
-        if isinstance(answer, Part):
+        if isinstance(answer, UntoldRecords):
             found += records(from_records(answer.records())).column("body").to_pylist()
     return found
 

@@ -29,13 +29,13 @@ from ringcast.journal.service import (
     Done,
     Extent,
     Look,
-    Part,
     Publish,
     Question,
     Records,
     Seek,
     Server,
     Tellers,
+    UntoldRecords,
     answers,
     call,
     from_records,
@@ -193,7 +193,7 @@ class NodeJournal:
 
     # --- what others ask -------------------------------------------------------------------
 
-    async def _serve(self, question: Question) -> AsyncIterator[Answer | Part]:
+    async def _serve(self, question: Question) -> AsyncIterator[Answer | UntoldRecords]:
         match question:
             case Ask():
                 async for answer in self._tell(question):
@@ -208,7 +208,7 @@ class NodeJournal:
             case Publish(mark, group, stream, batch, first, bodies):
                 yield Done(mark, await self._publish(group, stream, batch, first, bodies))
 
-    async def _tell(self, ask: Ask) -> AsyncIterator[Answer | Part]:
+    async def _tell(self, ask: Ask) -> AsyncIterator[Answer | UntoldRecords]:
         """The records asked for, in parts. A reader is not told what lies behind a gap, but a node
         that catches up has to take what there is, and to know where that begins."""
         await self._until(ask)
@@ -221,14 +221,14 @@ class NodeJournal:
         thread = self._tellers.members if member else self._tellers.guests
         return await asyncio.get_running_loop().run_in_executor(thread, work, *args)
 
-    def _told(self, ask: Ask, durable: Position) -> Iterator[Answer | Part]:
+    def _told(self, ask: Ask, durable: Position) -> Iterator[Answer | UntoldRecords]:
         reader = self._reader(ask.waiting)
         journal, last = reader.journals[-1], min(reader.last, durable)
         if not ask.waiting:
             reader.check((ask.after,))
         for frame in reader.frames(Range(ask.after, min(ask.upto, last))):
             for part in frame.parts(PART_BYTES):
-                yield Part(ask.token, part)
+                yield UntoldRecords(ask.token, part)
         yield Extent(ask.token, min(journal.last, last), journal.trimmed)
 
     def _look(self, mark: int, place: Position, durable: Position) -> Extent:

@@ -86,7 +86,7 @@ def to_records(token: int, frame: Frame) -> Records:
     return Records(token, len(frame), len(frame.lengths), frame.section(), bytes(frame.messages))
 
 
-class Part(NamedTuple):
+class UntoldRecords(NamedTuple):
     """Records to be told, which are copied when it is their turn."""
 
     token: int
@@ -256,7 +256,7 @@ def of_most(tasks: dict[asyncio.Task[None], Caller]) -> asyncio.Task[None]:
     return next(task for task, caller in tasks.items() if held[caller] == most)
 
 
-Serve = Callable[[Question], AsyncIterator[Answer | Part]]
+Serve = Callable[[Question], AsyncIterator[Answer | UntoldRecords]]
 
 
 class Tellers(NamedTuple):
@@ -390,7 +390,7 @@ class Server:
             try:
                 check_right(line.grant, question)
                 async for answer in self._serve(question):
-                    if isinstance(answer, Part):
+                    if isinstance(answer, UntoldRecords):
                         await line.tell(answer.records, answer.frame.size)
                     else:
                         await line.send(answer)
