@@ -15,11 +15,12 @@ from loopback import configs, run
 
 from ringcast.api import log_writer
 from ringcast.api.available import Merge
-from ringcast.api.events import Message
+from ringcast.api.events import Message, View
 from ringcast.api.group import NotJoined
 from ringcast.api.node import Node
 from ringcast.api.quorum import QuorumCopy
 from ringcast.api.replica import Replica, StateMachine
+from ringcast.core.errors import RingcastError
 
 
 class Last(StateMachine[bytes]):
@@ -215,3 +216,51 @@ def test_a_loop_that_ends_while_the_disk_is_at_work(
     run(story)
     writers[0]._thread.shutdown()
     assert [r.getMessage() for r in caplog.records] == []
+
+
+class Faulty(Last):
+    """A machine with a bug outside of `apply`."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+
+    def on_view(self, view: View) -> None:
+        if self.where == "on_view":
+            raise KeyError(view.members)
+
+    def snapshot(self) -> bytes:
+        if self.where == "snapshot":
+            raise KeyError("snapshot")
+        return super().snapshot()
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "told"),
+    [
+        ("alone", "on_view", "on_view of Faulty raised KeyError"),
+        ("alone", "snapshot", "KeyError"),
+        ("available", "on_view", "KeyError"),
+    ],
+)
+def test_a_bug_of_the_machine_is_no_outcome_of_a_command(
+    tmp_path: Path, kind: str, where: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`submit` raised the KeyError, as if `apply` had refused the command."""
+    monkeypatch.setattr(log_writer.LogWriter, "too_long", property(lambda _: True))
+
+    async def story() -> None:
+        async with Node.open(configs(tmp_path, 1)[0]) as node:
+            group, machine = node.join("g"), Faulty(where)
+            replica: Replica[bytes] = (
+                Replica(group, machine, consistency="available", merge=max)
+                if kind == "available"
+                else Replica(group, machine, members=1, dir=tmp_path / "r")
+            )
+            with pytest.raises(RingcastError, match=f"the replica has stopped: {told}"):
+                async with replica:
+                    while True:
+                        await replica.submit(b"x")
+                        await asyncio.sleep(0.1)
+
+    run(story)

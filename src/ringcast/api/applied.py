@@ -104,7 +104,13 @@ class Applied(Generic[R]):
 
     def _tell(self, members: tuple[NodeId, ...], place: Position) -> None:
         epoch = self._present.epoch
-        self.machine.on_view(View(members, False, ViewId(epoch.seq, epoch.rep), place))
+        try:
+            self.machine.on_view(View(members, False, ViewId(epoch.seq, epoch.rep), place))
+        except Exception as error:
+            raise RingcastError(
+                f"the replica has stopped: on_view of {type(self.machine).__name__} raised "
+                f"{error!r}. It is the same at all members and at each start: mend it there"
+            ) from error
 
     def _carry_out(
         self, message: Message, waiting: asyncio.Future[Any] | None, kept: bool
@@ -127,6 +133,16 @@ class Applied(Generic[R]):
         elif waiting is not None:
             give(waiting, result)
         return outcome
+
+
+def ended_by(error: Exception) -> RingcastError:
+    """What those are told who use a replica that an error has ended. Raised as it is by `submit`,
+    an error of the machine's own code would be taken for what `apply` said of their command."""
+    if isinstance(error, RingcastError):
+        return error
+    ended = RingcastError(f"the replica has stopped: {error!r}")
+    ended.__cause__ = error
+    return ended
 
 
 def settle(future: asyncio.Future[Any] | None, error: BaseException) -> None:

@@ -19,6 +19,7 @@ from typing import Annotated, Generic, TypeAlias
 
 import msgspec
 
+from ringcast.api.applied import ended_by
 from ringcast.api.events import Event, EventsLost, Message, View
 from ringcast.api.group import Bytes, Group, NotJoined, all_bytes
 from ringcast.api.state_machine import R, ResultLost, StateMachine
@@ -220,7 +221,7 @@ class AvailableCopy(Generic[R]):
                 raise
             error = self._error
         except Exception as failure:
-            error = failure
+            error = ended_by(failure)
         finally:
             self._error = error
             self._live.set()

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ringcast.api.applied import Applied, deadline_after, give, settle
+from ringcast.api.applied import Applied, deadline_after, ended_by, give, settle
 from ringcast.api.events import Batch, EventsLost, View
 from ringcast.api.group import Bytes, Group, NotJoined, all_bytes, check_size
 from ringcast.api.log_writer import LogWriter, open_store
@@ -145,7 +145,7 @@ class QuorumCopy(Generic[R]):
         try:
             await part()
         except Exception as error:
-            self._stop(error)
+            self._stop(ended_by(error))
 
     async def _leave(self) -> None:
         """The others go on without a copy that does not."""
@@ -299,7 +299,7 @@ class QuorumCopy(Generic[R]):
             self._disk.turn()
             self._words.flush()
         except Exception as error:
-            self._stop(error)
+            self._stop(ended_by(error))
 
     def _act(self, effect: Effect) -> None:
         match effect:
@@ -416,7 +416,7 @@ class QuorumCopy(Generic[R]):
             for ticket in tickets:
                 self._engine.synced(ticket)
         except Exception as error:
-            self._stop(error)
+            self._stop(ended_by(error))
         self._step()
 
     async def _tick(self) -> None:
