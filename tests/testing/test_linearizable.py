@@ -102,6 +102,24 @@ def test_a_lock() -> None:
     assert fine(LockModel(), held, (3, 4, "a", "acquire", (), 5), again)
 
 
+@pytest.mark.parametrize(
+    ("model", "name", "args"),
+    [
+        (DictModel(), "items", ()),
+        (DictModel(), "fetch", ("k",)),
+        (QueueModel(), "take", ()),
+        (QueueModel(), "put", ()),
+        (LockModel(), "lock", ()),
+        (LockModel(), "lost", ()),
+    ],
+)
+def test_what_a_model_does_not_have_is_named(model: Model, name: str, args: Any) -> None:
+    """`items` of a dict was an IndexError, and any name of a queue's was a `get`."""
+    kind = type(model).__name__
+    with pytest.raises(ValueError, match=rf"a {kind} has .*\), and no {name}\(.*: record"):
+        history((1, 2, "a", name, args, 1)).check(model)
+
+
 def test_a_failure_says_what_nothing_explains() -> None:
     with pytest.raises(NotLinearizable, match=r"(?s)ends with.*a: set.*b: get\('k'\) -> None"):
         history(SET, (3, 4, "b", "get", ("k",), None)).check(DictModel())

@@ -7,8 +7,16 @@ from typing import Any
 from ringcast.testing.linearizable import IMPOSSIBLE, UNKNOWN, Operation
 
 
+def no_operation(known: str, operation: Operation) -> ValueError:
+    """What to record instead of an operation that a model does not have."""
+    asked = f"{operation.name}({', '.join(map(repr, operation.args))})"
+    return ValueError(f"{known}, and no {asked}: record operations under these names")
+
+
 class DictModel:
     """``ReplicatedDict``: set, get, delete, compare_and_set. Values must be hashable."""
+
+    KNOWN = "a DictModel has set(key, value), get(key), delete(key), compare_and_set(key, old, new)"
 
     def initial(self) -> Any:
         """Nothing under any key."""
@@ -16,6 +24,8 @@ class DictModel:
 
     def part(self, operation: Operation) -> Any:
         """Its key."""
+        if not operation.args:
+            raise no_operation(self.KNOWN, operation)
         return operation.args[0]
 
     def step(self, state: Any, operation: Operation) -> Any:
@@ -29,8 +39,8 @@ class DictModel:
                 result, after = state is not None, None
             case "compare_and_set", old, new:
                 result, after = state == old, new if state == old else state
-            case other:
-                raise ValueError(f"a dict knows nothing of {other}")
+            case _:
+                raise no_operation(self.KNOWN, operation)
         return after if operation.result in (UNKNOWN, result) else IMPOSSIBLE
 
 
@@ -47,12 +57,15 @@ class QueueModel:
 
     def step(self, state: Any, operation: Operation) -> Any:
         """The state is the items; a get waits while there are none."""
-        if operation.name == "put":
-            after = (*state, *operation.args)
-            return after if operation.result in (UNKNOWN, len(after)) else IMPOSSIBLE
-        if not state or operation.result not in (UNKNOWN, state[0]):
-            return IMPOSSIBLE
-        return tuple(state[1:])
+        match operation.name, *operation.args:
+            case "put", item:
+                after = (*state, item)
+                return after if operation.result in (UNKNOWN, len(after)) else IMPOSSIBLE
+            case ("get",):
+                if not state or operation.result not in (UNKNOWN, state[0]):
+                    return IMPOSSIBLE
+                return tuple(state[1:])
+        raise no_operation("a QueueModel has put(item), get()", operation)
 
 
 class LockModel:
@@ -81,11 +94,12 @@ class LockModel:
                 return (who, 0, largest) if result is UNKNOWN else (who, result, result)
             case "release":
                 return (None, 0, largest) if holder == who else state
-            case "lost":
+            case "lost" if len(operation.args) == 1:
                 return (None, 0, largest) if holder == operation.args[0] else IMPOSSIBLE
             case "holder":
                 return self._seen(state, result)
-        raise ValueError(f"a lock knows nothing of {operation.name}")
+        known = "a LockModel has acquire(), release(), holder(), lost(client)"
+        raise no_operation(known, operation)
 
     def _seen(self, state: Any, result: Any) -> Any:
         holder, token, largest = state
