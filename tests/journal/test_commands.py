@@ -11,6 +11,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from histories import HISTORY, PLACES, damage, entry, write
 from typer.testing import CliRunner
@@ -21,6 +22,9 @@ from ringcast.journal.format import layout
 from ringcast.journal.format.message import digest, message
 from ringcast.journal.format.segment import HEAD_BYTES
 from ringcast.journal.writer import Journal, segment_names
+from ringcast.replica.contents import Command, Started, encode
+from ringcast.replica.words import Ack, Action, Epoch, Ticket
+from ringcast.replica.words import encode as said_by
 from ringcast.runtime.store import Store
 
 RINGCAST = [sys.executable, "-m", "ringcast.cli", "journal"]
@@ -149,6 +153,35 @@ def said(body: bytes) -> dict[str, Any]:
     """What an entry has of its only body."""
     made = message("", (body,))
     return {"lengths": array("i", [len(body)]), "data": made, "digest": digest(made)}
+
+
+def test_commands_of_a_replica_are_shown_without_what_is_around_them(tmp_path: Path) -> None:
+    """`cat` showed the words in which replicas speak, and the programs' commands inside of them."""
+    epoch, ticket = Epoch(4, 1), Ticket(1, 7, 3)
+    bodies = [
+        said_by(Action(ticket, encode(Command(b"sell 4", "c17", 5)))),
+        said_by(Action(ticket, encode(Started()))),
+        said_by(Ack(epoch, 3, 0)),
+        b"no word at all",
+        said_by(Action(ticket, encode(Command(b"sell 5")))),
+    ]
+    journal = Journal(tmp_path / "a")
+    journal.append([entry(1, *bodies), entry(2, bodies[0])._replace(group="other")])
+    journal.close()
+    some = ("--no-views", "--group", "orders", "--commands")
+    assert [line.split(" orders ")[1] for line in shown(tmp_path / "a", *some)] == [
+        "from 2, 'c17' request 5: sell 4",
+        "from 2: sell 5",
+    ]
+    first, second = map(msgspec.json.decode, shown(tmp_path / "a", *some, "--json"))
+    assert first["kind"] == "command" and first["body"] == {"text": "sell 4"}
+    assert (first["member"], first["boot"], first["number"]) == (1, 7, 3)
+    assert (first["client"], first["request"], second["client"]) == ("c17", 5, None)
+    assert shown(tmp_path / "a", "--commands")[0].startswith("ringcast: --commands needs --group")
+
+
+def shown(folder: Path, *options: str) -> list[str]:
+    return CliRunner().invoke(app, ["journal", "cat", str(folder), *options]).output.splitlines()
 
 
 def test_export_on_a_full_disk_leaves_nothing(folder: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from ringcast.console.options import OK, VIOLATED, fail
 from ringcast.console.output import as_json, say
+from ringcast.core.errors import UNREADABLE
 from ringcast.core.ids import START, Position
 from ringcast.journal.check import CheckReport, compare, examine, holes, identical
 from ringcast.journal.export import export
@@ -24,12 +25,16 @@ from ringcast.journal.merged_reader import MergedReader, Span
 from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import read_trimmed, readers, segment_names
 from ringcast.pipeline.spark.progress import ProgressBar
+from ringcast.replica.contents import submission
 
 app = typer.Typer(help="Look at a node's ordered log, check it, and take it elsewhere.")
 
 Folder = Annotated[Path, typer.Argument(help="The journal's folder.")]
 Folders = Annotated[list[Path], typer.Argument(help="One journal, or several of one group.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+COMMAND = "command"
+"""The kind of a message with a command for a replica, where commands are asked for."""
 
 LONGEST_SHOWN = 120
 LOOK_S = 0.5
@@ -119,10 +124,15 @@ def cat(
     start: Annotated[str | None, typer.Option("--from", help="From this position on.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Up to this position.")] = None,
     views: Annotated[bool, typer.Option(help="Show configurations too.")] = True,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="What was submitted to the group's replica, alone.")
+    ] = False,
     follow: Annotated[bool, typer.Option(help="Go on as the journal grows.")] = False,
     json: Json = False,
 ) -> None:
     """Print records in their order; several journals are merged."""
+    if commands and group is None:
+        fail("--commands needs --group: only messages of a replica's group are commands")
     last = place(end, "--to") if end else None
     with plain_errors():
         reader = MergedReader(folders)
@@ -136,7 +146,9 @@ def cat(
             for batch in batches:
                 for row in batch.to_pylist():
                     if row["kind"] == MESSAGE:
-                        if group is None or row["group"] == group:
+                        if group is not None and row["group"] != group:
+                            continue
+                        if not commands or with_command(row):
                             show(row, json)
                     elif views or row["kind"] == GAP:
                         show(row, json)
@@ -147,6 +159,19 @@ def cat(
             span = Span(seen, tuple(map(max, seen, reader.ends)))
             batches = reader.batches(span.part(Range(after, last or max(span.end))))
             seen = span.end
+
+
+def with_command(row: dict[str, Any]) -> bool:
+    """Put the command of a replica's message in the place of its body; False if it has none."""
+    try:
+        found = submission(row["body"])
+    except UNREADABLE:  # a copy refuses it, too
+        return False
+    if found is None:
+        return False
+    row |= {**found._asdict(), "kind": COMMAND, "body": found.command}
+    del row["command"]
+    return True
 
 
 def show(row: dict[str, Any], json: bool) -> None:
@@ -160,10 +185,11 @@ def show(row: dict[str, Any], json: bool) -> None:
         typer.echo(msgspec.json.encode(line).decode())
         return
     when = moment.strftime("%H:%M:%S.%f")
-    if row["kind"] == MESSAGE:
+    if row["kind"] in (MESSAGE, COMMAND):
         safe = " safe" if row["level"] == "safe" else ""
         group = row["group"] if row["group"].isprintable() else repr(row["group"])
-        text = f"{group} from {row['sender']}{safe}: {printable(row['body'])}"
+        asked = f", {row['client']!r} request {row['request']}" if row.get("client") else ""
+        text = f"{group} from {row['sender']}{safe}{asked}: {printable(row['body'])}"
     elif row["kind"] == GAP:
         text = f"gap: {printable(row['body'])}"
     else:
