@@ -214,6 +214,8 @@ class Replicated(Machine):
                     env.set_timer(Clock.DISK, self._world.sync_us())
             case Apply(index, entry):
                 own = entry.ticket.node == self.me and entry.ticket.boot == self.engine.boot
+                if index != self._applied + 1:
+                    raise Wrong(f"p{self.me} applies {index} to the state after {self._applied}")
                 self._applied = index
                 judge.applied(self.me, index, entry.command, own)
             case Restore(at, state):

@@ -7,7 +7,7 @@ from ringcast.replica.effects import BarrierPassed, Effect, Phase, Say, Sync, Wr
 from ringcast.replica.engine import Engine
 from ringcast.replica.log import Append, Image, Promise, ReplicaLog
 from ringcast.replica.tally import Tally
-from ringcast.replica.words import Ack, Action, Barrier, Epoch, Lift, Ready, Ticket
+from ringcast.replica.words import Ack, Action, Barrier, Epoch, Lift, Ready, Ticket, after
 
 VIEW, NEXT = ViewId(4, 1), ViewId(8, 1)
 
@@ -75,6 +75,12 @@ def test_rs_4_no_epoch_is_promised_twice() -> None:
     effects = engine.take()
     assert [each.word for each in effects if isinstance(each, Say)] == [Lift(log.promised)]
     assert not any(isinstance(each, Write) for each in effects)
+    promised = log.promised
+    engine.on_word(1, Lift(promised))
+    assert engine.epoch == after(promised)
+    assert [each.record for each in engine.take() if isinstance(each, Write)] == [
+        Promise(engine.epoch)
+    ]
 
 
 def test_rs_4_a_status_waits_for_the_sync_of_its_own_promise() -> None:
@@ -128,6 +134,14 @@ def test_rs_14_a_barrier_before_a_member_goes_on_counts() -> None:
     assert not any(isinstance(each, BarrierPassed) for each in engine.take())
     engine.on_word(3, Ack(engine.epoch, 0, 2))
     assert BarrierPassed(ticket, 0) in engine.take()
+
+
+def test_rs_9_whoever_has_no_vote_makes_no_quorum() -> None:
+    tally = Tally((1, 2, 3))
+    tally.ready |= {1, 4, 5}
+    assert not tally.enough_ready
+    tally.ready.add(3)
+    assert tally.enough_ready
 
 
 def test_rs_12_who_could_make_no_difference_says_nothing() -> None:

@@ -142,6 +142,16 @@ def test_rs_8_what_is_lacking_comes_in_pieces_the_state_first() -> None:
     assert [each.command for each in incoming.entries] == [b"5", b"6", b"7", b"8"]
 
 
+def test_rs_8_a_state_with_a_piece_missing_is_none() -> None:
+    base = Status(NOW, 7, VOTERS, 3, NEW, 4, 4, 4, (), 1)
+    incoming = IncomingBase(status(), base)
+    for offset, body, last in ((0, b"one", False), (6, b"three", True), (3, b"two", False)):
+        incoming.on_snapshot(Snapshot(NOW, 4, offset, body, last))
+    assert not incoming.complete
+    incoming.on_snapshot(Snapshot(NOW, 4, 6, b"three", True))
+    assert incoming.complete and incoming.image == Image(4, b"onetwothree")
+
+
 def test_rs_15_a_compacted_log_says_the_same() -> None:
     log = ReplicaLog.replay(
         [

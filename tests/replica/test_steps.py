@@ -1,0 +1,99 @@
+"""One member of three, step by step, with a disk that may be at work: rules of docs/replication.md
+that a run as a whole does not show, because what follows makes up for a step that is missing."""
+
+from __future__ import annotations
+
+from test_lies import ENDED, FOUNDED, LATER, OLD, VOTERS, Copy, of_the_group, primary, some, status
+
+from ringcast.core.ids import ViewId
+from ringcast.replica.effects import Apply, Phase, Restore
+from ringcast.replica.log import Adopt, Image, ReplicaLog
+from ringcast.replica.words import Ack, Action, Entries, Epoch, Ready, Run, Snapshot, Ticket
+
+RUNS = (Run(OLD, 1, 3), Run(LATER, 4, 6))
+
+
+def applied(copy: Copy) -> list[int]:
+    return [each.index for each in copy.effects if isinstance(each, Apply)]
+
+
+def restored(copy: Copy) -> list[tuple[int, bytes]]:
+    return [(each.at, each.state) for each in copy.effects if isinstance(each, Restore)]
+
+
+def test_rs_3_what_a_disk_says_is_green_is_applied_at_once() -> None:
+    assert applied(Copy(*FOUNDED)) == [1, 2]
+    compacted = Copy(*FOUNDED, Image(1, b"one"))
+    assert (restored(compacted), applied(compacted)) == ([(1, b"one")], [2])
+
+
+def test_rs_8_a_state_is_taken_over_with_what_follows_it() -> None:
+    copy = of_the_group()
+    copy.hear(3, status(log_epoch=LATER, length=6, green=5, trimmed=5, runs=(Run(LATER, 6, 6),)))
+    assert copy.phase() is Phase.TRANSFER
+    copy.hear(3, Snapshot(ENDED, 5, 0, b"five", True), some(6))
+    assert (restored(copy), copy.engine.applied) == ([(5, b"five")], 5)
+    copy.hear(3, Ready(ENDED))
+    assert applied(copy) == [1, 2, 6]
+
+
+def test_rs_8_what_was_green_stays_so_whatever_the_holder_knows() -> None:
+    """A state that is taken of what is not green would make a status of the disk that cannot be."""
+    copy = of_the_group()
+    copy.hear(3, status(log_epoch=LATER, length=6, green=0, runs=RUNS))
+    copy.hear(3, some(4, 3))
+    (adopted,) = copy.written(Adopt)
+    assert adopted.green == copy.engine.log.green == 2
+
+
+def test_rs_8_it_is_said_from_where_the_first_lacks_something() -> None:
+    holder = of_the_group()
+    holder.hear(2, ReplicaLog().status(ENDED, VOTERS, 3, 6))
+    holder.hear(3, status(length=2, runs=(Run(OLD, 1, 2),)))
+    assert [word.first for word in holder.said(Entries)] == [1]
+
+
+def test_rs_9_nobody_is_ready_before_the_log_is_on_disk() -> None:
+    """Or what no quorum's disks have would be green."""
+    copy = of_the_group()
+    copy.hangs = []
+    copy.hear(3, status(log_epoch=LATER, length=6, green=2, runs=RUNS))
+    copy.hear(3, some(4, 3))
+    assert copy.written(Adopt) and not copy.said(Ready)
+    copy.hear(2, Ready(ENDED))
+    copy.hear(3, Ready(ENDED))
+    assert copy.phase() is Phase.READY and applied(copy) == [1, 2]
+    copy.engine.synced(copy.hangs.pop())
+    copy.run()
+    assert copy.said(Ready) and copy.phase() is Phase.PRIMARY
+
+
+def test_rs_9_the_log_that_a_quorum_has_is_green_without_another_word() -> None:
+    assert applied(primary()) == [1, 2, 3]
+
+
+def test_rs_11_a_command_whose_entry_was_lost_is_said_again_and_no_other_one() -> None:
+    """It was delivered in an epoch that others did not go on from; whoever submitted it waits."""
+    for theirs, times in ((Epoch(9, 2), 2), (ENDED, 1)):
+        copy = primary()
+        copy.engine.submit(b"x")
+        copy.run()
+        assert copy.engine.log.length == 4 and applied(copy) == [1, 2, 3]
+        copy.engine.on_view(ViewId(10, 1), transitional=False)
+        copy.run()
+        now = Epoch(10, 1)
+        copy.hear(3, status(epoch=now, log_epoch=theirs, green=3), Ready(now))
+        assert copy.phase() is Phase.PRIMARY
+        assert len(copy.said(Action)) == times
+        assert copy.engine.log.entry(4).command == b"x"
+
+
+def test_rs_13_an_acknowledgement_of_another_epoch_tells_nothing() -> None:
+    """What was under way when a ring broke is delivered on the next one."""
+    copy = primary()
+    copy.hear(2, Action(Ticket(2, 6, 1), b"x"))
+    assert copy.engine.log.length == 4
+    copy.hear(2, Ack(OLD, 4, 0))
+    assert applied(copy) == [1, 2, 3]
+    copy.hear(2, Ack(ENDED, 4, 0))
+    assert applied(copy) == [1, 2, 3, 4]
