@@ -491,6 +491,7 @@ def test_settings_that_do_not_fit(tmp_path: Path) -> None:
         {},
         {"members": 3},
         {"dir": "x"},
+        {"members": 3, "dir": ""},
         {"members": 0, "dir": "x"},
         {"members": (1, 1, 2), "dir": "x"},
         {"members": (0, 1, 2), "dir": "x"},

@@ -144,6 +144,17 @@ def test_rs_9_whoever_has_no_vote_makes_no_quorum() -> None:
     assert tally.enough_ready
 
 
+def test_rs_13_half_of_the_voters_are_no_quorum() -> None:
+    tally = Tally((1, 2, 3, 4))
+    for member in (1, 2):
+        tally.acknowledge(member, 5)
+        tally.ready.add(member)
+    assert (tally.on_disk, tally.enough_ready) == (0, False)
+    tally.acknowledge(4, 3)
+    tally.ready.add(4)
+    assert (tally.on_disk, tally.enough_ready) == (3, True)
+
+
 def test_rs_12_who_could_make_no_difference_says_nothing() -> None:
     tally = Tally((1, 2, 3))
     assert tally.counts(3, 5, 1)

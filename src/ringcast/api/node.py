@@ -224,7 +224,7 @@ class Node:
             raise RingcastError("the node is not running: use 'async with Node.open(...)'")
         self.outgoing.check()
         if group.name in self._groups:
-            raise RingcastError(f"this node is in {group.name!r} already")
+            raise RingcastError(f"this node is in {group.name!r} already: leave it there first")
         if len(self._groups) >= MOST_GROUPS // 2:  # groups that were left may not be gone yet
             raise RingcastError(f"this node is in {len(self._groups)} groups: leave some first")
         names = sum(len(name.encode()) + NAME_HEAD for name in (*self._groups, group.name))

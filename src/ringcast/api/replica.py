@@ -64,7 +64,7 @@ class Replica(Generic[R]):
                 )
             self._copy = AvailableCopy(group, machine, merge)
         elif consistency == "quorum":
-            if members is None or dir is None or merge is not None:
+            if members is None or not dir or merge is not None:  # "" would be where we run
                 raise ValueError(
                     "a quorum needs members= (how many there are, or their ids) and dir= (a folder "
                     'of this replica\'s own); or say consistency="available" and give merge='

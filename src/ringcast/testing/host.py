@@ -70,7 +70,10 @@ class Host:
         self._given = [each for each in GIVEN if each in parameters]
         others = [each for each in parameters if each not in GIVEN]
         if len(args) > len(others):
-            raise TypeError(f"{name}: its program takes {others}, and is given {len(args)}")
+            raise TypeError(
+                f"{name}: its program takes {others} besides {', '.join(GIVEN)}, which it is given "
+                f"by name, and args are {len(args)}"
+            )
         if missing := [each for each in others[len(args) :] if needed(parameters[each])]:
             raise TypeError(
                 f"{name}: nobody gives its program {', '.join(missing)}: host, node and world are "
