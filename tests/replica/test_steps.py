@@ -8,7 +8,19 @@ from test_lies import ENDED, FOUNDED, LATER, OLD, VOTERS, Copy, of_the_group, pr
 from ringcast.core.ids import ViewId
 from ringcast.replica.effects import Apply, Phase, Restore
 from ringcast.replica.log import Adopt, Image, ReplicaLog
-from ringcast.replica.words import Ack, Action, Entries, Epoch, Ready, Run, Snapshot, Ticket
+from ringcast.replica.progress import PATIENCE
+from ringcast.replica.words import (
+    Ack,
+    Action,
+    Again,
+    Entries,
+    Epoch,
+    Ready,
+    Run,
+    Snapshot,
+    Ticket,
+    after,
+)
 
 RUNS = (Run(OLD, 1, 3), Run(LATER, 4, 6))
 
@@ -97,3 +109,31 @@ def test_rs_13_an_acknowledgement_of_another_epoch_tells_nothing() -> None:
     assert applied(copy) == [1, 2, 3]
     copy.hear(2, Ack(ENDED, 4, 0))
     assert applied(copy) == [1, 2, 3, 4]
+
+
+def test_rs_16_disks_that_are_slower_than_our_patience_are_waited_for_in_the_end() -> None:
+    """With syncs of 2.5 s at a majority, a member with a fast disk had all begin anew for ever."""
+    copy, epoch = of_the_group(), ENDED
+    for attempt in range(5):
+        copy.hear(2, status(epoch=epoch))
+        assert copy.phase() is Phase.READY
+        copy.tick(PATIENCE * 2**attempt - 1)
+        assert copy.engine.epoch == epoch
+        copy.tick()
+        assert copy.said(Again)[-1] == Again(epoch)
+        epoch = after(epoch)
+        assert copy.engine.epoch == epoch
+    epoch = Epoch(10, 1)  # the next view begins as the first one
+    copy.engine.on_view(ViewId(10, 1), transitional=False)
+    copy.run()
+    copy.hear(2, status(epoch=epoch))
+    copy.tick(PATIENCE)
+    assert copy.said(Again)[-1] == Again(epoch)
+
+
+def test_rs_15_a_state_that_was_overtaken_by_a_later_one_is_not_kept() -> None:
+    copy = primary()
+    copy.engine.compact(Image(3, b"three"))
+    copy.engine.compact(Image(2, b"two"))
+    copy.run()
+    assert copy.written(Image) == [Image(3, b"three")] and copy.engine.log.trimmed == 3

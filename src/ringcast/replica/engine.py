@@ -156,7 +156,7 @@ class Engine(DiskLog):
         if transitional:
             self._leave("the view ends")
             return
-        self._lifts = Lifts(view.seq)
+        self._lifts, self._progress = Lifts(view.seq), TransferProgress(self._piece)
         self._attempt(Epoch(view.seq, view.rep, attempt))
 
     def _leave(self, why: str) -> None:
@@ -176,7 +176,7 @@ class Engine(DiskLog):
         self._decision = self._incoming = None
         self.tally = Tally()
         self._durable = False
-        self._progress = TransferProgress(self._piece)
+        self._progress.begin()
         self._become(Phase.EXCHANGE, f"attempt {epoch}")
         if epoch <= self.log.promised:  # members lost the storage by which their views ascend
             self._do(Say(Lift(self.log.promised)))
@@ -194,7 +194,6 @@ class Engine(DiskLog):
 
     def _begin_again(self) -> None:
         """RS-16: give the attempt up."""
-        self._progress = TransferProgress(self._piece)
         self._do(Say(Again(self.epoch)))
 
     # --- the disk --------------------------------------------------------------------------

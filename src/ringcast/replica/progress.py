@@ -14,6 +14,9 @@ PATIENCE, GRACE = 3, 20
 """Ticks for which nothing of a transfer may come, and in which a piece must come on average; and
 those after which the average counts."""
 
+MOST_TIMES = 16
+"""How often the patience of a first attempt a later one has in the same view."""
+
 
 class Lifts:
     """RS-4: what members of a view have promised that attempts in it are not after."""
@@ -31,12 +34,20 @@ class Lifts:
 
 
 class TransferProgress:
-    """RS-16: whether the transfer of an attempt gets on, in pieces of about ``piece`` bytes."""
+    """RS-16: whether the attempts of a view get on, with a transfer in pieces of about ``piece``
+    bytes."""
 
     def __init__(self, piece: int) -> None:
         self._piece = piece
+        self._times = self._still = self._waited = self._came = 0
+        """How patient this attempt is; ticks since a piece came, ticks of all, and the bytes that
+        came."""
+
+    def begin(self) -> None:
+        """Another attempt. Members may have been given up only because their disks are slow, and
+        would be each time: it has twice the patience of the one before."""
+        self._times = min(2 * self._times, MOST_TIMES) or 1
         self._still = self._waited = self._came = 0
-        """Ticks since a piece came, ticks of all, and the bytes that came."""
 
     def came(self, word: Entries | Snapshot) -> bool:
         """A piece comes; whether all of them are no more than a log may have."""
@@ -45,8 +56,11 @@ class TransferProgress:
         return self._came <= MOST_BASE
 
     def stalls(self) -> bool:
-        """A tick; whether nothing comes any more, or too little."""
+        """A tick; whether nothing comes any more, or too little. That is said once in a while."""
         self._still += 1
         self._waited += 1
-        slow = self._waited > GRACE + PATIENCE * (self._came // self._piece)
-        return slow or self._still >= PATIENCE
+        slow = self._waited > self._times * GRACE + PATIENCE * (self._came // self._piece)
+        if not slow and self._still < self._times * PATIENCE:
+            return False
+        self._still = self._waited = self._came = 0
+        return True
