@@ -87,6 +87,18 @@ def test_a_queue() -> None:
     assert not fine(QueueModel(), *put, lost, (5, 6, "b", "get", (), 3))
 
 
+def test_what_a_get_took_that_was_given_up_a_later_one_gives() -> None:
+    """As ``Queue`` does: the item is out of the queue meanwhile. It is given once."""
+    put = (1, 2, "a", "put", ("x",), 1)
+    up = (1, inf, "b", "get", (), UNKNOWN)
+    then = (3, 4, "a", "put", ("y",), 1)
+    later, first = (7, 8, "c", "get", (), "x"), (5, 6, "c", "get", (), "y")
+    assert fine(QueueModel(), put, up, then, first, later)
+    assert fine(QueueModel(), put, up, then, later)
+    assert not fine(QueueModel(), put, then, later)
+    assert not fine(QueueModel(), put, up, then, later, (9, 10, "c", "get", (), "x"))
+
+
 def test_a_lock() -> None:
     held = (1, 2, "a", "acquire", (), 5)
     assert not fine(LockModel(), held, (3, 4, "b", "acquire", (), 6))

@@ -45,11 +45,12 @@ class DictModel:
 
 
 class QueueModel:
-    """``Queue``: put and get. Items must be hashable."""
+    """``Queue``: put and get. Items must be hashable. What a get without an outcome took, because
+    its caller gave up, a later one may give."""
 
     def initial(self) -> Any:
-        """No items."""
-        return ()
+        """No items, and none that were taken for callers who gave up."""
+        return ((), ())
 
     def part(self, operation: Operation) -> Any:
         """It is one."""
@@ -57,14 +58,19 @@ class QueueModel:
 
     def step(self, state: Any, operation: Operation) -> Any:
         """The state is the items; a get waits while there are none."""
+        items, kept = state
         match operation.name, *operation.args:
             case "put", item:
-                after = (*state, item)
-                return after if operation.result in (UNKNOWN, len(after)) else IMPOSSIBLE
+                known = operation.result in (UNKNOWN, len(items) + 1)
+                return ((*items, item), kept) if known else IMPOSSIBLE
+            case ("get",) if operation.result is UNKNOWN:
+                taken = tuple(sorted((*kept, *items[:1]), key=hash))  # in whichever order
+                return (items[1:], taken) if items else IMPOSSIBLE
+            case ("get",) if operation.result in kept:
+                at = kept.index(operation.result)
+                return (items, kept[:at] + kept[at + 1 :])
             case ("get",):
-                if not state or operation.result not in (UNKNOWN, state[0]):
-                    return IMPOSSIBLE
-                return tuple(state[1:])
+                return (items[1:], kept) if items[:1] == (operation.result,) else IMPOSSIBLE
         raise no_operation("a QueueModel has put(item), get()", operation)
 
 
