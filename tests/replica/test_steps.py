@@ -100,6 +100,18 @@ def test_rs_11_a_command_whose_entry_was_lost_is_said_again_and_no_other_one() -
         assert copy.engine.log.entry(4).command == b"x"
 
 
+def test_rs_12_a_voter_whose_others_say_nothing_speaks_after_a_tick() -> None:
+    """Or its command would wait for as long as the disks of the others hang."""
+    copy = primary()
+    copy.hear(3, Ready(ENDED))
+    copy.engine.submit(b"x")
+    copy.run()
+    copy.tick()
+    assert not copy.said(Ack)
+    copy.tick()
+    assert [word.length for word in copy.said(Ack)] == [4]
+
+
 def test_rs_13_an_acknowledgement_of_another_epoch_tells_nothing() -> None:
     """What was under way when a ring broke is delivered on the next one."""
     copy = primary()
