@@ -3,7 +3,7 @@ that a run as a whole does not show, because what follows makes up for a step th
 
 from __future__ import annotations
 
-from test_lies import ENDED, FOUNDED, LATER, OLD, VOTERS, Copy, of_the_group, primary, some, status
+from one_copy import ENDED, FOUNDED, LATER, OLD, VOTERS, Copy, of_the_group, primary, some, status
 
 from ringcast.core.ids import ViewId
 from ringcast.replica.effects import Apply, Phase, Restore

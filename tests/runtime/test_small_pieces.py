@@ -311,7 +311,12 @@ def test_places_that_others_say_are_looked_at_a_few_at_a_time(
     """A Hello of 2 KB with 254 of them cost a millisecond, and a thousand such Hellos a second all
     there is."""
     looked: list[Whereabouts] = []
-    monkeypatch.setattr(discovery, "reachable", lambda place: not looked.append(place))
+
+    def look(place: Whereabouts) -> bool:
+        looked.append(place)
+        return True
+
+    monkeypatch.setattr(discovery, "reachable", look)
     meetings, _, mine, its = acquainted()
     looked.clear()
     for turn in (1, 2):
