@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from ringcast.cli.app import app
 from ringcast.core.ids import Position, ViewId
 from ringcast.journal.check import holes
+from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import TRANSITIONAL, VIEW, Entry, gap_entry, view_entry
 from ringcast.journal.format.segment import HEAD_BYTES, SegmentFile, encode
 from ringcast.journal.reader import JournalReader
@@ -239,6 +240,27 @@ def test_a_journal_filled_from_members_that_parted_is_sound(tmp_path: Path) -> N
     write(tmp_path / "b", [*some[:5], views[0], views[1], views[4]], [])
     write(tmp_path / "c", [*some[:6], views[2], views[4]], [])
     assert report(*(tmp_path / name for name in "abc"))["sound"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_others_told_may_be_of_a_configuration_that_began_before(
+    tmp_path: Path, told: bool
+) -> None:
+    """Nothing is put below the end of a journal: what came there on another side is not asked
+    for. A node's own records always have their configuration before them."""
+    other = ViewId(10, 1)
+    begun = view_entry(entries(3)[2].last.end(1), other, (1,), True, 5)
+    rest = [each._replace(view=other) for each in entries(6)[4:]]
+    after = view_entry(Position.at(ViewId(12, 1), 0), ViewId(12, 1), (1, 2, 3), False, 5)
+    write(tmp_path / "other", [*entries(2), begun, *rest, after], [])
+    journal = Journal(tmp_path / "away")
+    journal.append(entries(3))
+    for frame in JournalReader(tmp_path / "other").frames(Range(journal.last, rest[-1].last)):
+        journal.take(frame, told)
+    journal.append([after])
+    journal.close()
+    found = findings(report(tmp_path / "other", tmp_path / "away"))
+    assert found == [] if told else [each["place"] for each in found] == [str(rest[0].first)]
 
 
 def test_a_topology_that_members_install_each_at_its_own_place_is_no_hole(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def examine(folder: Path) -> Iterator[CheckReport]:
                 _add(report, path, head.first, "the chain does not match")
             for at, each in enumerate(_records(frame)):
                 members = () if each.kind == MESSAGE else frame.members(at)
-                if (what := now.wrong(each, members)) is not None:
+                if (what := now.wrong(each, members, head.told)) is not None:
                     _add(report, path, each.place, what)
             if head.first.branch == GAP_BRANCH:
                 report.gaps = [*report.gaps, f"{last} .. {head.first}"]
@@ -137,6 +137,10 @@ class _Configurations:
     may be several: a configuration is left when all its members are known to be in a later one. On
     a single ring a regular one ends all before it. What was trimmed, lies in a gap or is damaged
     may have had records of others; then nothing is ``known`` before the next ring.
+
+    What others told was asked for from the journal's end on. Members that had parted from the node
+    may have begun a configuration at a place below that end, where nothing can be put any more, so
+    its record need not be there.
     """
 
     def __init__(self, known: bool) -> None:
@@ -144,15 +148,15 @@ class _Configurations:
         self._members: dict[ViewId, set[NodeId]] = {}
         """Who may still be in it."""
 
-    def wrong(self, record: Record, members: tuple[NodeId, ...]) -> str | None:
+    def wrong(self, record: Record, members: tuple[NodeId, ...], told: bool) -> str | None:
         """Take the next record; what is wrong with it, if something is."""
         place, view, kind = record
         if kind == MESSAGE:
-            return self._missing(view, "is of")
+            return self._missing(view, "is of", told)
         if kind == GAP:
             self._known, self._members = False, {}
             return None
-        missing = self._missing(place.ring, "follows") if kind == TRANSITIONAL else None
+        missing = self._missing(place.ring, "follows", told) if kind == TRANSITIONAL else None
         if kind == VIEW and not place.timestamp:
             self._known, self._members = True, {}
         for left in self._members.values():
@@ -161,8 +165,8 @@ class _Configurations:
         self._members[view] = set(members)
         return missing
 
-    def _missing(self, view: ViewId, how: str) -> str | None:
-        if view in self._members or not self._known:
+    def _missing(self, view: ViewId, how: str, told: bool) -> str | None:
+        if view in self._members or told or not self._known:
             return None
         self._members[view] = set()  # once is enough
         return f"{how} configuration {view}, which has no record before it, or was left before"

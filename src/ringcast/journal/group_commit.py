@@ -268,7 +268,7 @@ class GroupCommit:
                 if missing:
                     self.journal.skip(frame.first, NOBODY)
                     missing = False
-                self.journal.take(frame)
+                self.journal.take(frame, told=number < len(parts) - 1)
                 add_sources(sources, frame)
             missing = missing or number < len(holes)
         self.journal.sync()

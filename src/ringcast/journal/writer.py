@@ -209,12 +209,12 @@ class Journal:
         """Write records after all others. They are durable after ``sync``."""
         self.put(frame_content(entries))
 
-    def take(self, frame: Frame) -> None:
-        """The same for entries of another journal."""
+    def take(self, frame: Frame, told: bool = True) -> None:
+        """The same for entries of another journal, of others unless it says so."""
         for part, gap in frame.cut_at_gaps():
             if gap:
                 self.rotate()
-            self.put(content_of(part))
+            self.put(content_of(part, told))
 
     def skip(self, following: Position, why: str) -> None:
         """What comes before ``following`` is missing. A gap begins a segment, so that whoever

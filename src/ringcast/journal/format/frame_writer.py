@@ -36,6 +36,8 @@ class FrameContent(NamedTuple):
     """How many records there are."""
     first: Position
     last: Position
+    told: bool = False
+    """Whether other nodes told them to one that was away."""
 
 
 def frame_content(entries: Sequence[Entry]) -> FrameContent:
@@ -88,12 +90,11 @@ def as_short_as_can_be(entries: Sequence[Entry]) -> Sequence[Entry]:
     return entries
 
 
-def content_of(frame: Frame) -> FrameContent:
+def content_of(frame: Frame, told: bool) -> FrameContent:
     """The same for entries of another journal."""
-    rows = len(frame.lengths)
-    return FrameContent(
-        frame.section(), [frame.messages], frame.values(), rows, frame.first, frame.last
-    )
+    places = (frame.first, frame.last)
+    values, rows = frame.values(), len(frame.lengths)
+    return FrameContent(frame.section(), [frame.messages], values, rows, *places, told)
 
 
 # --- the chain -----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from ringcast.journal.format.frame_writer import FrameContent, Piece, link
 from ringcast.journal.format.layout import JournalError
 
 MAGIC = b"RcJ4"
-HEAD = struct.Struct("<4sQQIQIIQqqqqiqqqqqiq16s")
+HEAD = struct.Struct("<4sQQIQIIQqqqqiqqqqqiq16s?")
 HEAD_BYTES = 192
 """Heads are padded, so that what follows is aligned for reading in place."""
 
@@ -53,6 +53,9 @@ class Head(NamedTuple):
     last: Position
     chain: bytes
     """After the last record."""
+    told: bool
+    """Whether its node was away when the records were delivered, and has them from others. What
+    came first of a configuration may lie below the end that the journal had then."""
 
     @property
     def end(self) -> int:
@@ -67,7 +70,7 @@ class Head(NamedTuple):
     def pack(self, checksum: int) -> bytes:
         """The head as bytes."""
         fixed = (self.length, self.section, self.number, self.rows, self.entries, self.offset)
-        packed = HEAD.pack(MAGIC, checksum, *fixed, *self.first, *self.last, self.chain)
+        packed = HEAD.pack(MAGIC, checksum, *fixed, *self.first, *self.last, self.chain, self.told)
         return packed.ljust(HEAD_BYTES, b"\0")
 
 
@@ -84,7 +87,7 @@ def unpack(data: bytes | memoryview) -> Head | None:
     if magic != MAGIC or not padded(section) <= length <= LONGEST or not rows:
         return None
     places = Position(*rest[:6]), Position(*rest[6:12])
-    return Head(offset, length, section, checksum, number, rows, entries, *places, rest[12])
+    return Head(offset, length, section, checksum, number, rows, entries, *places, *rest[12:])
 
 
 def checksum(head: Head, section: Piece) -> int:
@@ -106,7 +109,7 @@ def encode(
     many = (written.rows, len(written.values))
     places = (written.first, written.last)
     chain = link(before, written.values)
-    head = Head(offset, length, len(section), 0, number, *many, *places, chain)
+    head = Head(offset, length, len(section), 0, number, *many, *places, chain, written.told)
     head = head._replace(checksum=checksum(head, section))
     content = [section, gap, *written.pieces, bytes(padded(length) - length)]
     return head, [head.pack(head.checksum), *content]
