@@ -15,7 +15,7 @@ from loopback import collect, eventually, joined, messages, ring, run
 from ringcast.api.events import Message
 from ringcast.api.group import MessageTooLarge
 from ringcast.api.node import Node
-from ringcast.api.writer_dedup import WriterDedup
+from ringcast.api.writer_dedup import Had, WriterDedup
 from ringcast.core.errors import RingcastError
 from ringcast.core.ids import NodeId, ViewId
 from ringcast.runtime.udp import Udp
@@ -82,6 +82,26 @@ def test_what_the_node_itself_remembers_is_acknowledged() -> None:
         streams.check("g", "s", 6)
     streams.fresh(rows(7, 0, 3))
     streams.check("g", "s", 6)
+
+
+def test_what_a_node_has_is_told_from_what_others_say() -> None:
+    streams = WriterDedup()
+    streams.learn([Known("g", "s", 5, 2)], own=True)
+    assert streams.has("g", "s", Had(5, 0, 2)) and streams.has("g", "s", Had(4, 0, 9))
+    assert not streams.has("g", "s", Had(5, 0, 3)) and not streams.has("g", "t", Had(0, 0, 1))
+    streams.agree([Known("g", "s", 7, 2)])
+    assert not streams.has("g", "s", Had(7, 0, 2))
+    assert streams.fresh(rows(7, 0, 4)) == 2
+    assert streams.has("g", "s", Had(7, 2, 4)) and not streams.has("g", "s", Had(7, 0, 4))
+    assert streams.fresh(rows(7, 4, 1)) == 0
+    streams.hold([Known("g", "s", 5, 2), Known("g", "new", 1, 1), Known("g", "s", 7, 1)])
+    assert not streams.has("g", "s", Had(7, 0, 4)), "the second row is missing"
+    assert streams.has("g", "s", Had(7, 2, 5))
+    streams.hold([Known("g", "s", 7, 2)])
+    assert streams.has("g", "s", Had(7, 0, 5)) and not streams.has("g", "s", Had(8, 0, 1))
+    assert streams.known() == (Known("g", "s", 7, 5),), "what all drop is what was said"
+    streams.hold([Known("g", "s", 8, 1)])
+    assert streams.has("g", "s", Had(8, 0, 1)) and streams.known() == (Known("g", "s", 7, 5),)
 
 
 def test_on_a_new_ring_what_was_said_counts_and_what_was_seen_is_known() -> None:

@@ -17,6 +17,9 @@ pytest.importorskip("pandas")  # pyarrow loads it late, where simulated dates wo
 PEERS = [f"{number}@10.0.0.{number}:5400" for number in (1, 2, 3)]
 
 
+OVER = pytest.mark.parametrize("protocol", ["totem", "total", "totem-multi"])
+
+
 async def keep(host: Host) -> None:
     """Keeps a journal, and sends and publishes what it is asked to."""
     async with host.node(journal=True) as node, node.join("g") as group:
@@ -27,6 +30,9 @@ async def keep(host: Host) -> None:
                     return list(node.ring)
                 case "/caught-up":
                     return await node.caught_up()
+                case "/publish":
+                    rows = tuple(row.encode() for row in request.body[1])
+                    return str(await node.publish("g", "w", request.body[0], 0, rows))
                 case _:
                     return str(await group.send(request.body.encode(), durable=True))
 
@@ -58,6 +64,12 @@ class Keepers:
 
         return await self.client.spawn(asking())
 
+    async def refused(self, host: Host, path: str, body: Any) -> str:
+        """Why it does not do what it is asked."""
+        with pytest.raises(CallFailed) as error:
+            await self.client.spawn(self.client.call(host, path, body, within=30))
+        return str(error.value)
+
     async def ring(self, host: Host, *members: Host) -> None:
         """Wait until a node is on a ring with these."""
         numbers = [each.number for each in members]
@@ -76,7 +88,7 @@ class Keepers:
         assert [*check.compare(folders), *check.holes(folders)] == []
 
 
-@pytest.mark.parametrize("protocol", ["totem", "total", "totem-multi"])
+@OVER
 def test_the_other_side_began_below_the_end_of_the_journal(protocol: str) -> None:
     """With timestamps, the view of the side that sends less comes before the last record of a
     member that died on the other side: it is told what follows, and cannot take the view."""
@@ -106,5 +118,66 @@ def test_the_other_side_began_below_the_end_of_the_journal(protocol: str) -> Non
         told = [row for row in rows if row["body"].startswith(b"one ")]
         apart = [row for row in told if row["view"] not in begun]
         assert bool(apart) == (protocol == "totem-multi")
+
+    simtest(seeds=2, settings={"protocol": protocol, "peers": PEERS})(story)()
+
+
+@OVER
+def test_rows_that_another_member_spoke_of_are_confirmed_when_the_journal_has_them(
+    protocol: str,
+) -> None:
+    """A node that was away knew a batch by another member's word, and confirmed it while it still
+    waited for a third one. Then the journal of that member was lost, and the rows with it."""
+
+    async def story(world: World) -> None:
+        keepers = Keepers(world)
+        one, two, three = keepers.hosts
+        await keepers.ring(one, one, two, three)
+        for host in keepers.hosts:
+            await keepers.ask(host, "/caught-up")
+        one.crash()
+        three.crash()
+        await keepers.ring(two, two)
+        await keepers.ask(two, "/publish", [0, ["a", "b"]])
+        one.start()
+        await keepers.ring(one, one, two)
+        publishing = keepers.client.call(one, "/publish", [0, ["a", "b"]], within=30)
+        await keepers.client.spawn(publishing)
+        two.crash()
+        one.crash("unsynced")
+        one.start()
+        await keepers.ring(one, one)
+        assert [row["body"] for row in keepers.rows(one) if row["body"]] == [b"a", b"b"]
+
+    simtest(seeds=2, settings={"protocol": protocol, "peers": PEERS})(story)()
+
+
+@OVER
+def test_rows_that_a_journal_never_gets_are_confirmed_by_those_who_have_them(
+    protocol: str,
+) -> None:
+    """They were delivered where others were while the network was parted, and nothing is put into
+    the past of a journal that has gone on."""
+
+    async def story(world: World) -> None:
+        keepers = Keepers(world)
+        one, two, three = keepers.hosts
+        await keepers.ring(one, one, two, three)
+        for host in keepers.hosts:
+            await keepers.ask(host, "/caught-up")
+        world.partition([one], [two, three])
+        await keepers.ring(two, two, three)
+        await keepers.ask(two, "/publish", [0, ["a", "b"]])
+        world.unite([one], [two, three])
+        await keepers.ring(one, one, two, three)
+        why = await keepers.refused(one, "/publish", [0, ["a", "b"]])
+        assert "batch 0 of writer 'w' is not published in group 'g'" in why
+        await keepers.ask(three, "/publish", [0, ["a", "b"]])
+        await keepers.ask(one, "/publish", [1, ["c"]])
+        await world.sleep(1)
+        bodies = [[row["body"] for row in keepers.rows(host) if row["body"]]
+                  for host in keepers.hosts]  # fmt: skip
+        assert bodies == [[b"c"], [b"a", b"b", b"c"], [b"a", b"b", b"c"]]
+        keepers.check()
 
     simtest(seeds=2, settings={"protocol": protocol, "peers": PEERS})(story)()

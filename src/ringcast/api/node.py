@@ -12,6 +12,7 @@ from typing import Any
 from ringcast.api.directory import Directory
 from ringcast.api.group import CannotMulticast, Group, portions
 from ringcast.api.outgoing import Item, SubmissionQueue
+from ringcast.api.writer_dedup import Had
 from ringcast.core.effects import InstallView, PackedMessages
 from ringcast.core.errors import (
     UNREADABLE,
@@ -247,7 +248,8 @@ class Node:
         self, group: str, stream: str, batch: int, first: int, bodies: tuple[bytes, ...]
     ) -> Position:
         """Broadcast rows of a writer's batch in a group, unless they were before; a position at
-        or behind them, once they are delivered and, with a journal, on disk here.
+        or behind them, once they are delivered and, with a journal, on disk here. With a journal
+        that does not get rows that others say came before, RingcastError.
 
         They are safe: what this node remembers as delivered, nobody who lives on can lack.
         """
@@ -276,8 +278,26 @@ class Node:
             position = await done
             if self._ring.view == ring:  # otherwise, or before that, nobody may have taken them
                 if self._journal:
+                    rows = Had(batch, first, first + len(bodies))
+                    await self._keep(group, stream, rows)
                     await self.durable(position)
                 return position
+
+    async def _keep(self, group: str, stream: str, rows: Had) -> None:
+        """Wait until the journal has got rows of a writer, if it gets them at all."""
+        assert self._journal is not None
+        streams = self._directory.streams
+        if streams.has(group, stream, rows):
+            return
+        await self.caught_up()
+        streams.hold(self._journal.completed())
+        if not streams.has(group, stream, rows):
+            raise RingcastError(
+                f"batch {rows.batch} of writer {stream!r} is not published in group {group!r}: "
+                "another member has said that its rows came before, and this node's journal does "
+                "not have them. Repeat the batch at a node that has; if none has, choose another "
+                "name for the writer"
+            )
 
     def check_multicast(self) -> None:
         """Raise if the node's protocol cannot send to some members only."""

@@ -9,7 +9,8 @@ words.
 What others say may be wrong, and cannot be checked: a writer may come far while rings are apart.
 All drop the same rows all the same, but a node acknowledges none of them that it drops by the word
 of others alone, unless they are of the very batch that these speak of. That is the one a writer
-repeats.
+repeats. A node with a journal acknowledges that batch, too, only when its journal ``has`` the rows:
+those who said that they came may have lost them since.
 """
 
 from __future__ import annotations
@@ -21,16 +22,24 @@ from ringcast.core.errors import RingcastError
 from ringcast.wire.envelope import MOST_WRITERS, MOST_WRITTEN, Known, NumberedRows
 
 
+class Had(NamedTuple):
+    """Rows of a batch that this node has taken itself, or its journal has, without a gap."""
+
+    batch: int
+    first: int
+    end: int
+
+
 class Reached(NamedTuple):
     """How far a writer has come in a group."""
 
     batch: int
     rows: int
-    seen: int
-    """The last batch of which this node has taken rows itself, or its journal has some."""
+    had: Had
+    """Of the last batch of which this node has any."""
 
 
-NOWHERE = Reached(-1, 0, -1)
+NOWHERE = Reached(-1, 0, Had(-1, 0, 0))
 
 
 class WriterDedup:
@@ -46,7 +55,7 @@ class WriterDedup:
     def check(self, group: str, stream: str, batch: int) -> None:
         """RingcastError if rows of the batch would be dropped by the word of others alone."""
         last = self._last(group, stream)
-        if last.seen < batch < last.batch:
+        if last.had.batch < batch < last.batch:
             raise RingcastError(
                 f"batch {batch} of writer {stream!r} is not published in group {group!r}: another "
                 f"member has said that batch {last.batch} came before, and this node has not seen "
@@ -56,16 +65,32 @@ class WriterDedup:
 
     def fresh(self, word: NumberedRows) -> int:
         """How many of the rows at the beginning were delivered before; the others are now."""
-        batch, done, seen = self._last(word.group, word.stream)
+        batch, done, had = self._last(word.group, word.stream)
         if word.batch < batch:
             return len(word.bodies)
         known = max(0, done - word.first) if word.batch == batch else 0
         end = word.first + len(word.bodies)
         if known < len(word.bodies):
-            seen = word.batch
-        reached = Reached(word.batch, max(end, done if known else 0), seen)
+            had = joined(had, Had(word.batch, word.first + known, end))
+        reached = Reached(word.batch, max(end, done if known else 0), had)
         self._note(word.group, word.stream, reached)
         return min(known, len(word.bodies))
+
+    def has(self, group: str, stream: str, rows: Had) -> bool:
+        """Whether this node has rows, or later ones, and not only the word of others."""
+        had = self._last(group, stream).had
+        return rows.batch < had.batch or joined(had, rows) == had
+
+    def hold(self, words: Iterable[Known]) -> None:
+        """What the node's journal has got from others. What all drop does not change."""
+        for each in words:
+            groups = self._reached.get(each.stream, {})
+            if (last := groups.get(each.group)) is not None:
+                got, had = Had(each.batch, 0, each.rows), last.had
+                if got.batch > had.batch:
+                    groups[each.group] = last._replace(had=got)
+                elif got.batch == had.batch:
+                    groups[each.group] = last._replace(had=joined(got, had))
 
     def known(self) -> tuple[Known, ...]:
         """What this node remembers, for the others."""
@@ -79,10 +104,10 @@ class WriterDedup:
         """What others remember, in an order that is the same everywhere; ``own``: what this node
         does."""
         for each in words:
-            batch, rows, seen = self._last(each.group, each.stream)
+            batch, rows, had = self._last(each.group, each.stream)
             if (each.batch, each.rows) > (batch, rows):
-                reached = Reached(each.batch, each.rows, each.batch if own else seen)
-                self._note(each.group, each.stream, reached)
+                had = Had(each.batch, 0, each.rows) if own else had
+                self._note(each.group, each.stream, Reached(each.batch, each.rows, had))
 
     def agree(self, words: Iterable[Known]) -> None:
         """What the members of a new ring remember, in an order that is the same everywhere. What
@@ -92,7 +117,7 @@ class WriterDedup:
         for stream, groups in self._reached.items():
             for group, reached in groups.items():
                 last = before.get(stream, {}).get(group, NOWHERE)
-                groups[group] = reached._replace(seen=last.seen)
+                groups[group] = reached._replace(had=last.had)
 
     def _note(self, group: str, stream: str, reached: Reached) -> None:
         groups = self._reached.pop(stream, {})
@@ -102,3 +127,10 @@ class WriterDedup:
         for found, most in ((groups, MOST_WRITTEN), (self._reached, MOST_WRITERS)):
             if len(found) > most:
                 del found[next(iter(found))]
+
+
+def joined(had: Had, more: Had) -> Had:
+    """With more rows of a batch; without what lies before a gap, or is of another batch."""
+    if more.batch != had.batch or not had.first <= more.first <= had.end:
+        return more
+    return had._replace(end=max(had.end, more.end))

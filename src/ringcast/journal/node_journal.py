@@ -19,7 +19,7 @@ from ringcast.journal.format import layout
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import Entry, JournalError, Source
 from ringcast.journal.format.message import digest
-from ringcast.journal.group_commit import PENDING, GroupCommit
+from ringcast.journal.group_commit import PENDING, GroupCommit, read_sources
 from ringcast.journal.merged_reader import MergedReader, Span
 from ringcast.journal.service import (
     PART_BYTES,
@@ -168,6 +168,10 @@ class NodeJournal:
     def known(self) -> list[Known]:
         """How far writers had come when this node ended, by its journal."""
         return [Known(*key, *reached) for key, reached in self._commits.sources().items()]
+
+    def completed(self) -> list[Known]:
+        """How far they had come, by what was there when it had caught up."""
+        return [Known(*key, *reached) for key, reached in read_sources(self.folder).items()]
 
     @property
     def crowded(self) -> bool:
