@@ -263,6 +263,28 @@ def test_what_others_told_may_be_of_a_configuration_that_began_before(
     assert found == [] if told else [each["place"] for each in found] == [str(rest[0].first)]
 
 
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("cut", [0, 1])
+def test_how_a_configuration_ended_those_who_told_of_it_may_not_have_known(
+    tmp_path: Path, told: bool, cut: int
+) -> None:
+    """A member that was elsewhere was told by one that crashed before the end of it."""
+    some = entries(4)
+    parted = view_entry(some[4].last.end(3), ViewId(10, 3), (3,), True, 5)
+    after = view_entry(Position.at(ViewId(12, 1), 0), ViewId(12, 1), (1, 2, 3), False, 5)
+    write(tmp_path / "whole", [*some, *[parted][cut:], after], [])
+    end = len(some) - 1 if cut else len(some)
+    journal = Journal(tmp_path / "away")
+    journal.append(some[:1])
+    for frame in JournalReader(tmp_path / "whole").frames(Range(journal.last, some[end - 1].last)):
+        journal.take(frame, told)
+    journal.append([after])
+    journal.close()
+    found = findings(report(tmp_path / "away", tmp_path / "whole"))
+    lacks = some[-1] if cut else parted
+    assert found == [] if told else [each["place"] for each in found] == [str(lacks.first)]
+
+
 def test_a_topology_that_members_install_each_at_its_own_place_is_no_hole(tmp_path: Path) -> None:
     """Where gateways join rings, the places of one change end in a mark of the member's own."""
     view, ring = ViewId(4_194_308_194_312, 9), ViewId(8, 1)

@@ -179,27 +179,33 @@ def holes(folders: Sequence[Path]) -> Iterator[JournalFinding]:
     A message is missing between two records of its configuration, or between one and the next
     configuration, if the other journal has that next too. The record of a transitional
     configuration is missing between the two that stand on both sides of it in the other journal.
-    Which others a node was in, only its messages tell (``examine``).
+    Which others a node was in, only its messages tell (``examine``). How a configuration ended
+    that others told of, those may not have known themselves.
     """
     for one, other in permutations([JournalReader(folder) for folder in folders], 2):
         before: Record | None = None
+        told = False
         for path, head in one.heads_after():
             start = before.place if before else head.first
             mine = _within(one, Range(head.first.before, head.last))
-            lacks = _lacks(mine, before, _within(other, Range(start.before, head.last)))
+            its = _within(other, Range(start.before, head.last))
+            lacks = _lacks(mine, before, its, (told or head.told, head.told))
             if lacks is not None:
                 what = f"a record is missing that {other.folder} has"
                 yield JournalFinding(str(path), str(lacks), what)
                 break
-            before = mine[-1]
+            before, told = mine[-1], head.told
 
 
 def _within(journal: JournalReader, span: Range) -> list[Record]:
     return [each for frame in journal.frames(span, check=False) for each in _records(frame)]
 
 
-def _lacks(mine: list[Record], before: Record | None, its: list[Record]) -> Position | None:
-    """The first entry of ``its`` that is not among mine, though those around it are."""
+def _lacks(
+    mine: list[Record], before: Record | None, its: list[Record], told: tuple[bool, bool]
+) -> Position | None:
+    """The first entry of ``its`` that is not among mine, though those around it are. ``told``:
+    whether others told what is around the first of mine, and around the rest."""
     known = {each.place for each in mine}
     then: Record | None = None  # the next configuration
     found: Position | None = None
@@ -214,11 +220,12 @@ def _lacks(mine: list[Record], before: Record | None, its: list[Record]) -> Posi
         if not last or not following or not last.place < each.place or following.kind == GAP:
             continue
         if each.kind == MESSAGE:
-            missing = last.view == each.view and (following.view == each.view or following == then)
+            ended = following == then and not told[at > 0]
+            missing = last.view == each.view and (following.view == each.view or ended)
         else:  # beside another transitional one it may be of members that parted
             beside = [last, following] == its[max(0, number - 1) : number + 2 : 2]
             regular = last.view == last.place.ring and following.kind == VIEW
-            missing = each.kind == TRANSITIONAL and beside and regular
+            missing = each.kind == TRANSITIONAL and beside and regular and not told[at > 0]
         found = each.place if missing else found
     return found
 
