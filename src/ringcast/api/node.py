@@ -290,7 +290,9 @@ class Node:
         if streams.has(group, stream, rows):
             return
         await self.caught_up()
-        streams.hold(self._journal.completed())
+        # Of this writer alone: of another one, what a member told would count as evidence (check).
+        told = self._journal.completed()
+        streams.hold(each for each in told if (each.group, each.stream) == (group, stream))
         if not streams.has(group, stream, rows):
             raise RingcastError(
                 f"batch {rows.batch} of writer {stream!r} is not published in group {group!r}: "
