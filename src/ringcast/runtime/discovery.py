@@ -197,13 +197,13 @@ class Meetings:
         self._udp.connect(self.book.addresses())  # a name may have moved, a route appeared
         self.book.news = MOST_NEWS
         self._greeted.clear()
-        self._greet(asked)
+        self.greet(asked)
         for seed in self._seeds:
             self._udp.send_to(seed, self._hello(True))
         if self._config.multicast:  # tokens are unicast, so addresses must be known here too
             self._udp.broadcast(self._hello(False))
         knows = self._codec.knows
-        self._greet(n for n in self.book.known() if doubted is not None or not knows(n))
+        self.greet(n for n in self.book.known() if doubted is not None or not knows(n))
 
     def _forget_silent(self) -> list[NodeId]:
         """Who is not listed and was not heard for long was removed for good: frames to it, and a
@@ -225,11 +225,6 @@ class Meetings:
                 ask.append(node)
         return ask
 
-    def greet_unmet(self) -> None:
-        """Frames came from incarnations that were not met."""
-        unmet, self._codec.unmet = self._codec.unmet, {}
-        self._greet(unmet)
-
     def on_hello(self, src: NodeId, boot: int, hello: Hello) -> None:
         """Somebody is there."""
         place = hello.places[0]
@@ -250,7 +245,7 @@ class Meetings:
             if self.book.own_word(src) != before:  # names of all are looked up: not at each Hello
                 self._udp.connect(self.book.addresses())
             if new:
-                self._greet(new)
+                self.greet(new)
         if hello.wants or not met:
             where = Address(place.host, place.port)
             at = self._listed.get(src, where)
@@ -283,7 +278,7 @@ class Meetings:
             elif not self._codec.knows(src) and not here:
                 self._codec.unproven.note(src, BORROWED.format(src, mine.node, at), OLD)
 
-    def _greet(self, nodes: Iterable[NodeId]) -> None:
+    def greet(self, nodes: Iterable[NodeId]) -> None:
         """Ask for the Hello that lets these be heard."""
         known = self.book.known()
         for node in nodes:

@@ -145,7 +145,7 @@ class LiveHost:
         if self.stopped is not None:
             raise node_stopped(self.stopped, "the node could not start")
         self._started = True
-        self._timers.arm_next()
+        self._timers.arm_next(self.clock.now_us())
         self.quiet()
 
     def leave(self) -> None:
@@ -221,7 +221,8 @@ class LiveHost:
         """Give messages to the machine; check ``ready`` first."""
         if self.stopped is not None:
             raise node_stopped(self.stopped)
-        level = Level(level)  # the others would refuse the frames of anything else
+        if type(level) is not Level:
+            level = Level(level)  # the others would refuse the frames of anything else
         if to or not self.machine.filters:
             group = 0
         if self._scribe:
@@ -259,7 +260,8 @@ class LiveHost:
             self.close()
             return
         for port in self.ports:
-            port.greet_unmet()
+            if port.unmet:
+                port.greet_unmet()
         self._listener.on_quiet()
         if not self.machine.blocked:
             self._blocked_us = None
@@ -272,11 +274,17 @@ class LiveHost:
                 port.rest(stall_s)
 
     def _on_alarm(self) -> None:
+        """Most alarms are ticks of the clock, or for timers that were set anew meanwhile."""
         self.woken()
+        fired = False
         for timer in self._timers.due():
             self.step(TimerFired(timer))
+            fired = True
         if self.stopped is None:
-            self._timers.arm_next()
+            if not fired:  # nothing has changed, and hardly any time has passed
+                self._timers.arm_next(self._env.now_us)
+                return
+            self._timers.arm_next(self.clock.now_us())
         self.quiet()
 
     def _wall_us(self) -> int:

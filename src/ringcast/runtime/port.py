@@ -60,7 +60,10 @@ class Port:
         self.network = config.network
         realm = Realm(Medium.RING, config.network, node.protocol)
         terms = compared(node)
+        self._listed = config.peer_addresses
         self._codec = Codec(node.sheet.messages, config.id, boot, self.keys, realm, *terms)
+        self.unmet = self._codec.unmet
+        """Incarnations that were not met, and have sent frames."""
         self._warned: dict[NodeId, str] = {}
         self._suspected: set[NodeId] = set()
         self._unusable = ""
@@ -170,12 +173,11 @@ class Port:
             self._warned[node] = misfits[node]
             LOG.warning("node %s: %s", self.id, self._with_address(node, misfits[node]))
         # A stranger could name any number of others, and say another thing of them every time.
-        listed = self.config.peer_addresses
         self._suspected = {node for node in self._suspected if not self._codec.hears(node)}
         for node, why in self._codec.unproven.said().items():
-            if node not in self._suspected and (node in listed or self._hints):
+            if node not in self._suspected and (node in self._listed or self._hints):
                 self._suspected.add(node)
-                self._hints -= node not in listed
+                self._hints -= node not in self._listed
                 LOG.warning("node %s: %s", self.id, self._with_address(node, why))
 
     def _with_address(self, node: NodeId, why: str) -> str:
@@ -189,9 +191,10 @@ class Port:
         return self._meetings.twin
 
     def greet_unmet(self) -> None:
-        """Frames may have come from incarnations that were not met."""
-        if self._codec.unmet:
-            self._meetings.greet_unmet()
+        """Frames have come from incarnations that were not met."""
+        unmet = list(self.unmet)
+        self.unmet.clear()
+        self._meetings.greet(unmet)
 
     # --- what an operator asks -------------------------------------------------------------
 

@@ -134,11 +134,11 @@ class Receiver:
                     if source is alone:
                         break
             self.received += count
-            if len(tokens) > 1:
-                for token in tokens[:-1]:
+            if tokens:
+                newest = tokens.pop()
+                for token in tokens:
                     handle(token, True)
-            for token in tokens[-1:]:
-                handle(token)
+                handle(newest)
             quiet()
 
         return drain

@@ -49,15 +49,16 @@ class Timers:
         """The timers whose time has come, in order; one that an earlier one cancelled or set again
         is left out."""
         now_us = self._env.now_us + EARLY_US
+        if not self._deadlines or min(self._deadlines.values()) > now_us:
+            return
         due = [(at, str(timer), timer) for timer, at in self._deadlines.items() if at <= now_us]
         for at, _, timer in sorted(due):
             if self._deadlines.get(timer) == at:
                 del self._deadlines[timer]
                 yield timer
 
-    def arm_next(self) -> None:
+    def arm_next(self, now_us: int) -> None:
         """Set the alarm to the earliest deadline, or the next tick."""
-        now_us = self._clock.now_us()
         self._arm(min((now_us + TICK_US, *self._deadlines.values())), now_us)
 
     def _arm(self, at_us: int, now_us: int) -> None:
