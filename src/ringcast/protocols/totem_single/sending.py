@@ -30,9 +30,10 @@ def number_new(p: Processor, env: Env, seq: int, allowed: int) -> int:
     windows of all have room for what is under way. A rider may allow less of some sorts, and may
     let others go first in the queue; of those that wait behind them a share is held.
     """
-    ring, queue, budget, rider = p.old, p.new_message_queue, p.config.frame_budget, p.rider
-    if ring.crowded:
+    ring, queue = p.old, p.new_message_queue
+    if not queue or ring.crowded:
         return 0
+    budget, rider = p.config.frame_budget, p.rider
     margins, window = None, 0
     if rider is not None:
         budget -= STAMP_BYTES

@@ -83,7 +83,7 @@ def quiet(p: Processor, ring: Ring, token: Token) -> bool:
 def pass_quietly(p: Processor, env: Env, ring: Ring, token: Token) -> None:
     """What is left of R11-R20 for a quiet token, which is nearly every one at light load.
 
-    The general visit comes to the same (a test compares them) with 21 calls more, a quarter of
+    The general visit comes to the same (a test compares them) with 15 calls more, a fifth of
     all in a hop; and waiting for the token is half of the latency of a message.
     """
     seq, mine = token.seq, p.token
@@ -100,7 +100,9 @@ def visit(p: Processor, env: Env, ring: Ring, token: Token, send_new: SendNew) -
     mine, last = p.token, p.flow
     adapt_window(p, env, token)
     allowed = flow.allowance(p.config, last.window, token, last.last_token_seq, last.last_retrans)
-    rtr, resent = retransmit(p, env, ring, token.rtr, allowed)  # R12
+    rtr, resent = token.rtr, 0
+    if rtr or mine.answered:
+        rtr, resent = retransmit(p, env, ring, rtr, allowed)  # R12
     seq = token.seq + send_new(p, env, token.seq, allowed - resent)  # R13
     aru, aru_id = next_aru(token, ring.my_aru, seq, p.me)  # R14, R15
     rtr = requests(p, ring, rtr, token.seq)  # R16
@@ -111,7 +113,9 @@ def visit(p: Processor, env: Env, ring: Ring, token: Token, send_new: SendNew) -
         p.gather.my_fail_set |= {aru_id}
         p.enter_gather(env, Cause.FAILED_TO_RECEIVE)
         return None
-    ring.safe_bound = max(ring.safe_bound, min(mine.last_aru_seen, aru))  # R18, before overwriting
+    safe = aru if aru < mine.last_aru_seen else mine.last_aru_seen  # R18, before overwriting
+    if safe > ring.safe_bound:
+        ring.safe_bound = safe
     mine.last_aru_seen = aru
     retrans_round = flow.next_retrans_round(token, last.last_retrans, resent)  # R85
     last.last_retrans = resent
@@ -149,7 +153,8 @@ def retransmit(
 
 def next_aru(token: Token, my_aru: int, seq: int, me: NodeId) -> tuple[int, NodeId | None]:
     """R15: lower the token's aru to mine, or raise it if I lowered it or nobody lags."""
-    my_aru = min(my_aru, seq)  # a number the token does not know of is none
+    if my_aru > seq:
+        my_aru = seq  # a number the token does not know of is none
     if my_aru < token.aru or token.aru_id == me or token.aru_id is None:
         return my_aru, None if my_aru == seq else me
     return token.aru, token.aru_id
@@ -192,8 +197,9 @@ def adapt_window(p: Processor, env: Env, token: Token) -> None:
     last, seen = p.flow, p.token.seen_seqs
     if p.config.adaptive and seen:
         used = token.seq - seen[-1] + token.retrans_round
-        rotation_us = env.now_us - last.last_visit_us
-        last.window = flow.next_window(p.config, last.window, token, used, rotation_us)
+        if used:  # or it says nothing
+            rotation_us = env.now_us - last.last_visit_us
+            last.window = flow.next_window(p.config, last.window, token, used, rotation_us)
     last.last_visit_us = env.now_us
 
 
