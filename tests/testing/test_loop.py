@@ -92,6 +92,24 @@ def test_callbacks_keep_their_order() -> None:
         passed(test, seed)
 
 
+def test_handles_are_those_of_asyncio_to_whoever_asks() -> None:
+    async def main() -> list[object]:
+        loop = asyncio.get_running_loop()
+        ran: list[object] = []
+        soon, later = loop.call_soon(ran.append, 1), loop.call_later(2.0, ran.append, 2)
+        assert isinstance(soon, asyncio.Handle)
+        assert not isinstance(soon, asyncio.TimerHandle)
+        assert isinstance(later, asyncio.TimerHandle)
+        assert later.when() == pytest.approx(loop.time() + 2.0, abs=1e-3)
+        never = loop.call_at(loop.time() + 1.0, ran.append, 3)
+        never.cancel()
+        assert (never.cancelled(), later.cancelled()) == (True, False)
+        await asyncio.sleep(3.0)
+        return ran
+
+    assert on_host(main) == [1, 2]
+
+
 def test_timers_fire_in_time_and_not_early() -> None:
     async def test(world: World) -> None:
         loop = asyncio.get_running_loop()

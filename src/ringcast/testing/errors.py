@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 from ringcast.core.errors import RingcastError
@@ -42,14 +43,16 @@ class CallFailed(RingcastError, ConnectionError):
 class EscapeLog:
     """Escapes of one world, kept because a program may swallow the error."""
 
-    def __init__(self) -> None:
+    def __init__(self, heard: Callable[[], None]) -> None:
         self.first: Escape | None = None
+        self._heard = heard
 
     def escape(self, what: str, instead: str) -> NoReturn:
         """Refuse something that would leave the simulated world."""
         error = Escape(f"{what} would leave the simulated world: {instead}")
         if self.first is None:
             self.first = error
+            self._heard()
         raise error
 
 

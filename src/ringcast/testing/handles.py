@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 if TYPE_CHECKING:
     from ringcast.testing.loop import SimLoop
 
@@ -15,46 +17,41 @@ def _nothing() -> None:
     """What is left of a callback that was cancelled."""
 
 
-class SimHandle(asyncio.Handle):
-    """What is to run in a turn. asyncio's own asks each time whether the loop is debugged."""
+class SimHandle(msgspec.Struct, eq=False, weakref=True):
+    """What is to run in a turn: an ``asyncio.Handle`` that is made without a call of Python."""
 
-    __slots__ = ()
+    _callback: Callable[..., object]
+    _args: tuple[Any, ...]
+    _context: Context
+    _cancelled: bool = False
 
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: SimLoop,
-        context: Context,
-    ) -> None:
-        self._context, self._loop, self._callback, self._args = context, loop, callback, args
-        self._cancelled = False
-        self._repr = self._source_traceback = None
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """For programs that ask whether it is one."""
+        return asyncio.Handle
 
     def cancel(self) -> None:
         """Do not run it."""
         self._cancelled = True
         self._callback, self._args = _nothing, ()
 
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self._cancelled
 
-class SimTimer(asyncio.TimerHandle):
+
+class SimTimer(SimHandle, eq=False, weakref=True):
     """What is to run at a time."""
 
-    __slots__ = ()
+    _when: float = 0.0
 
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: SimLoop,
-        context: Context,
-    ) -> None:
-        self._context, self._loop, self._callback, self._args = context, loop, callback, args
-        self._cancelled, self._scheduled, self._when = False, True, when
-        self._repr = self._source_traceback = None
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return asyncio.TimerHandle
 
-    cancel = SimHandle.cancel
+    def when(self) -> float:
+        """That time, by the clock of whose it is."""
+        return self._when
 
 
 class SimTask(asyncio.Task[Any]):

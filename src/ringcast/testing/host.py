@@ -222,7 +222,7 @@ class Host:
         """Let it stand still, as after SIGSTOP; False if it does or is down."""
         if self.process is None or self.process.paused:
             return False
-        self.process.paused = True
+        self.process.pause()
         self.note("stands still")
         return True
 
@@ -291,8 +291,8 @@ class Host:
         for port in [port for port, each in self.servers.items() if each is server]:
             del self.servers[port]
 
-    def send_datagram(self, place: Place, port: int, data: bytes) -> None:
-        """Out of a port of this host, to a place. This is the path of every frame."""
+    def send_datagram(self, place: Place, source: Place, data: bytes) -> None:
+        """From an address of this host to a place. This is the path of every frame."""
         world = self.world
         target = world.found.get(place[0]) or self.find(place[0])
         if target is None:
@@ -300,18 +300,19 @@ class Host:
             return
         me, other = self.number, target.number
         world.events.append((self.loop.scheduler.now_us, me, other, len(data), crc32(data)))
-        world.network.datagram(me, other, Datagram((self.address, port), place[1], data))
+        world.network.datagram(me, other, Datagram(source, place[1], data))
 
-    def hear(self, frame: Received) -> None:
-        """A frame arrives."""
-        datagram: Any = frame.message
+    def hear(self, datagram: Any) -> None:
+        """A datagram arrives, by itself: nothing is broadcast here."""
         opened = self._ports.get(datagram.target)
         if opened is None:
             self.loses("no listener")
         else:
-            opened.take(datagram.data, datagram.source)
+            opened.take(datagram)
 
-    hear_unicast = hear
+    def hear_unicast(self, frame: Received) -> None:
+        """It arrives in a frame of the simulator's network."""
+        self.hear(frame.message)
 
     def loses(self, why: str) -> None:
         """Count a datagram that goes no further."""

@@ -65,7 +65,9 @@ class SimLoop(_Base):  # type: ignore[misc]
         self.scheduler = Scheduler()
         self.escapes = escapes
         self.on_quiet: Callable[[], None] = lambda: None
-        """Called when everything at one moment is done, before time passes."""
+        """Called when everything at one moment is done, before time passes …"""
+        self.watched = False
+        """… if somebody has something to look at."""
         self.on_error: Callable[[dict[str, Any]], None] = lambda context: None
         self.mixed: Callable[[int], bool] = lambda turn: True
         """Whether the order in a turn is drawn; else it is first come, first served."""
@@ -102,11 +104,11 @@ class SimLoop(_Base):  # type: ignore[misc]
         callback: Callable[..., object],
         *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> SimTimer:
         """At a time of the caller's clock, or a little later."""
-        timer: Any = self.call_later(when - self.time(), callback, *args, context=context)
+        timer = self.call_later(when - self.time(), callback, *args, context=context)
         timer._when = when
-        return timer  # type: ignore[no-any-return]
+        return timer
 
     def call_later(
         self,
@@ -114,11 +116,11 @@ class SimLoop(_Base):  # type: ignore[misc]
         callback: Callable[..., object],
         *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> SimTimer:
         """After so many seconds of the caller's clock, or a little later."""
         scheduler = self.scheduler
         now_us = local_us = scheduler.now_us
-        delay_us = max(1, int(delay * 1e6 + ROUNDING)) if delay > 0 else 0
+        delay_us = (int(delay * 1e6 + ROUNDING) or 1) if delay > 0 else 0
         if (process := PROCESS.get()) is not None:
             clock = process.clock
             local_us = clock.local_us(now_us) if clock.ppm else now_us + clock.ahead_us
@@ -129,21 +131,20 @@ class SimLoop(_Base):  # type: ignore[misc]
             delay_us += int(self._order.random() * self._slack_us)
         if context is None:
             context = copy_context()
-        timer = SimTimer(local_us / 1e6 + delay, callback, args, self, context)
+        timer = SimTimer(callback, args, context, False, local_us / 1e6 + delay)
         entry = (now_us + delay_us, TIMER, next(scheduler.ticket), self._due, timer)
         heappush(scheduler.heap, entry)
         return timer
 
     def _due(self, timer: SimTimer) -> None:
         if not timer._cancelled:
-            timer._scheduled = False
             self._ready.append(timer)
 
     def later(
         self, delay_us: int, act: Callable[..., object], *args: Any, context: Context
     ) -> None:
         """After exactly so long of the world's time."""
-        handle = SimHandle(act, args, self, context)
+        handle = SimHandle(act, args, context)
         scheduler = self.scheduler
         at_us = scheduler.now_us + delay_us
         entry = (at_us, WORLD, next(scheduler.ticket), self._ready.append, handle)
@@ -153,11 +154,11 @@ class SimLoop(_Base):  # type: ignore[misc]
 
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> SimHandle:
         """In the next turn."""
         if context is None:
             context = copy_context()
-        handle = SimHandle(callback, args, self, context)
+        handle = SimHandle(callback, args, context)
         self._ready.append(handle)
         return handle
 
@@ -172,13 +173,13 @@ class SimLoop(_Base):  # type: ignore[misc]
         heap, popleft = scheduler.heap, ready.popleft
         spins = 0
         while not self._stopping:
-            if not ready:
+            if not ready and self.watched:
                 self.on_quiet()
-                if not ready:
-                    spins = 0
-                    while not ready:
-                        scheduler.now_us, _, _, action, argument = heappop(heap)
-                        action(argument)
+            if not ready:
+                spins = 0
+                while not ready:
+                    scheduler.now_us, _, _, action, argument = heappop(heap)
+                    action(argument)
             batch: Any
             if len(ready) == 1:  # on an idle network it is one frame at a time
                 batch = (popleft(),)
@@ -191,7 +192,7 @@ class SimLoop(_Base):  # type: ignore[misc]
                     continue
                 context = handle._context
                 process = context.get(process_of)
-                if process is not None and (process.paused or not process.alive):
+                if process is not None and process.halted:
                     if process.alive:
                         process.held.append(handle)
                     continue
@@ -209,20 +210,17 @@ class SimLoop(_Base):  # type: ignore[misc]
                     f"instance in a loop around asyncio.sleep(0); the last was {runs(handle)}"
                 )
 
-    def _failed(
-        self, handle: asyncio.Handle, process: Process | None, error: BaseException
-    ) -> None:
+    def _failed(self, handle: SimHandle, process: Process | None, error: BaseException) -> None:
         """What becomes of the error of a callback. A process may exit; what else is no Exception
         is the test runner's: a timeout, a skip, Ctrl-C."""
-        callback: Any = handle._callback  # type: ignore[attr-defined]
+        callback = handle._callback
         exits = isinstance(error, SystemExit) and process is not None
         if not isinstance(error, Exception) and not exits:
             raise error
         if exits and isinstance(getattr(callback, "__self__", None), asyncio.Task):
             return  # the task has ended with it, and who waits for it is told
         told = {"message": f"Exception in callback {getattr(callback, '__qualname__', '')}"}
-        context: Context = handle._context  # type: ignore[attr-defined]
-        context.run(self.on_error, {**told, "exception": error})
+        handle._context.run(self.on_error, {**told, "exception": error})
 
     def _mix(self, batch: list[Any]) -> None:
         """Put the steps of tasks in another order."""
@@ -243,9 +241,7 @@ class SimLoop(_Base):  # type: ignore[misc]
 
     def resume(self, process: Process) -> None:
         """A process that stood still goes on with what became due meanwhile."""
-        process.paused = False
-        held, process.held = process.held, []
-        self._ready.extend(held)
+        self._ready.extend(process.go_on())
 
     # --- tasks and futures -----------------------------------------------------------------
 
@@ -283,6 +279,7 @@ class SimLoop(_Base):  # type: ignore[misc]
             if error and not isinstance(error, Exception | SystemExit | BaseExceptionGroup):
                 raise error  # it is the test runner's
             self.unheard.append((self.now_us, task))  # type: ignore[arg-type]
+            self.watched = True
 
     def forget_heard(self) -> None:
         """Let go of tasks whose error somebody has seen."""

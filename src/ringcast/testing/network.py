@@ -111,24 +111,18 @@ class SimNetwork(Network):
         """Send from one host to another; it may be lost."""
         self.messages += 1
         link = self._links.get((src, dst)) or self._link(src, dst)
-        frame = Received(src, 0, datagram)
-        if self.odd is every:
-            if self._sized or link is None or self._tampers:
-                self.send(dst, frame)
-                return
+        if self.odd is every and not (link is None or self._sized or self._tampers):
             # As ``send`` does it, without what is not there on most networks.
-            model, rng, scheduler = link.model, self._rng, self._scheduler
-            if model.unicast_loss and rng.random() < model.unicast_loss:
+            rng, scheduler = self._rng, self._scheduler
+            if (loss := link.model.unicast_loss) and rng.random() < loss:
                 return
-            copies = 2 if model.duplicate and rng.random() < model.duplicate else 1
-            while copies:
-                copies -= 1
-                at_us = scheduler.now_us + (link.delay_us or link.sample(rng))
-                if model.reorder and rng.random() < model.reorder:
-                    at_us += rng.randint(0, model.reorder_us)
-                entry = (at_us, UNICAST, next(scheduler.ticket), link.hear_unicast, frame)
-                heappush(scheduler.heap, entry)
+            if link.odd:
+                self._send_oddly(link, datagram)
+                return
+            at_us = scheduler.now_us + (link.delay_us or link.sample(rng))
+            heappush(scheduler.heap, (at_us, UNICAST, next(scheduler.ticket), link.hear, datagram))
             return
+        frame = Received(src, 0, datagram)
         if self.odd(self.messages):
             self.send(dst, frame)
             return
@@ -137,6 +131,16 @@ class SimNetwork(Network):
         self._scheduler = scheduler
         if link is not None:
             scheduler.at(scheduler.now_us + self.hop_us, link.hear_unicast, frame, UNICAST)
+
+    def _send_oddly(self, link: _Link, datagram: Datagram) -> None:
+        """Where datagrams are duplicated or overtake each other."""
+        model, rng, scheduler = link.model, self._rng, self._scheduler
+        copies = 2 if model.duplicate and rng.random() < model.duplicate else 1
+        for _ in range(copies):
+            at_us = scheduler.now_us + (link.delay_us or link.sample(rng))
+            if model.reorder and rng.random() < model.reorder:
+                at_us += rng.randint(0, model.reorder_us)
+            scheduler.at(at_us, link.hear, datagram, UNICAST)
 
     def transit_us(self, src: int, dst: int) -> int | None:
         """How long a segment of a stream takes, with all the times it is sent again; None while

@@ -6,11 +6,11 @@ so tasks, timers and callbacks belong to the process that made them without bein
 
 from __future__ import annotations
 
-import asyncio
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ringcast.testing.handles import SimHandle
     from ringcast.testing.host import Host
     from ringcast.testing.threads import Pool
 
@@ -58,7 +58,9 @@ class Clock:
 class Process:
     """From a start to an end. What belongs to a process that is not alive never runs again."""
 
-    __slots__ = ("alive", "clock", "held", "host", "in_job", "job_us", "number", "paused", "pool")
+    __slots__ = (
+        "alive", "clock", "halted", "held", "host", "in_job", "job_us", "number", "paused", "pool",
+    )  # fmt: skip
 
     def __init__(self, host: Host, number: int) -> None:
         self.host = host
@@ -67,7 +69,9 @@ class Process:
         self.clock = host.clock
         self.alive = True
         self.paused = False
-        self.held: list[asyncio.Handle] = []
+        self.halted = False
+        """Whether it is not alive, or paused: nothing of it runs now."""
+        self.held: list[SimHandle] = []
         """What became due while the process stood still."""
         self.pool: Pool | None = None
         """Its threads, if it has any."""
@@ -76,9 +80,19 @@ class Process:
         self.job_us = 0
         """How far that has slept ahead of the world."""
 
+    def pause(self) -> None:
+        """Stand still."""
+        self.paused = self.halted = True
+
+    def go_on(self) -> list[SimHandle]:
+        """Stand still no longer; what became due meanwhile."""
+        self.paused, self.halted = False, not self.alive
+        held, self.held = self.held, []
+        return held
+
     def end(self) -> None:
         """Nothing of it runs any more."""
-        self.alive = False
+        self.alive, self.halted = False, True
         self.held.clear()
 
 

@@ -9,14 +9,18 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from ringcast.testing.handles import SimHandle
 from ringcast.testing.process import PROCESS, Process
 
 if TYPE_CHECKING:
     from ringcast.testing.host import Host
     from ringcast.testing.loop import SimLoop
+    from ringcast.testing.network import Datagram
     from ringcast.testing.streams import Stream
 
 BUFFER = 2**20
@@ -46,12 +50,14 @@ class SimSocket:
         self._host, self._process = host, process
         self.family, self.type, self.proto = socket.AF_INET, socket.SOCK_DGRAM, 0
         self._port = 0
+        self._source: Place = (host.address, 0)
+        """Where its datagrams come from."""
         self._bound = ""
         self._peer: Place | None = None
         self._limit = BUFFER
         self._held = 0
-        self.inbox: deque[tuple[Any, Place]] = deque()
-        self.reader: asyncio.Handle | None = None
+        self.inbox: deque[Any] = deque()
+        self.reader: SimHandle | None = None
         self.waking = False
         self._number = host.next_descriptor()
         self._closed = False
@@ -63,8 +69,12 @@ class SimSocket:
         name, port = place[:2]
         if name not in ("", "0.0.0.0") and self._host.find(name) is not self._host:
             raise failure(errno.EADDRNOTAVAIL)
-        self._port = self._host.open_port(self, port)
+        self._open(port)
         self._bound = name or "0.0.0.0"
+
+    def _open(self, port: int) -> None:
+        self._port = self._host.open_port(self, port)
+        self._source = (self._host.address, self._port)
 
     def connect(self, place: Place) -> None:
         """Send there, unless told otherwise."""
@@ -88,7 +98,7 @@ class SimSocket:
         if peer is None or self._closed or not self._port:
             return self.sendto(data, peer or self.getpeername())
         if self._process.alive:
-            self._host.send_datagram(peer, self._port, bytes(data))
+            self._host.send_datagram(peer, self._source, bytes(data))
         return len(data)
 
     def sendto(self, data: Any, *args: Any) -> int:
@@ -98,20 +108,21 @@ class SimSocket:
         if len(data) > MOST_DATA:
             raise failure(errno.EMSGSIZE)
         if not self._port:
-            self._port = self._host.open_port(self, 0)
+            self._open(0)
         if self._process.alive:
-            self._host.send_datagram(args[-1], self._port, bytes(data))
+            self._host.send_datagram(args[-1], self._source, bytes(data))
         return len(data)
 
     # --- receiving -------------------------------------------------------------------------
 
-    def take(self, data: bytes, source: Place) -> None:
-        """A datagram arrives."""
-        if self._held + len(data) > self._limit:
+    def take(self, datagram: Datagram) -> None:
+        """It arrives."""
+        held = self._held + len(datagram.data)
+        if held > self._limit:
             self._host.loses("socket full")
             return
-        self._held += len(data)
-        self.inbox.append((data, source))
+        self._held = held
+        self.inbox.append(datagram)
         if self.reader is not None and not self.waking:
             self.waking = True
             self._host.loop._ready.append(self.reader)
@@ -135,7 +146,7 @@ class SimSocket:
                     if self.inbox:
                         self.wake()
 
-        self.reader = mine = asyncio.Handle(readable, (), self._host.loop)
+        self.reader = mine = SimHandle(readable, (), copy_context())
         self.waking = False
         self.wake()
 
@@ -143,10 +154,10 @@ class SimSocket:
         """The next datagram and where it comes from."""
         if not self.inbox:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        received = self.inbox.popleft()
-        length = len(received[0])
-        self._held -= length
-        return received if length <= size else (received[0][:size], received[1])
+        datagram = self.inbox.popleft()
+        data = datagram.data
+        self._held -= len(data)
+        return data[:size], datagram.source
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         """The next datagram."""
@@ -157,7 +168,7 @@ class SimSocket:
         inbox = self.inbox
         if not inbox:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        data, _ = inbox.popleft()
+        data = inbox.popleft().data
         length = len(data)
         self._held -= length
         most = size or len(buffer)
@@ -168,8 +179,10 @@ class SimSocket:
 
     def recv_all(self) -> list[bytes]:
         """All datagrams that wait. No real socket has this."""
-        found = [data for data, _ in self.inbox]
-        self.inbox.clear()
+        inbox = self.inbox
+        found: list[bytes] = []
+        while inbox:
+            found.append(inbox.popleft().data)
         self._held = 0
         return found
 
@@ -317,6 +330,7 @@ def text_of(name: str | bytes) -> str:
     return name.decode("idna") if isinstance(name, bytes) else name
 
 
+@lru_cache(1024)
 def numeric(name: str) -> bool:
     """Whether it is an address and no name."""
     try:

@@ -293,7 +293,8 @@ class SimListener(SimSocket):
         """The next one, for ``open_connection(sock=...)`` or to be closed."""
         if not self.inbox:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        return self.inbox.popleft()
+        accepted: tuple[Stream, Place] = self.inbox.popleft()
+        return accepted
 
     def close(self) -> None:
         """Nobody connects any more; those that wait are reset."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from _thread import RLock
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from concurrent.futures._base import PENDING
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,11 +34,29 @@ class PoolJob:
         self.slept_us = 0
 
 
+class _Condition(RLock):  # type: ignore[misc]
+    """Of all such futures: there is one thread, so nobody waits to be notified."""
+
+    def notify_all(self) -> None:
+        """Nobody is there."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Nobody else would notify."""
+        return False
+
+
+_CONDITION: Any = _Condition()
+
+
 class JobResult(Future[Any]):
     """What ``submit`` of an executor gives. Who waits for it makes it happen."""
 
     def __init__(self, pool: Pool) -> None:
-        super().__init__()
+        # As the class does it, without a condition for each.
+        self._condition = _CONDITION
+        self._state, self._result, self._exception = PENDING, None, None
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Any] = []
         self._pool = pool
 
     def result(self, timeout: float | None = None) -> Any:

@@ -52,7 +52,7 @@ class World:
         limit_s: float,
     ) -> None:
         self.seed = seed
-        self.escapes = EscapeLog()
+        self.escapes = EscapeLog(self._watch)
         self.loop = SimLoop(str(seed), self.escapes)
         self.network = SimNetwork(network, self.loop.scheduler, Random(f"{seed}/network"))
         self.network.pieces = Random(f"{seed}/pieces")
@@ -233,6 +233,7 @@ class World:
         name = name or name_of(check)
         self._assert(name, check)
         self._always.append((name, check))
+        self._watch()
 
     def sometimes(self, name: str, check: Check | None = None) -> None:
         """``check`` must hold at some moment of some seed; without one, this moment counts."""
@@ -241,6 +242,7 @@ class World:
             self.met[name] = True
         elif not self.met[name]:
             self._sometimes.append((name, check))
+            self._watch()
 
     def until(
         self, check: Check, within: float = 60.0, what: str = ""
@@ -254,6 +256,7 @@ class World:
         done: asyncio.Future[None] = self.loop.create_future()
         entry = (check, done)
         self._waiting.append(entry)
+        self._watch()
         try:
             async with asyncio.timeout(within):
                 await done
@@ -268,6 +271,7 @@ class World:
         if self._failure is None:
             error.__cause__ = cause
             self._failure = error
+            self._watch()
 
     def _assert(self, name: str, check: Check) -> None:
         try:
@@ -276,6 +280,10 @@ class World:
             raise Violated(name, str(error)) from error
         if holds is not None and holds is not True and denies(awaited(holds, check)):
             raise Violated(name)
+
+    def _watch(self) -> None:
+        """There is something to look at, from now on."""
+        self.loop.watched = True
 
     def _look(self) -> None:
         """Everything at one moment has been done."""
