@@ -49,10 +49,8 @@ class Batches:
     def __aiter__(self) -> Batches:
         return self
 
-    async def __anext__(self) -> list[Batch | View | EventsLost]:
-        if events := await self._take():
-            return events
-        raise StopAsyncIteration
+    def __anext__(self) -> Awaitable[list[Batch | View | EventsLost]]:
+        return self._take()
 
 
 class Group:
@@ -266,10 +264,7 @@ class Group:
         No generator, which would end for good when a timeout or a cancellation meets it.
         """
         while not self._ready:
-            events = await self._inbox.take()
-            if not events:
-                raise StopAsyncIteration
-            for event in events:
+            for event in await self._inbox.take():
                 if type(event) is Batch:
                     self._ready.extend(event)
                 else:
@@ -281,7 +276,7 @@ class Group:
         return Batches(self._take)
 
     def _take(self) -> Awaitable[list[Batch | View | EventsLost]]:
-        """Everything not yet read, at least one event; empty when there will be no more."""
+        """Everything not yet read, at least one event; the end when there will be no more."""
         return self._rest() if self._ready else self._inbox.take()
 
     async def _rest(self) -> list[Batch | View | EventsLost]:

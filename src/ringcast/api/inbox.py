@@ -85,14 +85,15 @@ class Inbox:
             self._wake()
 
     async def take(self) -> list[Batch | View | EventsLost]:
-        """Everything that waits, at least one event; empty when there will be no more."""
+        """Everything that waits, at least one event; StopAsyncIteration when there will be no
+        more."""
         if self._reader is not None:
             raise TwoReaders("a group has one reader; use one 'async for' at a time")
         while not self._events:
             if self._over:
                 if self._closed is not None:
                     raise self._closed
-                return []
+                raise StopAsyncIteration
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader

@@ -92,6 +92,8 @@ class QueueBounds:
 
     def allow(self, bodies: tuple[bytes, ...], max_message: int) -> bool:
         """Whether a submission is small enough for an empty queue."""
+        if len(bodies) == 1:
+            return len(bodies[0]) <= max_message and len(bodies[0]) <= self.max_bytes
         sizes = list(map(len, bodies))
         few = len(sizes) <= MOST_AT_ONCE and sum(sizes) <= self.max_bytes
         return few and max(sizes, default=0) <= max_message

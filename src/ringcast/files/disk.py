@@ -22,13 +22,16 @@ class Disk:
 
     def write(self, file: int, pieces: Sequence[bytes | memoryview]) -> None:
         """Append everything; OSError if that is not possible."""
+        done = os.writev(file, pieces)
+        if done == sum(map(len, pieces)):
+            return
         rest = [memoryview(piece) for piece in pieces]
         while rest:
-            done = os.writev(file, rest)
             while rest and done >= len(rest[0]):
                 done -= len(rest.pop(0))
             if rest:
                 rest[0] = rest[0][done:]
+                done = os.writev(file, rest)
 
     def sync(self, file: int) -> None:
         """Return when what was written would survive a loss of power."""

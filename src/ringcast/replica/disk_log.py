@@ -30,7 +30,8 @@ class DiskLog:
 
     def take(self) -> list[Effect]:
         """What is to be done, in order."""
-        self._write_fresh()
+        if self._fresh:
+            self._write_fresh()
         effects, self._effects = self._effects, []
         return effects
 

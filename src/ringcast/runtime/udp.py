@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ringcast.core.errors import TransportError
 from ringcast.core.ids import NodeId
@@ -124,7 +124,7 @@ class Udp:
 
     def broadcast(self, *datagrams: bytes) -> None:
         """To everybody known, or to the multicast group."""
-        for run in runs(datagrams):
+        for run in runs(datagrams) if len(datagrams) > 1 else (datagrams,):
             for link in self._fanout:
                 self._send(link, run)
 
@@ -144,7 +144,7 @@ class Udp:
             except OSError as error:
                 self._failed(error, 1)
 
-    def _send(self, link: SendSocket, run: list[bytes]) -> None:
+    def _send(self, link: SendSocket, run: Sequence[bytes]) -> None:
         try:
             link.send(run)
             self.sent += len(run)

@@ -14,7 +14,7 @@ import errno
 import select
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 UDP_SEGMENT, UDP_GRO = 103, 104
 MOST_IN_RUN = 64
@@ -62,7 +62,7 @@ class SendSocket:
         except OSError:
             self._cuts = False
 
-    def send(self, run: list[bytes]) -> None:
+    def send(self, run: Sequence[bytes]) -> None:
         """Send a run as datagrams; what the system says against it is raised."""
         if len(run) == 1:
             self.socket.send(run[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from threading import Thread
 from time import monotonic
@@ -24,10 +25,7 @@ class Address(NamedTuple):
     @property
     def ip(self) -> IPv4Address | IPv6Address | None:
         """The host as a number; None if it is a name."""
-        try:
-            return ip_address(self.host)
-        except ValueError:
-            return None
+        return _number(self.host)
 
     @property
     def loopback(self) -> bool:
@@ -38,6 +36,14 @@ class Address(NamedTuple):
     def unspecified(self) -> bool:
         """Whether it stands for all addresses of a machine, so that nobody can send to it."""
         return self.ip is not None and self.ip.is_unspecified
+
+
+@lru_cache(1024)
+def _number(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
 
 
 def parse(text: str, setting: str, least_port: int = 1) -> Address:
