@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import msgspec
@@ -28,6 +29,7 @@ from ringcast.protocols.totem_multi.clock import (
 from ringcast.protocols.totem_multi.flow import FULL, STEPS, Brakes
 from ringcast.protocols.totem_multi.messages import (
     LAST_TIMESTAMP,
+    RING_BITS,
     Ack,
     Bound,
     Change,
@@ -252,6 +254,23 @@ def test_mr_7_ring_numbers_seen_elsewhere_raise_those_of_new_rings() -> None:
     other, _ = rider(pid=2)
     other.join_received(env, Join(1, 4, (1,), (), 0, ride=mine.join_built(env)))
     assert other.ring_seq() == 400
+
+
+def test_mr_8_ext_whoever_forgot_its_rings_gives_them_other_numbers() -> None:
+    """G-5: starts within an hour begin a hundred rings apart, if not in the same second. One that
+    has its storage goes on from that."""
+    begun: list[int] = []
+    for second in range(3600):
+        clock = LamportClock(100)
+        clock.start(Env(1, Random(1)), None, second * 2**20 + 1)
+        begun.append(clock.my_future_ring_seq)
+    begun.sort()
+    assert all(b - a > 4 * 100 for a, b in pairwise(begun))
+    assert begun[0] == 0 and begun[-1] < 2 ** (RING_BITS - 1)
+    kept, lost = (TotemMulti(1, SHEET.default) for _ in range(2))
+    kept.start(Env(1, Random(1)), Started(2**50 + 2**20, {"ring-0/clock": 1000}))
+    lost.start(Env(1, Random(1)), Started(2**50 + 2**20, {}))
+    assert kept.clock.my_future_ring_seq == 0 < lost.clock.my_future_ring_seq
 
 
 def test_mr_9_a_large_message_is_stamped_with_its_last_piece(

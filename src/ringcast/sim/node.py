@@ -139,7 +139,7 @@ class SimNode:
         self.machine = self._make()
         self._views = ViewContract()
         self._env = Env(self.id, Random(f"{self._seed}/node/{self.id}/{self.incarnation}"))
-        self.boot = self._chance.getrandbits(32)
+        self.boot = self.incarnation - 1 << 20 | self._chance.getrandbits(20)  # rises, as live
         self._idle = True
         self._at_us = max(self._at_us, self._scheduler.now_us)
         self._scribe.started(self._at_us, self.incarnation, storage_kept)

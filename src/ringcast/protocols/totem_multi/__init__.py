@@ -37,6 +37,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           G-20  a known gateway that cannot be reached, or has lost an interface, is waited for
           G-25  so is one that was lost with a ring where it never came
           MR-4  one frame raises the clock by a bounded step
+          MR-8  without stable storage a processor draws the number that its rings begin at
           MR-10  what a gateway passes on goes ahead of its own messages
           MR-12  what waited for a change is called late, and is no copy
           MR-32  what a gateway passed on may wait for the ring's next change

@@ -50,6 +50,10 @@ CLOCK_REACH = 2**36
 """MR-4 ext: how much one frame may raise the clock. A hundred thousand messages a second take eight
 days for that; a processor further behind catches up with the frames that follow."""
 
+STARTS, SPREAD = 2**19, 0x9E3779B1
+"""MR-8 ext: how many numbers there are to begin at, few enough for those of views to rise with
+those of rings (``messages.RING_BITS``); and what keeps starts apart that follow each other."""
+
 
 class LamportClock:
     """MR-1: ``my_timestamp``, its stable bound, and the largest ring number seen anywhere."""
@@ -61,9 +65,15 @@ class LamportClock:
         self.limit = interval  # stamps below it may leave
         self.my_future_ring_seq = 0
 
-    def start(self, env: Env, stable: int) -> None:
-        """MR-1, G-2: begin an interval above what is stable."""
-        self.my_timestamp = stable + self.interval
+    def start(self, env: Env, stable: int | None, boot: int = 0) -> None:
+        """MR-1, G-2: begin an interval above what is stable.
+
+        MR-8 ext, G-5: if nothing is, there may have been rings that this processor has forgotten,
+        and others may still be on them. Its own begin at a number drawn from the second in which it
+        started: two messages would have one place otherwise."""
+        if stable is None:
+            self.my_future_ring_seq = 4 * ((boot >> 20) * SPREAD % STARTS)
+        self.my_timestamp = (stable or 0) + self.interval
         self._write(env)
 
     def see(self, timestamp: int) -> None:

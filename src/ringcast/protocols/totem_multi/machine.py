@@ -96,7 +96,7 @@ class TotemMulti(Speaker):
             env.stop(f"ports {ids}: the first has the processor's own id {self.me}, each its own")
             return
         stable = [v for k, v in event.stable.items() if k.rpartition("/")[2] == CLOCK]
-        self.clock.start(env, max(stable, default=0))
+        self.clock.start(env, max(stable, default=None), event.boot)
         for port, pid in enumerate(ids):
             mine = Member(pid, self.me, len(ids) > 1)
             rider = ClockRider(self.clock, mine, self.brakes)
