@@ -116,6 +116,21 @@ def test_on_a_new_ring_what_was_said_counts_and_what_was_seen_is_known() -> None
     assert streams.known() == () and streams.fresh(rows(3, 0, 2)) == 0
 
 
+def test_what_comes_while_the_members_say_what_they_remember_is_not_forgotten() -> None:
+    """Rows of a ring that only lost members since count, and are in nobody's word. On the next ring
+    they are in the words, or forgotten."""
+    streams = WriterDedup()
+    streams.fresh(rows(3, 0, 2))
+    streams.new_ring()
+    said = streams.known()
+    assert streams.fresh(rows(4, 0, 2), unsaid=True) == 0
+    streams.agree(said)
+    assert streams.fresh(rows(4, 0, 3), unsaid=True) == 2
+    streams.new_ring()
+    streams.agree(said)
+    assert streams.known() == said
+
+
 def test_a_writer_to_many_groups_makes_nobody_forget_another() -> None:
     """After 256 groups of one guest, a batch that another writer repeated came twice."""
     streams = WriterDedup()

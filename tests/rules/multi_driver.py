@@ -88,6 +88,7 @@ class Core:
         self.released: list[Change] = []
         self.delivered: list[str] = []
         self.topologies: list[tuple[str, ...]] = []
+        self.narrowed: list[bool] = []
         self.keys: list[Key] = []
         self.groups: set[int] = set()
         self.words: list[Wants] = []
@@ -132,9 +133,10 @@ class Core:
     def filled(self, said: Forwarded) -> bool:
         return False
 
-    def install(self, env: Env, key: Key, reported: Reported) -> None:
+    def install(self, env: Env, key: Key, reported: Reported, narrows: bool = False) -> None:
         topology = tuple(self.names[each] for each, pids in reported if pids)
         self.topologies.append(topology)
+        self.narrowed.append(narrows)
         self.delivered.append("{" + " ".join(topology) + "}")
         self.keys.append(key)
 

@@ -54,7 +54,7 @@ class Watched(TotemMulti):
         self.delivered.append(f"{NAMES[key.ring]}{key.timestamp}")
         self.keys.append(key)
 
-    def install(self, env: Env, key: Key, reported: Reported) -> None:
+    def install(self, env: Env, key: Key, reported: Reported, narrows: bool = False) -> None:
         super().install(env, key, reported)
         self.delivered.append("{" + " ".join(NAMES.get(each, "?") for each, _ in reported) + "}")
         self.keys.append(key)

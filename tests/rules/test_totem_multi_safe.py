@@ -115,6 +115,7 @@ def test_a4_members_that_are_lost_shrink_the_topology_first() -> None:
     key = core.keys[0]
     assert key[:4] == (18, ring("A"), Rank.SHRINK, key.conf) and key < core.keys[1]
     assert core.order.shrunk == {ring("C"): frozenset((202,))}
+    assert core.narrowed[0], "members only went"
 
 
 def test_a5_a_ring_without_survivors_is_hidden_and_deleted_later() -> None:
@@ -178,6 +179,7 @@ def test_a5_a_shrinking_lasts_until_the_next_change() -> None:
     assert core.order.last.timestamp >= 20
     assert not core.order.shrunk
     assert core.order.reported[0] == (ring("A"), (1, 2, 101))
+    assert core.narrowed[:2] == [True, False], "with Bt others are back"
 
 
 def test_a11_what_a_gateway_tells_has_late_changes() -> None:

@@ -212,6 +212,7 @@ class Directory:
             return
         self._waiting.append(change)
         if not change.transitional:
+            self.streams.new_ring()
             self._unopened.append(UnopenedRing(change))
             if len(self._unopened) > MOST_EARLIER:
                 self._open_overfull()

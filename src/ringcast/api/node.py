@@ -67,6 +67,8 @@ class Node:
         self._host: LiveHost | None = None
         self._journal: NodeJournal | None = None
         self._ring: InstallView | None = None
+        self._narrowed: set[ViewId] = set()
+        """The views that only lost members since, up to the present one."""
         self.outgoing: SubmissionQueue
         """The queue of what is to be sent, shared by the groups."""
         self.max_message = 0
@@ -278,7 +280,7 @@ class Node:
             done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
             self.outgoing.put(Item(group, Level.SAFE, (), done, word))
             position = await done
-            if self._ring.view == ring:  # otherwise, or before that, nobody may have taken them
+            if self._counts(ring):  # otherwise, or before that, nobody may have taken them
                 if self._journal:
                     rows = Had(batch, first, first + len(bodies))
                     await self._keep(group, stream, rows)
@@ -377,14 +379,23 @@ class Node:
     def _deduplicated(self, word: NumberedRows) -> tuple[Data, Source]:
         """The rows of a writer that did not come before, and the number of the first."""
         known = len(word.bodies)
-        if self._ring is not None and word.ring == self._ring.view and self._directory.open:
-            known = self._directory.streams.fresh(word)
+        if self._counts(word.ring):
+            known = self._directory.streams.fresh(word, not self._directory.open)
         source = (word.stream, word.batch, word.first + known)
         return Data(word.group, word.bodies[known:]), source
+
+    def _counts(self, ring: ViewId) -> bool:
+        """Whether rows that were sent on a ring are taken, by all who are on the present one."""
+        if self._ring is not None and ring == self._ring.view:
+            return self._directory.open
+        return ring in self._narrowed
 
     def on_view(self, change: InstallView) -> None:
         """The ring changed."""
         self._grown = True
+        if not change.transitional:
+            agreed = {self._ring.view} if self._ring and self._directory.open else set()
+            self._narrowed = self._narrowed | agreed if change.narrows else set()
         if self._journal:
             self._journal.on_view(change)
         self._directory.on_view(change)

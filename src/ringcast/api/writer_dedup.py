@@ -4,7 +4,8 @@ A writer numbers its batches, and the rows of a batch; it publishes them in orde
 remembers, for each writer, how far it has come, and drops what came before. This is a function of
 the total order: on a new ring each node says what it remembers, as much as a message takes. What
 was said is what counts, and rows are taken only on the ring they were sent on, behind all of those
-words.
+words; and in what is left of it when members only went (``InstallView.narrows``), for those who
+stay remember the same.
 
 What others say may be wrong, and cannot be checked: a writer may come far while rings are apart.
 All drop the same rows all the same, but a node acknowledges none of them that it drops by the word
@@ -48,6 +49,8 @@ class WriterDedup:
     def __init__(self) -> None:
         self._reached: dict[str, dict[str, Reached]] = {}
         """By writer and group, both oldest first."""
+        self._unsaid: list[tuple[str, str, Reached]] = []
+        """What came since the members of the ring have said what they remember."""
 
     def _last(self, group: str, stream: str) -> Reached:
         return self._reached.get(stream, {}).get(group, NOWHERE)
@@ -63,8 +66,9 @@ class WriterDedup:
                 "for the writer"
             )
 
-    def fresh(self, word: NumberedRows) -> int:
-        """How many of the rows at the beginning were delivered before; the others are now."""
+    def fresh(self, word: NumberedRows, unsaid: bool = False) -> int:
+        """How many of the rows at the beginning were delivered before; the others are now.
+        ``unsaid``: what the members remember is being said, without these."""
         batch, done, had = self._last(word.group, word.stream)
         if word.batch < batch:
             return len(word.bodies)
@@ -74,6 +78,8 @@ class WriterDedup:
             had = joined(had, Had(word.batch, word.first + known, end))
         reached = Reached(word.batch, max(end, done if known else 0), had)
         self._note(word.group, word.stream, reached)
+        if unsaid:
+            self._unsaid.append((word.group, word.stream, reached))
         return min(known, len(word.bodies))
 
     def has(self, group: str, stream: str, rows: Had) -> bool:
@@ -109,6 +115,10 @@ class WriterDedup:
                 had = Had(each.batch, 0, each.rows) if own else had
                 self._note(each.group, each.stream, Reached(each.batch, each.rows, had))
 
+    def new_ring(self) -> None:
+        """Its members say what they remember."""
+        self._unsaid.clear()
+
     def agree(self, words: Iterable[Known]) -> None:
         """What the members of a new ring remember, in an order that is the same everywhere. What
         nobody said is forgotten: others do not know it, and all have to drop the same rows."""
@@ -118,6 +128,9 @@ class WriterDedup:
             for group, reached in groups.items():
                 last = before.get(stream, {}).get(group, NOWHERE)
                 groups[group] = reached._replace(had=last.had)
+        for group, stream, reached in self._unsaid:
+            self._note(group, stream, max(reached, self._last(group, stream)))
+        self._unsaid.clear()
 
     def _note(self, group: str, stream: str, reached: Reached) -> None:
         groups = self._reached.pop(stream, {})

@@ -131,6 +131,8 @@ class InstallView(msgspec.Struct, frozen=True, gc=False):
     - ``departures`` has each member of the regular view before that does not go on, and what it
       was judged by: in the transitional view if there is one, else in the regular one.
     - ``sets`` names further sets of members, such as a core.
+    - Without transitional views, ``narrows`` says that members only went: those who stay have
+      delivered the same in the view before, and what was sent in that one still counts.
 
     ``ring``, ``seq`` and ``view`` or ``conf_id`` place the change in the total order:
     a regular view is ``(view, 0, conf_id = the transitional one before it)``, a transitional one
@@ -147,6 +149,7 @@ class InstallView(msgspec.Struct, frozen=True, gc=False):
     sets: tuple[tuple[str, tuple[NodeId, ...]], ...] = ()
     at: Position | None = None
     """Its place, where that does not follow from the rest."""
+    narrows: bool = False
 
     @property
     def position(self) -> Position:

@@ -253,7 +253,7 @@ class RingChanges(OrderState):
         waiting, self.unplaced, self._unplaced_bytes = self.unplaced, [], 0
         for came, each in waiting:  # A7
             self.accept(env, came, each, again=True)
-        self._changed(env, key)
+        self._changed(env, key, change.transitional)
 
     def _move(self, change: Change, out_of: dict[ChangeId, Change]) -> None:
         id = (change.ring, change.conf)

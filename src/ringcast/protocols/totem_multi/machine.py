@@ -337,7 +337,7 @@ class TotemMulti(Speaker):
                 return
         env.deliver(self.view, batch_of(key, data))
 
-    def install(self, env: Env, key: Key, reported: Reported) -> None:
+    def install(self, env: Env, key: Key, reported: Reported, narrows: bool = False) -> None:
         """MR-29, G-8: a topology is named by the place of its change and by what is in it."""
         self.view = view_of(key, reported)
         self.withholding.topology_changed(self.order)
@@ -357,14 +357,13 @@ class TotemMulti(Speaker):
         }
         sets = tuple((f"ring {ring}", seated) for ring, seated in self.departures.seated.items())
         place = (key.timestamp, key.ring.seq, key.ring.rep, int(key.rank))
-        more = (key.conf.seq, key.conf.rep, key.digest)
         rings = tuple(n for ring, _ in reported for n in (ring.seq, ring.rep))
-        data = (*place, *more, *rings)
+        data = (*place, key.conf.seq, key.conf.rep, key.digest, *rings)
         text = "; ".join(f"{name}: {' '.join(map(str, seated))}" for name, seated in sets)
         env.note("multi MR-29", "topology", text, self.view, nodes, data)
-        at = position(key)
+        stamp, ring, at = key.timestamp, key.ring, position(key)
         env.install_view(
-            InstallView(self.view, nodes, False, key.ring, key.timestamp, None, gone, sets, at)
+            InstallView(self.view, nodes, False, ring, stamp, None, gone, sets, at, narrows)
         )
         self.interests.topology_changed()
         self.say_interests(env)

@@ -82,6 +82,11 @@ def check_waiting(env: Env, taken: int) -> None:
         )
 
 
+def seated(reported: Reported) -> set[NodeId]:
+    """The interfaces in a topology."""
+    return {pid for _, pids in reported for pid in pids}
+
+
 def remember(some: dict[T, None], key: T) -> None:
     """Add to a set that forgets the oldest."""
     some[key] = None
@@ -126,8 +131,8 @@ class Outlet(Protocol):
         """F7: a message came of which the place may have been told before; whether that place is
         behind us, and somebody waits for it."""
 
-    def install(self, env: Env, key: Key, reported: Reported) -> None:
-        """The topology is another one."""
+    def install(self, env: Env, key: Key, reported: Reported, narrows: bool) -> None:
+        """The topology is another one; whether it only lost rings or members."""
 
     def release(self, env: Env, change: Change) -> None:
         """Step 8: accept what came from gateways that this change of a ring of mine admitted."""
@@ -299,10 +304,11 @@ class OrderState:
         }
         return tuple(sorted(shown))
 
-    def _changed(self, env: Env, key: Key) -> None:
+    def _changed(self, env: Env, key: Key, narrows: bool = True) -> None:
         """A9, G-8: report the topology, if it is another one, under a key that tells it apart."""
         self._stale()
         reported = self._report()
         if reported != self.reported or self.ends:
+            narrows = narrows and seated(reported) <= seated(self.reported)  # A5 ext: or anew
             self.reported, self.ends = reported, False
-            self.out.install(env, key._replace(digest=digest(reported)), reported)
+            self.out.install(env, key._replace(digest=digest(reported)), reported, narrows)
