@@ -17,6 +17,7 @@ from ringcast.wire.envelope import (
     MOST_EARLIER,
     MOST_GROUPS,
     MOST_WRITERS,
+    Aside,
     Data,
     Earlier,
     Enter,
@@ -285,6 +286,34 @@ def test_too_much_to_some_is_told_to_who_reads_it(monkeypatch: pytest.MonkeyPatc
     assert ("lost", 3) not in a.log.events
     a.directory.on_envelope(2, Level.AGREED, place, Data("h", (b"y",)), "", (1,))
     assert other.events[-1] == (2, b"y", 2) and a.directory._some_bytes == 0
+
+
+def test_with_too_much_to_some_a_member_says_so_and_nobody_waits_any_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """3 never speaks. What 1 gets others do not see; the place of its word is the same for all."""
+    monkeypatch.setattr(directory, "MUCH_TO_SOME", 1_000)
+    a, b, c = members = on_ring()
+    for each in members:
+        each.view(R2, 1, 2, 3)
+    for n in (1, 2):
+        order(R2, n, n, members[n - 1].directory.word(), *members)
+    for n in range(3, 6):
+        assert a.directory.give_up() is None
+        place, body = Position.at(R2, n), Data("g", (b"x" * 100,))
+        a.directory.on_envelope(2, Level.AGREED, place, body, filtered=True)
+    word = a.directory.give_up()
+    assert word == Aside(R2) and a.directory.give_up() is None, "once"
+    order(R2, 6, 2, Aside(R1), *members)
+    order(R2, 7, 4, word, *members)
+    assert a.directory.waits_for() == (3,), "the word is of another ring, or of no member"
+    order(R2, 8, 1, decode(encode(word)), *members)
+    assert all(each.directory.open and each.directory.left_aside == 1 for each in members)
+    assert a.directory.members("g") == b.directory.members("g") == (1, 2)
+    assert b.log.events == [("V", (1, 2), Position.at(R2, 0))] and len(a.log.events) == 1 + 3
+    order(R2, 9, 3, c.directory.word(), *members)
+    order(R2, 10, 1, word, *members)
+    assert a.directory.members("g") == (1, 2)
 
 
 def test_rings_that_break_one_after_the_other_wait_and_not_too_many() -> None:

@@ -7,7 +7,9 @@ on a ring says on the next one what it would have said, and then all of them get
 messages of both, one after the other. So nothing is lost of what was delivered, and the view of a
 ring holds those who spoke on it and those who stayed together after it; who parted unheard is not
 in it. Only if too much waits (a function of the order, too) it is given out without those who have
-not spoken: they are in no group of that ring, and their groups are told what they missed.
+not spoken: they are in no group of that ring, and their groups are told what they missed. Where
+messages go to some alone, what waits is no function of the order: the first member with too much of
+it says so, and the place of its word is one.
 
 Joining and leaving a group are messages themselves, so they have their place in the order too.
 
@@ -33,6 +35,7 @@ from ringcast.core.ids import Level, NodeId, Position, ViewId
 from ringcast.wire.envelope import (
     MOST_EARLIER,
     MOST_GROUPS,
+    Aside,
     Data,
     Earlier,
     Enter,
@@ -49,6 +52,10 @@ oldest ring is given out: all who wait for its words have had the same rings sin
 
 CROWDED = MOST_WAITING // 4
 """From here on the ring is slowed down."""
+
+MUCH_TO_SOME = MOST_WAITING * 3 // 4
+"""Bytes to some: a member with more says that nobody waits any longer, with room for what is under
+way until then. What members have under way when a ring begins is less (``outgoing.UNDER_WAY``)."""
 
 ITEM_BYTES = 256
 """What a message takes besides its bodies, about; the same number at all members."""
@@ -85,6 +92,8 @@ class UnopenedRing:
         self.some_bytes = 0
         self.lost: Counter[str] = Counter()
         """By group: messages to some that were too much."""
+        self.given_up = False
+        """Whether this node has said so."""
         self.overfull = False
         """It opens without those who have not spoken."""
 
@@ -231,6 +240,8 @@ class Directory:
         whom it is for, if not for all; whether it went only where its group has members."""
         if type(envelope) is Groups:
             self._hear(sender, envelope)
+        elif type(envelope) is Aside:
+            self._leave_aside(sender, envelope)
         elif not self._unopened:
             self._views.act(sender, level, position, envelope, writer, to)
         else:
@@ -246,6 +257,21 @@ class Directory:
             else:
                 self._unopened[-1].some_bytes += size
                 self._some_bytes += size
+
+    def give_up(self) -> Aside | None:
+        """What this node has to say, once on each ring, if it has too much to some waiting."""
+        ring = self._unopened[-1] if self._unopened else None
+        if ring is None or ring.given_up or self._some_bytes <= MUCH_TO_SOME:
+            return None
+        ring.given_up = True
+        return Aside(ring.begins.view)
+
+    def _leave_aside(self, sender: NodeId, word: Aside) -> None:
+        """A member has too much waiting: nobody waits for those who have not spoken here."""
+        ring = self._unopened[-1] if self._unopened else None
+        if ring is not None and word.ring == ring.begins.view and sender in ring.present:
+            while self._unopened:
+                self._open_overfull()
 
     def _lose(self, envelope: Envelope) -> None:
         """A message to some is too much; whoever reads its group is told with the ring."""

@@ -416,6 +416,8 @@ class Node:
         host = self._host
         if host is not None and (self._grown or host.slow):
             self._grown = False
+            if (word := self._directory.give_up()) is not None:
+                self.outgoing.put_first(Item("", Level.AGREED, (), word=word))
             host.slow = self._crowded()
 
     def _crowded(self) -> bool:

@@ -148,7 +148,14 @@ class Exit(ExactPart, frozen=True, tag=4):
     group: Name
 
 
-Envelope: TypeAlias = Data | Groups | Enter | Exit | NumberedRows
+class Aside(ExactPart, frozen=True, tag=6):
+    """On ``ring`` nobody waits any longer for members that have not said which groups they are in:
+    with the sender too much waits for them that others do not see."""
+
+    ring: ViewId
+
+
+Envelope: TypeAlias = Data | Groups | Enter | Exit | NumberedRows | Aside
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Envelope).decode
