@@ -38,8 +38,8 @@ def multi_clock_starts_anew(patch: MonkeyPatch) -> None:
     """A restarted processor's clock begins where the first one began."""
     whole = LamportClock.start
 
-    def start(self: LamportClock, env: Env, stable: int) -> None:
-        whole(self, env, 0)
+    def start(self: LamportClock, env: Env, stable: int | None, boot: int) -> None:
+        whole(self, env, 0 if stable else stable, boot)
 
     patch.setattr(LamportClock, "start", start)
 
