@@ -22,7 +22,7 @@ from ringcast.core.trace import (
     Submit,
     TraceEvent,
 )
-from ringcast.protocols.totem_multi import CLAIMS, p14_safe, p18_to_some
+from ringcast.protocols.totem_multi import CLAIMS, p14_safe, p18_in_turn, p18_to_some
 from ringcast.protocols.totem_multi.p14_safe import SafeForAll
 from ringcast.protocols.totem_multi.p18_to_some import ToSome
 
@@ -226,6 +226,20 @@ def before_a_crash(trace: MadeTrace) -> None:
     trace.install(1, T2, 9)
 
 
+def not_one_of_its_members(trace: MadeTrace) -> None:
+    trace.install(1, T2, 9, (A,), (2, 3))
+
+
+def as_a_transitional_one(trace: MadeTrace) -> None:
+    trace.install(1, T2, 9)
+    trace.events[-1] = replace(trace.events[-1], transitional=True)
+
+
+def at_another_place(trace: MadeTrace) -> None:
+    trace.install(1, T2, 9)
+    trace.events[-1] = replace(trace.events[-1], seq=8)
+
+
 def in_a_former_one(trace: MadeTrace) -> None:
     """Other checks must bear it: 1 has delivered more in its topology than anybody in the other."""
     delivered(trace, 1, 6)
@@ -251,7 +265,7 @@ def apart_at_the_end(trace: MadeTrace) -> None:
 
 def not_all_at_the_end(trace: MadeTrace) -> None:
     for node in (1, 2, 3):
-        trace.install(node, T2, 9, (A, B), (1, 2))
+        trace.install(node, T2, 9, (A, B), (1, 2, 3, 4))
     trace.end(1, 2, 3)
 
 
@@ -260,7 +274,7 @@ def not_all_after_all_is_told(trace: MadeTrace) -> None:
     for node in (1, 2, 3):
         delivered(trace, node, 6, 7, 8)
     for node in (1, 2, 3):
-        trace.install(node, T2, 9, (A, B), (1, 2))
+        trace.install(node, T2, 9, (A, B), (1, 2, 3, 4))
     trace.end(1, 2, 3)
 
 
@@ -302,6 +316,26 @@ def twice(trace: MadeTrace) -> None:
 def behind_a_topology(trace: MadeTrace) -> None:
     trace.install(2, T2, 9)
     delivered(trace, 2, 8)
+
+
+def to_some_behind_a_topology(trace: MadeTrace) -> None:
+    trace.submit_to(1, 40, 2)
+    trace.install(2, T2, 50)
+    trace.deliver_to(2, 1, A, 40, 2)
+
+
+def a_life_begins_too_early(trace: MadeTrace) -> None:
+    """It installs what lies behind it, and says nothing."""
+    delivered(trace, 2, 6, 7, 8)
+    trace.crash(2)
+    trace.start(2, 2)
+    trace.install(2, ViewId(2, 9), 2, (C,), (2,))
+
+
+def on_a_ring_of_no_topology(trace: MadeTrace) -> None:
+    trace.originate(1, C, 9)
+    trace.deliver(2, 1, C, 9)
+    trace.end()
 
 
 def from_nowhere(trace: MadeTrace) -> None:
@@ -492,6 +526,31 @@ def to_some_in_another_order(t: MadeTrace) -> None:
     t.end(1, 2, 3)
 
 
+def passed_by_to_some(t: MadeTrace) -> None:
+    """3 delivers 42, and not 40, which 1 delivers in the same topology; then it is gone."""
+    t.submit_to(2, 40, 1, 3)
+    t.submit_to(2, 42, 1, 3)
+    t.deliver_to(1, 2, A, 40, 1, 3)
+    t.deliver_to(3, 2, A, 42, 1, 3)
+    t.crash(3)
+
+
+def passed_by_for_one_to_all(t: MadeTrace) -> None:
+    """The one that delivered 40 tells of it last."""
+    t.submit_to(2, 40, 1, 3)
+    t.originate(3, B, 42)
+    t.deliver(3, 3, B, 42)
+    t.deliver_to(1, 2, A, 40, 1, 3)
+    t.crash(3)
+
+
+def went_on_without_what_was_for_it(t: MadeTrace) -> None:
+    t.submit_to(2, 40, 1, 3)
+    t.deliver_to(1, 2, A, 40, 1, 3)
+    t.install(3, ViewId(50, 90), 50, (B,), (3,))
+    t.crash(3)
+
+
 def of_a_former_life(t: MadeTrace) -> None:
     """The number is of the life before, and so is another message."""
     t.submit_to(1, 40, 3)
@@ -511,6 +570,9 @@ WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
         another_before,
         none_before,
         before_a_crash,
+        not_one_of_its_members,
+        as_a_transitional_one,
+        at_another_place,
         in_a_former_one,
     ),
     "P-2": (other_list, again),
@@ -523,8 +585,19 @@ WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
         number_overtaken,
         originated_for_another,
     ),
-    "P-7": (backwards, twice, behind_a_topology),
-    "P-8": (from_nowhere, not_submitted, submitted_in_another_life),
+    "P-7": (
+        backwards,
+        twice,
+        behind_a_topology,
+        to_some_behind_a_topology,
+        a_life_begins_too_early,
+    ),
+    "P-8": (
+        from_nowhere,
+        on_a_ring_of_no_topology,
+        not_submitted,
+        submitted_in_another_life,
+    ),
     "P-9": (own_left_out, own_never),
     "P-10": (last_is_not_whole,),
     "P-11": (different_sets,),
@@ -533,7 +606,15 @@ WRONG: dict[str, tuple[Callable[[MadeTrace], None], ...]] = {
     "P-14": (unsafe, unsafe_before, unsafe_at_the_end, unsafe_long_before),
     "P-15": (two_ways_round, a_topology_at_two_places),
     "P-16": (clock_stands, clock_falls_back, same_stamp_on_a_ring),
-    "P-18": (for_another, kept_from_one_it_is_for, to_some_in_another_order, of_a_former_life),
+    "P-18": (
+        for_another,
+        kept_from_one_it_is_for,
+        to_some_in_another_order,
+        passed_by_to_some,
+        passed_by_for_one_to_all,
+        went_on_without_what_was_for_it,
+        of_a_former_life,
+    ),
     "content": (not_as_submitted, weaker_than_submitted),
     "validity": (submitted_and_forgotten,),
 }
@@ -558,6 +639,54 @@ def test_p_13_what_comes_behind_the_place_of_a_change_is_not_missed() -> None:
     for node in (1, 3):
         delivered(trace, node, 6, 7, 8)
     assert Verdict.INVALID not in trace.verdicts().values()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_p_7_a_life_without_storage_begins_anywhere(kept: bool) -> None:
+    trace = together()
+    delivered(trace, 2, 6, 7, 8)
+    trace.crash(2)
+    trace.start(2, 2, kept=kept)
+    trace.install(2, ViewId(2, 9), 2, (C,), (2,))
+    assert (trace.verdicts()["P-7"] is Verdict.INVALID) == kept
+
+
+@pytest.mark.parametrize("knows", ["another one", "one that crashed", "nobody"])
+def test_p_8_of_a_ring_that_others_knew(knows: str) -> None:
+    """Ring C was in no topology of 2. It was in one of 1, or might have been if not for a crash."""
+    trace = together()
+    trace.originate(3, C, 9)
+    trace.deliver(2, 3, C, 9)
+    if knows == "another one":
+        trace.install(1, T2, 10, (A, C))
+    elif knows == "one that crashed":
+        trace.crash(1)
+    trace.end()
+    assert (trace.verdicts()["P-8"] is Verdict.INVALID) == (knows == "nobody")
+
+
+def test_p_18_who_went_on_before_missed_nothing() -> None:
+    """3 goes on at 30, before the place of what is for it, and 1 is later than 2 with it."""
+    trace = together()
+    trace.submit_to(2, 40, 1, 2, 3)
+    trace.install(3, ViewId(30, 90), 30, (B,), (3,))
+    trace.deliver_to(2, 2, A, 40, 1, 2, 3)
+    trace.originate(2, A, 41)
+    trace.deliver(2, 2, A, 41)
+    trace.deliver_to(1, 2, A, 40, 1, 2, 3)
+    trace.deliver(1, 2, A, 41)
+    assert Verdict.INVALID not in trace.verdicts().values()
+
+
+def test_p_18_remembers_so_much_of_a_topology(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(p18_in_turn, "LATEST", 4)
+    trace = together()
+    for number in range(40, 60):
+        trace.submit_to(1, number, 2)
+        trace.deliver_to(2, 1, A, number, 2)
+    (check,) = (each for each in trace.checks().properties if isinstance(each, ToSome))
+    here = check._within[T1]
+    assert set(here.places) == here.told.keys() and 2 <= len(here.places) <= 4
 
 
 def test_p_14_a_processor_may_come_to_a_safe_message_long_after_another() -> None:

@@ -3,7 +3,8 @@
 The dossier counts to P-17. This is ``checks.multicast`` where timestamps order messages, and rings
 are not named as topologies are: what gateways withhold (F1 to F9) must not be missed by anybody.
 
-A safe one is delivered by all that it is for in the topology of whoever delivers it, or they crash.
+In a topology each delivers its part of one sequence (``p18_in_turn``), and a safe one is delivered
+by all that it is for in the topology of whoever delivers it, or they crash.
 A message to a group is for those that are in it at its place, by their own last word before that
 (F6). And no gateway passes one on if, by what it has delivered itself, nobody beyond is in it (F7):
 it names one who is, or has not spoken in this topology.
@@ -14,11 +15,12 @@ from __future__ import annotations
 import msgspec
 
 from ringcast.checks.history import History
-from ringcast.checks.multicast import Frames, Multicast, Place, SubmittedMessage, alike, whom
+from ringcast.checks.multicast import Frames, Place, SubmittedMessage, alike, whom
 from ringcast.core.ids import Level, NodeId, ViewId
 from ringcast.core.to_some import DeliveredTo, SubmittedTo
 from ringcast.core.trace import Crashed, Delivered, Ended, Installed, Noted, Originated
 from ringcast.protocols.totem_multi.interests import EVERYTHING, INTERESTED, PASSED, is_in
+from ringcast.protocols.totem_multi.p18_in_turn import InTurn
 
 REMEMBERED = 65_536
 """Messages to all whose senders' lives are remembered, safe ones to some that are owed, and places
@@ -33,12 +35,12 @@ class Told(msgspec.Struct, frozen=True):
     losses: int
 
 
-class ToSome(Multicast):
+class ToSome(InTurn):
     """What is for some."""
 
     tag = "P-18"
     title = "messages to some processors"
-    notes = (*Multicast.notes, INTERESTED, PASSED)
+    notes = (*InTurn.notes, INTERESTED, PASSED)
     groups = True
 
     def __init__(self, history: History) -> None:

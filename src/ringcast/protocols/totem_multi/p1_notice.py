@@ -1,13 +1,13 @@
 """P-1: every topology change is told, with all rings, and nothing is delivered outside of one.
 
-What the application is told is what the note says: the same name and members, after the topology
-in which the processor was.
+What the application is told is what the note says: the same name, members and place, after the
+topology in which the processor was. It is one of the members, and there are no transitional views.
 """
 
 from __future__ import annotations
 
 from ringcast.core.trace import Crashed, Delivered, Installed
-from ringcast.protocols.totem_multi.trail import TopologyProperty
+from ringcast.protocols.totem_multi.trail import TopologyProperty, shown
 
 
 class TopologyNotice(TopologyProperty):
@@ -24,6 +24,12 @@ class TopologyNotice(TopologyProperty):
             wrong = "did not tell its rings"
         elif note.members != event.members:
             wrong = f"told {event.members} as its members, which are {note.members}"
+        elif event.node not in event.members:
+            wrong = f"is none of its members {event.members}"
+        elif event.transitional or event.conf_id is not None:
+            wrong = "told it as a transitional one"
+        elif (event.seq, event.ring.seq, event.ring.rep) != note.key[:3]:
+            wrong = f"told {event.seq}@{event.ring} as its place, which is {shown(note.key)}"
         elif event.prev != prev:
             wrong = f"told {event.prev} as the one before, which was {prev}"
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ringcast.checks.history import History
 from ringcast.checks.property import Property
 from ringcast.core.ids import NodeId, ViewId
+from ringcast.core.to_some import DeliveredTo
 from ringcast.core.trace import Delivered, Installed, Noted, Originated
 
 PlaceKey = tuple[int, int, int, int, int, int, int]
@@ -35,7 +36,7 @@ class TopologyNote:
         self.rings = tuple(zip(numbers[::2], numbers[1::2], strict=False))
 
 
-def place(event: Originated | Delivered) -> PlaceKey:
+def place(event: Originated | Delivered | DeliveredTo) -> PlaceKey:
     """The key of a message."""
     return (event.seq, event.ring.seq, event.ring.rep, 1, 0, 1, 0)
 
