@@ -494,6 +494,15 @@ def started(me: int, *more: int, **settings: object) -> tuple[TotemMulti, Env]:
     return machine, env
 
 
+def test_g_4_a_gateways_own_messages_originate_at_its_first_port() -> None:
+    """On both rings they would be two messages."""
+    machine, env = started(9, 1009, 2009)
+    machine.handle(env, Submitted((b"own",)))
+    machine.handle(env, Submitted((b"to some",), to=(4, 9)))
+    queues = [each.part.machine.new_message_queue._queue for each in machine.ports.values()]
+    assert [len(queue) for queue in queues] == [2, 0, 0]
+
+
 def test_mr_10_ext_what_a_gateway_passes_on_goes_ahead_of_its_own_messages() -> None:
     """They are stamped when they leave; what it has delivered by then is their cause (P-12)."""
     machine, env = started(9, 1009)
