@@ -10,6 +10,7 @@ import pytest
 from ringcast.checks import Verdict, Violation, suite
 from ringcast.core.ids import Level
 from ringcast.core.trace import Faulted, Installed, Noted, TraceEvent
+from ringcast.pipeline.report import joined_parts
 from ringcast.pipeline.report import write as report
 from ringcast.pipeline.report.report_data import (
     BIN_US,
@@ -113,6 +114,25 @@ def test_only_a_topology_says_what_a_view_consists_of(what: str, shown: bool) ->
     story, verdicts, _ = told(events)
     assert any(stay.parts for stay in story.stays) == shown
     assert ("Configurations over time" in report.page("t", "s", story, verdicts, [])) == shown
+
+
+def test_rings_and_gateways_are_drawn() -> None:
+    """Two gateways between neighbours of a row stand beside each other; a cycle is a round."""
+    row = joined_parts.picture("ring (8,1): 1 6 7; ring (8,3): 3 6 7 8; ring (12,4): 4 5 8")
+    assert row.count("<circle") == 3 and row.count("<rect") == 3 and row.count("<line") == 6
+    assert ">4 5<" in row and ">ring (8,3)<" in row
+    assert len(set(re.findall(r'<rect x="(\d+)"', row))) == 2
+    assert len(set(re.findall(r'<circle cx="\d+" cy="(\d+)"', row))) == 1
+    cycle = joined_parts.picture("a & b: 1 5 6; c: 2 6 7; d: 3 5 7")
+    assert len(set(re.findall(r'<circle cx="\d+" cy="(\d+)"', cycle))) == 2
+    assert ">a &amp; b<" in cycle
+
+
+@pytest.mark.parametrize(
+    "text", ["ring (8,1)", "a: 1 2; b: 3", "; ".join(f"{n}: 1" for n in "abcdefghijklmnopq")]
+)
+def test_what_is_not_joined_or_too_much_is_not_drawn(text: str) -> None:
+    assert joined_parts.picture(text) == ""
 
 
 def test_a_trace_without_anything_still_makes_a_page() -> None:

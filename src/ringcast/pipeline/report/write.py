@@ -9,7 +9,7 @@ import msgspec
 
 from ringcast.checks import PROPERTIES, Verdict, Violation
 from ringcast.core.ids import Level, ViewId
-from ringcast.pipeline.report import pictures
+from ringcast.pipeline.report import joined_parts, pictures
 from ringcast.pipeline.report.page import badge, document, section, table
 from ringcast.pipeline.report.report_data import ReportData, ReportMark, ViewStay
 
@@ -34,7 +34,10 @@ CAPTIONS = {
 
 
 LASTING_US = 200_000
-OVER_TIME = "Those that a member was in for a fifth of a second, and what they consisted of."
+OVER_TIME = (
+    "Those that a member was in for a fifth of a second, and what they consisted of. Whoever is in "
+    "several parts, such as a gateway between rings, stands between them."
+)
 
 
 class TraceFigures(msgspec.Struct, frozen=True):
@@ -153,7 +156,7 @@ def _over_time(stays: Sequence[ViewStay]) -> str:
             f"{first.from_us / 1e6:.2f} s",
             f"{max(stay.to_us for stay in some) / 1e6:.2f} s",
             " ".join(str(node) for node in sorted({stay.node for stay in some})),
-            "<br>".join(map(escape, first.parts.split("; "))),
+            joined_parts.picture(first.parts) or "<br>".join(map(escape, first.parts.split("; "))),
         )
         for some in by_view.values()
         if max(stay.to_us - stay.from_us for stay in some) >= LASTING_US
