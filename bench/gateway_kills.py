@@ -2,9 +2,9 @@
 
 ``gateway_kills.py --seeds 1000 --live 20`` draws so many simulated runs
 (``tests/sim/redundant.py``) and lets so many groups of processes lose a gateway and get it back. It
-writes ``bench/results/gateway-kills.json``; a kind of which 0 runs are asked stays there as it is.
-What was found is kept in a folder named after the commit, run by run: with ``--minutes`` no run
-begins later than that, and the next call of the same commit goes on.
+writes ``bench/results/gateway-kills.json``. What was found is kept in a folder named after the
+commit, run by run: with ``--minutes`` no run begins later than that, and the next call of the same
+commit goes on. Of a kind of which no runs are asked for, what is recorded stays.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from trial import Trial  # noqa: E402
 from ringcast.core.errors import RingcastError  # noqa: E402
 from ringcast.sim.faults import NodeCrash  # noqa: E402
 from ringcast.sim.spec import RunSpec  # noqa: E402
+
+KINDS = ("live", "simulated")
 
 RINGS = ((1, 3, 4), (2, 3, 4))
 """Of the live runs: a member in each ring, and two gateways."""
@@ -70,10 +72,9 @@ def main() -> None:
     folder = ROOT / "out" / f"gateway-kills-{commit()}"
     folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 60 * asked.minutes
-    record = {kind: read("gateway-kills").get(kind, {}) for kind in ("live", "simulated")}
-    for kind, count, act in (
-        ("live", asked.live, killed_live),
-        ("simulated", asked.seeds, broken),
+    record = {kind: told for kind, told in read("gateway-kills").items() if kind in KINDS}
+    for kind, count, act in zip(
+        KINDS, (asked.live, asked.seeds), (killed_live, broken), strict=True
     ):
         if not count:
             continue
@@ -86,7 +87,7 @@ def main() -> None:
                 if found[str(seed)]:
                     print(f"{kind} {seed}", *found[str(seed)], sep="\n  ", flush=True)
         bad = {seed: what for seed, what in found.items() if what}
-        record[kind] = {"commit": commit(), "runs": len(found), "broken": bad}
+        record[kind] = {"at": commit(), "runs": len(found), "broken": bad}
         print(f"{kind}: {len(found)} runs, {len(bad)} broken", flush=True)
     print(write("gateway-kills", {"command": "python bench/gateway_kills.py", **record}))
 
