@@ -164,6 +164,26 @@ def test_g_25_ext_a_gateway_is_not_lost_with_a_ring_where_it_never_came() -> Non
     assert core.topologies[-1] == ("A", "after", "fourth")
 
 
+def test_g_25_ext_a_ring_that_was_kept_goes_behind_what_was_delivered() -> None:
+    """202 never came to ``tn``, which is kept until ``fourth`` takes 202 along. 103, which is there
+    as well, was lost with A; so then ``tn`` is lost, too, and its own place is behind us."""
+    core = Core(1, {1: "A"}, {"A": (1, 101, 102, 103), "B": (3, 201, 202, 203)})
+    core.names |= {each: name for name, each in NAMES.items()}
+    say(core, 12, "told", "B", 201, 202, 203)
+    say(core, 20, "tn", "told", 201, 202, 203)
+    upto(core, 24, "A")
+    say(core, 12, "third", "B", 202)
+    say(core, 28, "fourth", "third", 202)
+    say(core, 25, "alone", "tn", 201)
+    say(core, 26, "after", "alone", 201)
+    upto(core, 60, "after", "fourth")
+    say(core, 30, "north", "A", 1, 101, 102)
+    say(core, 45, "last", "north", 1, 101, 102)
+    upto(core, 60, "last")
+    assert core.topologies[-1] == ("last", "after", "fourth")
+    assert core.keys == sorted(core.keys)
+
+
 def test_a12_ext_a_late_change_goes_with_the_regular_one_that_is_too_late() -> None:
     """Whom it takes along is lost, also if it is said to be at the ring before both."""
     core = pair()

@@ -242,6 +242,7 @@ class RingChanges(OrderState):
             elif ring in left:  # by some; the others' part is behind the place of the change
                 entry = self.entries[ring]
                 entry.placeholder = max(entry.placeholder, unheard)
+        self._overtaken()
         self._prune(old if near and not mine else set())
         if mine:
             self.out.release(env, change)  # A8: before the TC
@@ -254,6 +255,15 @@ class RingChanges(OrderState):
         for came, each in waiting:  # A7
             self.accept(env, came, each, again=True)
         self._changed(env, key, change.transitional)
+
+    def _overtaken(self) -> None:
+        """G-25 ext: a ring that was kept for gateways that never came there holds nobody up, so its
+        own place may be behind us. If it is lost after all, it goes behind what was delivered."""
+        for ring in self.topology:
+            entry = self.entries[ring]
+            if entry.placeholder < self.last:
+                behind = Key(self.last.timestamp, self.last.ring, Rank.UNHEARD, ring)
+                entry.placeholder = max(entry.placeholder, behind)
 
     def _move(self, change: Change, out_of: dict[ChangeId, Change]) -> None:
         id = (change.ring, change.conf)

@@ -183,6 +183,7 @@ class NetworkOrder(RingChanges):
             for conf in (said.conf, *map(self.forget_late, before)):
                 self.network.lose(others, conf)
             self._stale()
+            self._overtaken()
             env.drop("multi G-16", "a change that comes too late")
             return
         if not again:
