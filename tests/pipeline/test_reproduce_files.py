@@ -49,6 +49,7 @@ def test_experiments_come_in_their_order() -> None:
         "rings-latency",
         "rings-cut",
         "rings-scaling",
+        "rings-failing",
     ]
 
 

@@ -82,17 +82,17 @@ def _graph(graph: nx.Graph[int]) -> Graph:
     return np.array(sorted(map(sorted, graph.edges)), np.uint8)
 
 
-def drawing(design: str) -> Callable[[np.random.Generator], Graph]:
+def drawing(design: str, nodes: int = NODES) -> Callable[[np.random.Generator], Graph]:
     """What draws the graphs of a design: ``robust 14 8`` (its hops), ``random 95`` (its edges) or
     ``random full`` (as many edges as fit)."""
     match design.split():
         case ["robust", even, odd] if even.isdecimal() and odd.isdecimal():
-            graph = robust(NODES, int(even), int(odd))
+            graph = robust(nodes, int(even), int(odd))
             return lambda rng: graph
         case ["random", "full"]:
-            return lambda rng: random(rng, NODES)
-        case ["random", edges] if edges.isdecimal() and NODES <= int(edges) < NODES * DEGREE // 2:
-            return lambda rng: random(rng, NODES, int(edges))
+            return lambda rng: random(rng, nodes)
+        case ["random", edges] if edges.isdecimal() and nodes <= int(edges) < nodes * DEGREE // 2:
+            return lambda rng: random(rng, nodes, int(edges))
     raise StudyError(f"no design of a network: {design!r}; try robust 14 8 or random 95")
 
 

@@ -23,6 +23,7 @@ from ringcast.pipeline.papers.graphs import failures
 from ringcast.pipeline.papers.outages import outage, roles, silence
 from ringcast.pipeline.papers.polling import poll
 from ringcast.pipeline.papers.promises import promises
+from ringcast.pipeline.papers.ring_failures import ring_failures
 from ringcast.pipeline.papers.ring_networks import gateway_share, ring_cut, ring_delay, ring_rate
 from ringcast.pipeline.spark.progress import watch
 from ringcast.pipeline.spark.tasks import tasks
@@ -41,6 +42,7 @@ PROBES: Mapping[str, Callable[..., Any]] = {
     "promises": promises,
     "ring_cut": ring_cut,
     "ring_delay": ring_delay,
+    "ring_failures": ring_failures,
     "ring_rate": ring_rate,
     "roles": roles,
     "service": service,
