@@ -293,5 +293,5 @@ def dumb_from(node: Node, word: bytes) -> asyncio.Event:
         if not dumb.is_set():
             unicast(node, datagram)
 
-    udp._send, udp.unicast = some, token  # type: ignore[method-assign]
+    udp._send, udp.unicast = some, token  # type: ignore[method-assign, assignment]
     return dumb

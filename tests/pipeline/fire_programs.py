@@ -77,8 +77,8 @@ def arm(folder: Path) -> None:
         replace(self, path, data, mode)
 
     def merging(self: keeping.GroupCommit, *told: Any) -> None:
-        def taking(journal: log.Journal, records: Any) -> None:
-            take(journal, records)
+        def taking(*what: Any, **how: Any) -> None:
+            take(*what, **how)
             die_at("merging")
 
         def removing(*what: Any, **how: Any) -> None:

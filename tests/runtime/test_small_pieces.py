@@ -391,8 +391,7 @@ def test_answers_and_greetings_are_bounded() -> None:
     for _ in range(2):
         for _ in range(10 * MOST_ANSWERS):
             say(meetings, mine, stranger, wants)
-            mine.unmet[3] = None
-            meetings.greet_unmet()
+            meetings.greet([3])
         assert udp.told.count(asker) == MOST_ANSWERS
         assert udp.told.count(unmet) == MOST_GREETINGS
         udp.told.clear()

@@ -196,6 +196,7 @@ def test_names_are_reached_too() -> None:
         await two.until(lambda: word(1) in two.log and word(2) in two.log)
         one.close()
         two.close()
+        assert one.udp.hosts() == {"127.0.0.1"}, "also when it is closed: others may still ask"
 
     asyncio.run(main())
 

@@ -112,13 +112,13 @@ class Udp:
                 continue
             if known:
                 known.socket.close()
-            self._peers[node] = SendSocket(fresh)
+            self._peers[node] = SendSocket(fresh, place.host)
         one = self._multicast
         self._fanout = [one] if one else [link for _, link in sorted(self._peers.items())]
 
     def hosts(self) -> set[str]:
         """Where these are, as numbers and not as names."""
-        return {link.socket.getpeername()[0] for link in self._peers.values()}
+        return {link.host for link in self._peers.values()}
 
     # --- sending ---------------------------------------------------------------------------
 

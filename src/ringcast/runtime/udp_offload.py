@@ -53,10 +53,12 @@ def runs(datagrams: Iterable[bytes]) -> Iterator[list[bytes]]:
 class SendSocket:
     """A connected socket to send through."""
 
-    __slots__ = ("_cuts", "socket")
+    __slots__ = ("_cuts", "host", "socket")
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: socket.socket, host: str = "") -> None:
         self.socket = connected
+        self.host = host
+        """Of the one processor at the other end, as a number."""
         try:
             self._cuts = connected.getsockopt(socket.IPPROTO_UDP, UDP_SEGMENT) == 0
         except OSError:
