@@ -290,6 +290,24 @@ def test_a_node_that_was_removed_for_good_is_forgotten(monkeypatch: pytest.Monke
     assert list(udp.peers) == [2, 3]
 
 
+def test_who_was_met_and_has_not_said_where_it_is_is_asked_again() -> None:
+    """Its Hello was opened, and lost behind that, as a ``fault_file`` does. Two parts of a group
+    did not find together: one member sent nothing to one that was not listed."""
+    meetings, udp, mine, its = acquainted()
+    say(meetings, mine, its, Hello((place(2, 5, 2), place(4, 1, 9)), False))
+    lost = Codec((), 4, 1, None, Realm(Medium.RING, "test", "totem"))
+    assert mine.decode(lost.encode(Hello((place(4, 1, 9),), False, 1, mine.challenge), EVERYBODY))
+    assert mine.knows(4)
+    for _ in range(3):
+        udp.told.clear()
+        meetings.look_around()
+        assert Address("127.0.0.1", 9) in udp.told
+    say(meetings, mine, lost, Hello((place(4, 1, 9),), False))
+    udp.told.clear()
+    meetings.look_around()
+    assert 4 in udp.peers and Address("127.0.0.1", 9) not in udp.told
+
+
 def test_a_hello_without_news_looks_no_address_up() -> None:
     """Each cost a lookup of every peer: 1,024 of them took four seconds of a node with 255."""
     meetings, udp, mine, its = acquainted()

@@ -91,6 +91,10 @@ class PeerBook:
         """Where it said it is; None if it said nothing, or is listed."""
         return self._told.get(node)
 
+    def by_hearsay(self, node: NodeId) -> bool:
+        """Whether only others have said where it is: nothing is sent there but greetings."""
+        return node in self._hearsay
+
     @property
     def full(self) -> bool:
         """Whether there is no room for a newcomer."""
@@ -202,8 +206,12 @@ class Meetings:
             self._udp.send_to(seed, self._hello(True))
         if self._config.multicast:  # tokens are unicast, so addresses must be known here too
             self._udp.broadcast(self._hello(False))
-        knows = self._codec.knows
-        self.greet(n for n in self.book.known() if doubted is not None or not knows(n))
+        knows, by_hearsay = self._codec.knows, self.book.by_hearsay
+        self.greet(
+            node
+            for node in self.book.known()
+            if doubted is not None or not knows(node) or by_hearsay(node)
+        )
 
     def _forget_silent(self) -> list[NodeId]:
         """Who is not listed and was not heard for long was removed for good: frames to it, and a
