@@ -35,7 +35,7 @@ class SlowDisk(Disk):
             raise self.error
         super().sync(file)
 
-    def replace(self, path: Path, data: bytes, mode: int = 0o600) -> None:
+    def replace(self, path: Path, data: bytes | memoryview, mode: int = 0o600) -> None:
         assert self.let.wait(60)
         super().replace(path, data, mode)
 

@@ -227,7 +227,9 @@ def test_an_index_that_is_lost_or_damaged_is_made_again(tmp_path: Path) -> None:
 def test_trimming_waits_for_readers(tmp_path: Path) -> None:
     journal = filled(tmp_path, 60, Limits(segment_bytes=1000, keep_bytes=1))
     commit(tmp_path, "spark", Position(0, 8, 1, 20, 1))
-    commit(tmp_path, "slow", journal.segments[1].heads[-1].last)
+    end = journal.segments[1].end
+    assert end
+    commit(tmp_path, "slow", end.last)
     sizes = len(journal.segments)
     assert journal.trim() == 2 and journal.trim() == 0
     commit(tmp_path, "slow", journal.last)

@@ -61,7 +61,7 @@ class Disk:
         for each in missing:
             self.sync_folder(each.parent)
 
-    def replace(self, path: Path, data: bytes, mode: int = 0o600) -> None:
+    def replace(self, path: Path, data: bytes | memoryview, mode: int = 0o600) -> None:
         """Write a small file, whole or not at all; it is durable when this returns."""
         beside = path.with_name(path.name + ".new")
         beside.unlink(missing_ok=True)  # others may hold it open, or be allowed to read it

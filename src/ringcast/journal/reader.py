@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
@@ -11,40 +12,51 @@ from ringcast.core.ids import GAP_BRANCH, START, Position, ViewId
 from ringcast.journal.durable import durable_bytes, torn, was_cut
 from ringcast.journal.format.frame import Frame, Range
 from ringcast.journal.format.layout import JournalError
-from ringcast.journal.format.segment import INDEX, Head, SegmentFile, read_index
+from ringcast.journal.format.segment import INDEX, Head, Heads, SegmentFile, read_index
 from ringcast.journal.format.selection import EVERYTHING, Selection
 from ringcast.journal.writer import read_trimmed, segment_names
 
 
 class SegmentReader:
-    """One segment of a journal. Sealed or growing, its frames are found without reading them."""
+    """One segment of a journal. Sealed or growing, its frames are found without reading them.
+
+    Their heads stay in the files, for their number has no bound: in the index of a sealed segment,
+    and in a growing one at offsets that are kept.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.number = int(path.stem)
         """Of its first record."""
-        self._grown: list[Head] = []
-        self.heads: Sequence[Head] = self._grown
+        self.ends: Sequence[Head] = ()
+        """The first and the last head, if there are any."""
         self._sealed = False
+        self._offsets = array("Q")
+        """Of the frames, where no index tells them."""
+        self._heads: Heads | None = None
         self._file: SegmentFile | None = None
 
     def refresh(self) -> None:
         """See what was written since. What was seen of a growing segment is not looked at again."""
         if self._sealed:
             return
-        index = None if self._grown else read_index(self.path)
+        self.close()
+        index = read_index(self.path)
         if index is not None:
-            self.heads, self._sealed = index, True
+            self.ends, self._sealed = index[:1] + index[-1:], True
+            self._offsets = array("Q")
             return
         self._sealed = self.path.with_suffix(INDEX).exists()  # asked first: then this is all of it
-        self._file = file = SegmentFile(self.path)
+        file = self.file
         upto = durable_bytes(self.path, file.size)
         most = file.size if upto is None else upto
-        end = self._grown[-1].end if self._grown else 0
+        self.ends = self.ends if self._offsets else ()
+        end = self.ends[-1].end if self.ends else 0
         for head in takewhile(lambda head: head.end <= most, file.heads(end)):
             if not file.known(head):
                 break
-            self._grown.append(head)
+            self.ends = (self.ends[0] if self.ends else head, head)
+            self._offsets.append(head.offset)
             end = head.end
         if (end < most <= file.size and not torn(file, end)) or was_cut(self.path):
             raise JournalError(
@@ -52,11 +64,33 @@ class SegmentReader:
                 "journal"
             )
 
-    def read(self, head: Head, check: bool = True) -> Frame:
-        """The entries of a frame."""
+    @property
+    def file(self) -> SegmentFile:
+        """Where the frames are."""
         if self._file is None:
             self._file = SegmentFile(self.path)
-        return self._file.read(head, check)
+        return self._file
+
+    @property
+    def heads(self) -> Heads:
+        """Of all frames that were there at the last refresh."""
+        if self._heads is None:
+            data = self.file.data  # if it was trimmed meanwhile, this says so
+            offsets = self._offsets
+            found = Heads(self.path, data, offsets) if offsets else read_index(self.path)
+            if found is None:
+                self._sealed = False
+                raise JournalError(f"{self.path}: its index was lost meanwhile; read again")
+            self._heads = found
+        return self._heads
+
+    def read(self, head: Head, check: bool = True) -> Frame:
+        """The entries of a frame."""
+        return self.file.read(head, check)
+
+    def close(self) -> None:
+        """Leave the files. Whoever needs them again opens them again."""
+        self._heads = self._file = None
 
 
 def last_of(head: Head) -> Position:
@@ -70,6 +104,7 @@ class JournalReader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known: dict[Path, SegmentReader] = {}
+        self._used: SegmentReader | None = None
         self.refresh()
 
     def refresh(self) -> None:
@@ -78,7 +113,7 @@ class JournalReader:
         for path in segment_names(self.folder):
             segment = self._known.get(path) or SegmentReader(path)
             try:
-                segment.refresh()
+                self._use(segment).refresh()
             except JournalError:
                 if path.exists():
                     raise
@@ -90,20 +125,20 @@ class JournalReader:
         self._segments = [
             segment
             for segment in known.values()
-            if segment.heads and segment.heads[-1].after > self.gone.number
+            if segment.ends and segment.ends[-1].after > self.gone.number
         ]
         for one, other in pairwise(self._segments):
-            if other.number != one.heads[-1].after:
+            if other.number != one.ends[-1].after:
                 raise JournalError(
                     f"{other.path}: begins with record {other.number}, but "
-                    f"{one.heads[-1].after} comes next; what is between is missing or damaged"
+                    f"{one.ends[-1].after} comes next; what is between is missing or damaged"
                 )
         before = self.trimmed = self.gone.place
         """Everything behind this place is here, up to the last record."""
         self.gaps: list[Range] = []
         """Where records are missing, because their node was away and nobody had them any more."""
         for segment in self._segments:
-            first, last = segment.heads[0].first, segment.heads[-1].last
+            first, last = segment.ends[0].first, segment.ends[-1].last
             if first.branch == GAP_BRANCH:
                 self.gaps.append(Range(before, first))
                 self.trimmed = first
@@ -112,7 +147,7 @@ class JournalReader:
     @property
     def end(self) -> Head | None:
         """The last frame."""
-        return self._segments[-1].heads[-1] if self._segments else None
+        return self._segments[-1].ends[-1] if self._segments else None
 
     @property
     def last(self) -> Position:
@@ -122,18 +157,28 @@ class JournalReader:
     @property
     def first(self) -> Position | None:
         """The place of the first record that is left."""
-        return self._segments[0].heads[0].first if self._segments else None
+        return self._segments[0].ends[0].first if self._segments else None
+
+    def _use(self, segment: SegmentReader) -> SegmentReader:
+        """A segment, to look into it. The one before is left: there may be thousands, and each
+        that is open keeps two descriptors. After a refresh it is the last one, which grows: what
+        was seen of it can be read even if it is removed meanwhile, as when a node has caught up."""
+        if self._used is not segment:
+            if self._used is not None:
+                self._used.close()
+            self._used = segment
+        return segment
 
     def heads_after(self, after: Position = START) -> Iterator[tuple[Path, Head]]:
         """All frames from the one with the first record after ``after`` on."""
         return ((segment.path, head) for segment, head in self._from(after))
 
     def _from(self, after: Position) -> Iterator[tuple[SegmentReader, Head]]:
-        start = bisect_right(self._segments, after, key=lambda each: each.heads[-1].last)
+        start = bisect_right(self._segments, after, key=lambda each: each.ends[-1].last)
         for segment in self._segments[start:]:
-            at = bisect_right(segment.heads, after, key=last_of)
-            for number in range(at, len(segment.heads)):
-                yield segment, segment.heads[number]
+            heads = self._use(segment).heads
+            for number in range(bisect_right(heads, after, key=last_of), len(heads)):
+                yield segment, heads[number]
 
     def holds(self, view: ViewId, place: Position) -> bool:
         """Whether a record of this configuration lies at the place."""
@@ -157,7 +202,7 @@ class JournalReader:
         for segment, head in self._from(place):
             if head.first > place:
                 return head.first
-            frame = segment.read(head, check=False)
+            frame = self._use(segment).read(head, check=False)
             return frame.place(frame.upto(place))
         return None
 
@@ -168,18 +213,20 @@ class JournalReader:
     def _number(self, place: Position) -> int:
         """How many records came up to ``place``, with those that were trimmed."""
         for segment, head in self._from(place):
-            before = segment.read(head, False).upto(place) if head.first <= place else 0
-            return head.number + before
+            if head.first > place:
+                return head.number
+            return head.number + self._use(segment).read(head, check=False).upto(place)
         return self.end.after if self.end else 0
 
     def after_rows(self, after: Position, rows: int) -> Position:
         """The place so many records after ``after``, or the last one."""
         number = self._number(after) + rows
-        at = bisect_left(self._segments, number, key=lambda each: each.heads[-1].after)
+        at = bisect_left(self._segments, number, key=lambda each: each.ends[-1].after)
         if at == len(self._segments):
             return self.last
-        segment = self._segments[at]
-        head = segment.heads[bisect_left(segment.heads, number, key=lambda each: each.after)]
+        segment = self._use(self._segments[at])
+        heads = segment.heads
+        head = heads[bisect_left(heads, number, key=lambda each: each.after)]
         if head.after == number:
             return head.last
         return segment.read(head, check=False).place(number - head.number - 1)
@@ -194,7 +241,7 @@ class JournalReader:
                 return
             if not wanted.meets(head.first, head.last):
                 continue
-            frame = segment.read(head, check)
+            frame = self._use(segment).read(head, check)
             if head.first <= span.after or head.last > span.upto:
                 frame = frame.within(span)
             if len(frame):

@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import time
+from array import array
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +30,7 @@ from ringcast.journal.format.segment import (
     INDEX,
     SEGMENT,
     Head,
+    Heads,
     SegmentFile,
     encode,
     read_index,
@@ -83,32 +85,32 @@ class Trimmed(msgspec.Struct, frozen=True):
         parted = any(last.ring == place.ring for _, last in self.past)  # the same record, perhaps
         return None if parted or place <= self.unknown else False
 
-    def more(self, path: Path, heads: Sequence[Head]) -> Trimmed:
+    def more(self, path: Path, end: Head) -> Trimmed:
         """With the records of a segment."""
         past = dict(self.past)
         file = SegmentFile(path)
-        for head in heads:
+        for head in read_index(path) or file.heads():
             for view, place in file.read(head, check=False).configurations():
                 past.pop(view, None)
                 past[view] = place
         kept = tuple(past.items())
         forgotten = [self.unknown, *(place for _, place in kept[:-MOST_PAST])]
-        end = heads[-1]
         return Trimmed(end.last, end.after, end.chain, kept[-MOST_PAST:], max(forgotten))
 
 
 class Segment(msgspec.Struct):
-    """One file of the journal and the heads of its frames."""
+    """One file of the journal."""
 
     path: Path
-    heads: Sequence[Head]
+    end: Head | None
+    """Of its last frame. The others are in the file: their number has no bound."""
     since_s: float
     """When it was begun."""
 
     @property
     def bytes(self) -> int:
         """Its size."""
-        return self.heads[-1].end if self.heads else 0
+        return self.end.end if self.end else 0
 
 
 class Journal:
@@ -154,43 +156,44 @@ class Journal:
             SegmentFile(path)  # of another version, its notes cannot be read either
         self.trimmed = read_trimmed(self.folder)
         self.segments: list[Segment] = []
-        self._heads: list[Head] = []
-        """Of the segment that is being written."""
+        self._offsets = array("Q")
+        """Of the frames in the segment that is being written."""
         number, chain = self.trimmed.number, self.trimmed.chain
+        index: Heads | None = None
         for path in names:
             if int(path.stem) < number and path != names[-1]:
                 self._remove(path)  # trimmed, but the power failed before it was gone
                 continue
-            heads: Sequence[Head] | None = read_index(path)
-            if heads is None:
-                heads = self._heads = self._look_at(path, last=path == names[-1])
+            index = read_index(path)
+            heads = self._look_at(path, last=path == names[-1]) if index is None else index
             if heads and heads[0].number != number:
                 raise JournalError(
                     f"{path}: begins with record {heads[0].number}, but {number} comes next; a "
                     "segment before it is missing"
                 )
-            self.segments.append(Segment(path, heads, path.stat().st_mtime))
-            if heads:
-                number, chain = heads[-1].after, heads[-1].chain
+            end = heads[-1] if heads else None
+            self.segments.append(Segment(path, end, path.stat().st_mtime))
+            if end:
+                number, chain = end.after, end.chain
         self.number, self.chain = number, chain
-        last = [segment.heads[-1].last for segment in self.segments if segment.heads]
+        last = [segment.end.last for segment in self.segments if segment.end]
         self.last = last[-1] if last else self.trimmed.place
         self._file: int | None = None
-        if self.segments and read_index(self.segments[-1].path) is None:
+        if self.segments and index is None:
             segment = self.segments[-1]
             self._file = self._disk.open(segment.path)
             self._durable_bytes = segment.bytes  # nothing that was here is ever taken back
             write_again(segment.path, segment.bytes)
 
-    def _look_at(self, path: Path, last: bool) -> list[Head]:
+    def _look_at(self, path: Path, last: bool) -> Heads:
         """The frames of a segment that has no index: its end is cut if it is the last one."""
         file = SegmentFile(path)
-        heads: list[Head] = []
+        self._offsets, end = array("Q"), 0
         for head in file.heads():
             if not file.sound(head):
                 break
-            heads.append(head)
-        end = heads[-1].end if heads else 0
+            self._offsets.append(head.offset)
+            end = head.end
         if end < file.size or (last and was_cut(path)):
             if not last or not torn(file, end):
                 raise JournalError(
@@ -199,6 +202,7 @@ class Journal:
                 )
             self.cut_bytes = file.size - end
             self._disk.cut(path, end)
+        heads = Heads(path, file.data, self._offsets)
         if not last:
             write_index(path, heads, self._disk)
         return heads
@@ -236,7 +240,8 @@ class Journal:
         except OSError as error:
             self._take_back(segment.path, segment.bytes)
             raise JournalError(f"cannot write {segment.path}: {error.strerror}") from None
-        self._heads.append(head)
+        self._offsets.append(head.offset)
+        segment.end = head
         self.number, self.chain, self.last = head.after, head.chain, head.last
 
     def _out_of_order(self, first: Position) -> str:
@@ -283,8 +288,8 @@ class Journal:
                     os.close(self._file)
                     self._file = None
                 raise JournalError(f"cannot write {path}: {error.strerror}") from None
-            self._heads, self._durable_bytes = [], 0
-            self.segments.append(Segment(path, self._heads, self._now_s))
+            self._offsets, self._durable_bytes = array("Q"), 0
+            self.segments.append(Segment(path, None, self._now_s))
         return self.segments[-1]
 
     @property
@@ -292,7 +297,7 @@ class Journal:
         return self._clock_s + time.monotonic()
 
     def _full(self) -> bool:
-        if self._file is None or not self.segments[-1].heads:
+        if self._file is None or not self.segments[-1].end:
             return False
         segment, limits = self.segments[-1], self._limits
         too_old = limits.segment_s and self._now_s - segment.since_s > limits.segment_s
@@ -300,12 +305,13 @@ class Journal:
 
     def rotate(self) -> None:
         """Seal the segment; the next record begins another one."""
-        if self._file is None or not self.segments[-1].heads:
+        if self._file is None or not self.segments[-1].end:
             return
         self.sync()
         segment = self.segments[-1]
         try:
-            write_index(segment.path, segment.heads, self._disk)
+            heads = Heads(segment.path, SegmentFile(segment.path).data, self._offsets)
+            write_index(segment.path, heads, self._disk)
         except OSError as error:
             raise JournalError(f"cannot seal {segment.path}: {error.strerror}") from None
         os.close(self._file)
@@ -321,12 +327,13 @@ class Journal:
         for segment in sealed:
             too_much = limits.keep_bytes and total > limits.keep_bytes
             too_old = limits.keep_s and self._now_s - segment.since_s > limits.keep_s
-            if not (too_much or too_old) or self._awaited(segment):
+            end = segment.end
+            if end is None or not (too_much or too_old) or self._awaited(end):
                 break
             before = self.trimmed
-            self.trimmed = before.more(segment.path, segment.heads)
+            self.trimmed = before.more(segment.path, end)
             self.note(TRIMMED, self.trimmed)
-            if self._awaited(segment):  # a reader came meanwhile: one of us two sees the other
+            if self._awaited(end):  # a reader came meanwhile: one of us two sees the other
                 self.trimmed = before
                 self.note(TRIMMED, before)
                 break
@@ -336,11 +343,11 @@ class Journal:
             gone += 1
         return gone
 
-    def _awaited(self, segment: Segment) -> bool:
-        """Whether a known reader has not committed all of a segment."""
+    def _awaited(self, end: Head) -> bool:
+        """Whether a known reader has not committed all of a segment that ends there."""
         since_s = self._now_s - self._limits.reader_s if self._limits.reader_s else 0
         committed = min(readers(self.folder, since_s).values(), default=None)
-        return committed is not None and committed < segment.heads[-1].last
+        return committed is not None and committed < end.last
 
     def note(self, name: str, value: object) -> None:
         """A small file beside the segments, durable at once."""

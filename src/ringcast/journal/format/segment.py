@@ -15,7 +15,7 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import BinaryIO, NamedTuple, overload
 
 from ringcast.core.ids import Position
 from ringcast.files.disk import Disk
@@ -32,6 +32,12 @@ LONGEST = 2**31 - 1
 """A frame that claims to be longer is damage."""
 
 SEGMENT, INDEX = ".segment", ".index"
+
+INDEX_START = 12
+"""Bytes in an index before its heads: the format and a checksum."""
+
+PIECE_BYTES = 2**16
+"""An index is checked in pieces of this size: there may be 100 MB of it."""
 
 
 class Head(NamedTuple):
@@ -122,8 +128,7 @@ class SegmentFile:
         self.path = path
         try:
             with path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+                self._map = mapped(file)
                 self.data = memoryview(self._map)
         except FileNotFoundError:
             raise JournalError(
@@ -189,23 +194,22 @@ class SegmentFile:
         return read_frame(section, head.entries, head.rows, self.data, messages)
 
 
-def write_index(path: Path, heads: Sequence[Head], disk: Disk) -> None:
-    """Seal a segment: its heads beside it, whole or not at all."""
-    from xxhash import xxh3_64_digest
-
-    packed = b"".join(head.pack(head.checksum) for head in heads)
-    disk.replace(path.with_suffix(INDEX), MAGIC + xxh3_64_digest(packed) + packed)
+def mapped(file: BinaryIO) -> mmap.mmap | bytes:
+    """What is in a file, without a copy of it. It keeps a descriptor."""
+    size = os.fstat(file.fileno()).st_size
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
 
 
 class Heads(Sequence[Head]):
-    """The heads of a sealed segment, unpacked one by one when they are asked for: there may be a
+    """Heads where they lie in a file, unpacked one by one when they are asked for: there may be a
     million, and whoever looks for a place needs twenty."""
 
-    def __init__(self, packed: bytes) -> None:
-        self._packed = packed
+    def __init__(self, path: Path, data: memoryview, offsets: Sequence[int]) -> None:
+        self._path, self._data = path, data
+        self._offsets = offsets
 
     def __len__(self) -> int:
-        return len(self._packed) // HEAD_BYTES
+        return len(self._offsets)
 
     @overload
     def __getitem__(self, at: int) -> Head: ...
@@ -214,23 +218,47 @@ class Heads(Sequence[Head]):
     def __getitem__(self, at: int | slice) -> Head | list[Head]:
         if isinstance(at, slice):
             return [self[each] for each in range(*at.indices(len(self)))]
-        start = range(len(self))[at] * HEAD_BYTES
-        head = unpack(self._packed[start : start + HEAD_BYTES])
-        assert head is not None, "the checksum of the index was right"
+        offset = self._offsets[at]
+        head = unpack(self._data[offset : offset + HEAD_BYTES])
+        if head is None:
+            raise JournalError(
+                f"{self._path}: damaged at byte {offset}; restore the file; an index may be "
+                "removed instead"
+            )
         return head
+
+    def pack(self, before: bytes) -> bytearray:
+        """All of them behind other bytes, in one copy."""
+        packed = bytearray(before)
+        for at in self._offsets:
+            packed += self._data[at : at + HEAD_BYTES]
+        return packed
+
+
+def write_index(path: Path, heads: Heads, disk: Disk) -> None:
+    """Seal a segment: its heads beside it, whole or not at all."""
+    from xxhash import xxh3_64_digest
+
+    packed = heads.pack(before=bytes(INDEX_START))
+    packed[:INDEX_START] = MAGIC + xxh3_64_digest(memoryview(packed)[INDEX_START:])
+    disk.replace(path.with_suffix(INDEX), memoryview(packed))
 
 
 def read_index(path: Path) -> Heads | None:
     """The heads of a sealed segment; None if it is not sealed."""
-    from xxhash import xxh3_64_digest
+    from xxhash import xxh3_64
 
+    index, found = path.with_suffix(INDEX), xxh3_64()
     try:
-        data = path.with_suffix(INDEX).read_bytes()
+        with index.open("rb", buffering=0) as file:
+            written = file.read(INDEX_START)
+            while piece := file.read(PIECE_BYTES):
+                found.update(piece)
+            if written != MAGIC + found.digest():
+                return None  # it can be made again from the segment
+            data = memoryview(mapped(file))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise JournalError(f"{path.with_suffix(INDEX)}: cannot be read ({error})") from None
-    packed = data[12:]
-    if data[:12] != MAGIC + xxh3_64_digest(packed):
-        return None  # it can be made again from the segment
-    return Heads(packed)
+        raise JournalError(f"{index}: cannot be read ({error})") from None
+    return Heads(index, data, range(INDEX_START, len(data) - HEAD_BYTES + 1, HEAD_BYTES))
