@@ -13,12 +13,14 @@ from histories import entries
 from xxhash import xxh3_64_digest
 
 from ringcast.core.ids import START
+from ringcast.journal.check import examine
+from ringcast.journal.export import export
 from ringcast.journal.format.frame import Range
 from ringcast.journal.format.layout import JournalError
 from ringcast.journal.format.segment import HEAD_BYTES, INDEX, INDEX_START, MAGIC
 from ringcast.journal.merged_reader import MergedReader, whole
 from ringcast.journal.reader import JournalReader
-from ringcast.journal.writer import Journal, Limits, segment_names
+from ringcast.journal.writer import Journal, Limits, commit, readers, segment_names
 
 FRAMES = 12_000
 """Their heads take 2.2 MiB in the files, and five times as much as objects."""
@@ -136,3 +138,15 @@ def test_a_segment_that_is_sealed_under_a_reader_is_read_by_its_index(tmp_path: 
     reader.refresh()
     assert (reader.count(first), len(list(reader.heads_after()))) == (13, 3)
     assert reader.last == some[-1].last and sum(map(len, reader.frames(first))) == 7
+
+
+def test_a_folder_may_be_a_string(tmp_path: Path) -> None:
+    name = str(tmp_path / "journal")
+    journal = Journal(name)
+    journal.append(entries(5))
+    journal.close()
+    commit(name, "reader", journal.last)
+    assert JournalReader(name).last == readers(name)["reader"]
+    assert sum(batch.num_rows for batch in whole([name])) == journal.number
+    assert [report.records for report in examine(name)] == [journal.number]
+    assert export([name], str(tmp_path / "out")) == journal.number

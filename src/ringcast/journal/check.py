@@ -44,7 +44,7 @@ class CheckReport(msgspec.Struct):
     findings: list[JournalFinding] = []
 
 
-def examine(folder: Path) -> Iterator[CheckReport]:
+def examine(folder: Path | str) -> Iterator[CheckReport]:
     """Look at a journal segment by segment; the same report again after each, at last whole."""
     report = CheckReport(str(folder))
     trimmed = read_trimmed(folder)
@@ -101,7 +101,7 @@ def _add(report: CheckReport, path: Path, place: Position, what: str) -> None:
     report.findings = [*report.findings, JournalFinding(str(path), str(place), what)]
 
 
-def compare(folders: Sequence[Path]) -> Iterator[JournalFinding]:
+def compare(folders: Sequence[Path | str]) -> Iterator[JournalFinding]:
     """Where journals of one group have different records at one position, the first of each pair:
     no reader could read them as one, and no node could catch up from them."""
     for one, other in combinations([JournalReader(folder) for folder in folders], 2):
@@ -172,7 +172,7 @@ class _Configurations:
         return f"{how} configuration {view}, which has no record before it, or was left before"
 
 
-def holes(folders: Sequence[Path]) -> Iterator[JournalFinding]:
+def holes(folders: Sequence[Path | str]) -> Iterator[JournalFinding]:
     """Where one journal lacks a record that another has, though its node was there and must have
     had it; the first of each pair.
 
@@ -246,7 +246,7 @@ def _contents(journal: JournalReader, span: Range) -> list[tuple[Position, int]]
     return found
 
 
-def identical(folders: Sequence[Path]) -> bool:
+def identical(folders: Sequence[Path | str]) -> bool:
     """Whether journals hold the same records, by the chain at their ends."""
     ends = [JournalReader(folder).end for folder in folders]
     return len({end and (end.last, end.chain) for end in ends}) == 1

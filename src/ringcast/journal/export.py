@@ -19,10 +19,11 @@ GROUP_ROWS, GROUP_BYTES = 2**16, 16 * 2**20
 """About as much goes into one group of rows; a batch of the journal may have one record."""
 
 
-def export(folders: Sequence[Path], out: Path) -> int:
+def export(folders: Sequence[Path | str], out: Path | str) -> int:
     """Write everything to ``out``, whole or not at all; how many records."""
     import pyarrow.parquet as pq
 
+    out = Path(out)
     if out.exists():
         raise JournalError(f"{out} exists; name a folder that does not")
     reader = MergedReader(folders)

@@ -51,7 +51,7 @@ class Section(NamedTuple):
 class MergedReader:
     """Journals of one group."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path | str]) -> None:
         if not folders:
             raise JournalError("no journal is named")
         self.journals = [JournalReader(folder) for folder in folders]
@@ -337,7 +337,7 @@ def same(one: Keys, other: Keys) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def whole(folders: Sequence[Path]) -> Iterator[Any]:
+def whole(folders: Sequence[Path | str]) -> Iterator[Any]:
     """Everything that journals hold, each record once, in order."""
     reader = MergedReader(folders)
     yield from reader.within(Range(START, reader.last))

@@ -101,8 +101,8 @@ def last_of(head: Head) -> Position:
 class JournalReader:
     """One journal, as its files are when it is opened or refreshed."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
         self._known: dict[Path, SegmentReader] = {}
         self._used: SegmentReader | None = None
         self.refresh()

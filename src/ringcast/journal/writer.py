@@ -116,8 +116,8 @@ class Segment(msgspec.Struct):
 class Journal:
     """A folder that one node writes. All methods may be called from one thread at a time."""
 
-    def __init__(self, folder: Path, limits: Limits = LIMITS, disk: Disk = DISK) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path | str, limits: Limits = LIMITS, disk: Disk = DISK) -> None:
+        self.folder = folder = Path(folder)
         self._limits = limits
         self._disk = disk
         self._clock_s = time.time() - time.monotonic()
@@ -383,8 +383,9 @@ MOST_READERS = 1024
 """Each has a file, and all are looked at before anything is trimmed."""
 
 
-def segment_names(folder: Path) -> list[Path]:
+def segment_names(folder: Path | str) -> list[Path]:
     """The segments of a journal, in order."""
+    folder = Path(folder)
     try:
         found = [path for path in folder.iterdir() if path.suffix == SEGMENT]
         none = not found and not (folder / LOCK).exists()
@@ -400,15 +401,15 @@ def segment_names(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def read_trimmed(folder: Path) -> Trimmed:
+def read_trimmed(folder: Path | str) -> Trimmed:
     """What a journal has forgotten."""
-    return read_small(folder / TRIMMED, Trimmed) or Trimmed()
+    return read_small(Path(folder) / TRIMMED, Trimmed) or Trimmed()
 
 
-def readers(folder: Path, since_s: float = 0) -> dict[str, Position]:
+def readers(folder: Path | str, since_s: float = 0) -> dict[str, Position]:
     """How far each known reader has committed that did so since then."""
     found: dict[str, Position] = {}
-    for path in sorted((folder / READERS).glob("*.json")):
+    for path in sorted(Path(folder, READERS).glob("*.json")):
         with contextlib.suppress(FileNotFoundError):  # it has just been removed
             place = read_small(path, Position) if path.stat().st_mtime >= since_s else None
             if place is not None:
@@ -416,11 +417,11 @@ def readers(folder: Path, since_s: float = 0) -> dict[str, Position]:
     return found
 
 
-def commit(folder: Path, reader: str, place: Position, disk: Disk = DISK) -> None:
+def commit(folder: Path | str, reader: str, place: Position, disk: Disk = DISK) -> None:
     """A reader has what it needs up to ``place``: it may be trimmed."""
     if not re.fullmatch(NAME, reader):
         raise JournalError(f"{reader!r} cannot be the name of a reader: letters, digits, ._- only")
-    path = folder / READERS / f"{reader}.json"
+    path = Path(folder, READERS, f"{reader}.json")
     path.parent.mkdir(exist_ok=True)
     if not path.exists() and len(os.listdir(path.parent)) >= MOST_READERS:
         raise JournalError(
