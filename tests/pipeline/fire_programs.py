@@ -58,7 +58,7 @@ def arm(folder: Path) -> None:
             die_at("half a frame")
         cut(self, file, pieces)
 
-    def indexed(path: Path, heads: list[segment.Head], disk: Disk) -> None:
+    def indexed(path: Path, heads: segment.Heads, disk: Disk) -> None:
         die_at("indexing")
         index(path, heads, disk)
         die_at("indexed")
@@ -70,7 +70,7 @@ def arm(folder: Path) -> None:
             die_at("begun")
         return file
 
-    def noting(self: Disk, path: Path, data: bytes, mode: int = 0o600) -> None:
+    def noting(self: Disk, path: Path, data: bytes | memoryview, mode: int = 0o600) -> None:
         if (folder / "noting").exists():
             path.with_name(path.name + ".new").write_bytes(data[: len(data) // 2])
             die_at("noting")
