@@ -738,6 +738,25 @@ def test_a_protocol_without_transitional_views() -> None:
     assert [each.departures for each in member.log.views[:-1]] == [()] * (len(member.log.views) - 1)
 
 
+def test_a_view_says_which_sets_came_and_which_went() -> None:
+    """As rings do, under totem-multi."""
+    member = Member(1)
+
+    def ring(view: ViewId, *names: str) -> None:
+        sets = tuple((name, (1,)) for name in names)
+        member.directory.on_view(InstallView(view, (1,), False, view, 0, None, (), sets))
+        word = member.directory.word()
+        member.directory.on_envelope(1, Level.AGREED, Position.at(view, 1), word)
+
+    ring(R1, "ring a")
+    member.directory.enter("g", member.log)
+    member.directory.on_envelope(1, Level.AGREED, Position.at(R1, 2), Enter("g"))
+    ring(R2, "ring a", "ring b")
+    ring(R3, "ring b")
+    told = [(view.added, view.deleted) for view in member.log.views]
+    assert told == [(("ring a",), ()), (("ring b",), ()), ((), ("ring a",))]
+
+
 def test_nobody_leaves_the_view_of_a_group_without_a_departure() -> None:
     """A member of the new ring parts before it has spoken, or speaks of other groups."""
     members = on_ring(4)

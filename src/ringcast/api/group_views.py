@@ -40,6 +40,8 @@ class GroupViews:
         self._gone: dict[str, dict[NodeId, Departure]] = {}
         """Who went since the last view of a group, as the protocol says, until the next one."""
         self._sets: tuple[tuple[str, tuple[NodeId, ...]], ...] = ()
+        self._named: dict[str, list[str]] = {}
+        """The names of the sets in the last view given out, of each group this node is in."""
 
     def members(self, group: str) -> tuple[NodeId, ...]:
         """Those who said that they are in a group."""
@@ -104,6 +106,7 @@ class GroupViews:
         """The next view of the group, if there is one, is a first one."""
         self.told.pop(group, None)
         self._gone.pop(group, None)
+        self._named.pop(group, None)
 
     def _tell_all(self, position: Position, transitional: bool, ring: ViewId) -> None:
         for group in sorted(self.sinks):
@@ -117,8 +120,11 @@ class GroupViews:
             sets = tuple(
                 (name, tuple(q for q in some if q in members)) for name, some in self._sets
             )
-            self.told[group] = members
-            sink.push(View(members, transitional, ring, position, gone, sets))
+            before, names = self._named.get(group, []), [name for name, _ in sets]
+            added = tuple(name for name in names if name not in before)
+            deleted = tuple(name for name in before if name not in names)
+            self.told[group], self._named[group] = members, names
+            sink.push(View(members, transitional, ring, position, gone, sets, added, deleted))
 
     def _departures(
         self, group: str, members: tuple[NodeId, ...], ring: ViewId
