@@ -729,6 +729,32 @@ def test_mr_25_and_mr_26_a_change_says_whose_word_it_waits_for() -> None:
     assert far.order.awaited(change) == [102], "it has 202 on C"
 
 
+@pytest.mark.parametrize("along", [True, False])
+def test_mr_26_ext_nobody_waits_for_what_is_not_said_on_the_new_ring(along: bool) -> None:
+    """A and B merge to N2, and 102 is cut off from both sides then, so B's change has a stranger.
+    103 tells of that change on D, and can be reached over 104 alone. If that went along from B, it
+    says its own on D as well, and not on N2; if it was on A, it passes on what it hears on D."""
+    rings: dict[str, tuple[NodeId, ...]] = {"A": (1, 101), "B": (102, 103), "C": (201, 202)}
+    rings["B" if along else "A"] += (104,)
+    core = Core(1, {1: "A"}, rings)
+    core.order.network.gateways.pop(104)  # nobody has told of it
+    core.change("N2", "A", 30, 1, 101, 102, 103, 104, mine=True)
+    change = core.change("N2", "B", 30, 1, 101, 102, 103, 104)
+    core.change("N3", "N2", 40, 1, 101, 103, 104, mine=True)
+    ends = {102: "N2", 202: "C", 103: "N2", 203: "D", 104: "N2", 204: "D"}
+    beyond: dict[str, tuple[NodeId, ...]] = {"D": (4, 203, 204)}
+    core.network_topology(change, 103, beyond, ends)
+    core.network_topology(change, 104, beyond, ends)
+    core.change("C2", "C", 40, 201)
+    core.bound("C2", 50)
+    core.bound("D", 50)
+    assert 102 not in core.order.live()[1] and 103 in core.order.live()[1]
+    if not along:
+        assert core.order.awaited(change) == [103] and core.topology == "B C D N2"
+        core.topology_change(change, beyond, ends)
+    assert core.topology == "C2 D N3"
+
+
 def test_a7_what_waits_for_its_ring_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of it can be left out, so the processor ends and says why."""
     monkeypatch.setattr("ringcast.protocols.totem_multi.state.MOST_WAITING", 3 * MIB)

@@ -40,6 +40,7 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           MR-8  without stable storage a processor draws the number that its rings begin at
           MR-10  what a gateway passes on goes ahead of its own messages
           MR-12  what waited for a change is called late, and is no copy
+          MR-26  nobody waits for a Topology Change that does not come its way
           MR-32  what a gateway passed on may wait for the ring's next change
 """
 

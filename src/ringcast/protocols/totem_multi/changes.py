@@ -70,7 +70,8 @@ class RingChanges(OrderState):
         known = {pid for pid, _ in ends}
         # G-25 ext: an interface that never came to the ring with which it was lost is at ``conf``.
         tellers += [m.node for h in late for m in listed if h.lists(m.pid) and m.pid not in known]
-        return [node for node in tellers if node is not None and node in gateways]
+        audible = self.network.audible(change, *self._moving())
+        return [node for node in tellers if node is not None and node in audible]
 
     def foretell(self, env: Env, came: NodeId, said: TopologyChange) -> None:
         """G-18 ext: one that is older than the change that joins its gateway. It counts for a

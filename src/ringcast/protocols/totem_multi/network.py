@@ -130,13 +130,38 @@ class RingNetwork:
         interfaces meet only if they were on one ring in the delivered graph and moved together
         since (G-14), so a vertex is the whole path of rings (A10).
         """
+        return self._met(self.gateways, changes, mine)
+
+    def audible(
+        self, told: Change, changes: Sequence[Change], mine: Sequence[Change]
+    ) -> set[NodeId]:
+        """MR-26 ext: the gateways from which the Topology Change of ``told`` can come here. Those
+        that it takes along say it everywhere but on the new ring (step 8)."""
+        along = {m.pid for m in self.members.get(told.conf, ()) if told.lists(m.pid)}
+        others = {
+            node: {
+                pid: ring
+                for pid, ring in ends.items()
+                if pid not in along or told.ring not in path(pid, ring, changes)
+            }
+            for node, ends in self.gateways.items()
+        }
+        return self._met(others, changes, mine)[1]
+
+    def _met(
+        self,
+        gateways: Mapping[NodeId, Mapping[NodeId, RingId]],
+        changes: Sequence[Change],
+        mine: Sequence[Change],
+    ) -> tuple[set[RingId], set[NodeId]]:
+        """The rings and gateways that can be reached through these."""
         start = {path(pid, ring, mine) for pid, ring in self.own.items()}
         ends = {
             node: {path(pid, ring, changes) for pid, ring in each.items()}
-            for node, each in self.gateways.items()
+            for node, each in gateways.items()
             if node != self.me
         }
-        reached, gateways = set(start), {self.me}
+        reached, found = set(start), {self.me}
         waiting = sorted(ends)
         while True:
             met = [node for node in waiting if not reached.isdisjoint(ends[node])]
@@ -144,9 +169,9 @@ class RingNetwork:
                 break
             for node in met:
                 reached |= ends[node]
-                gateways.add(node)
-            waiting = [node for node in waiting if node not in gateways]
-        return {way[0] for way in reached if len(way) == 1}, gateways
+                found.add(node)
+            waiting = [node for node in waiting if node not in found]
+        return {way[0] for way in reached if len(way) == 1}, found
 
 
 def joined(rings: Iterable[RingId], gateways: Iterable[Mapping[NodeId, RingId]]) -> set[RingId]:

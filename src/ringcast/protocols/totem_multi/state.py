@@ -264,10 +264,13 @@ class OrderState:
             if not self.pending and not self.late:
                 self._live = set(self.topology), {self.me, *self.network.gateways}
             else:
-                changes = self.counting()
-                own = [c for c in changes if (c.ring, c.conf) in self.mine]
-                self._live = self.network.live(changes, own)
+                self._live = self.network.live(*self._moving())
         return self._live
+
+    def _moving(self) -> tuple[list[Change], list[Change]]:
+        """The changes that count, and those of my own rings among them."""
+        changes = self.counting()
+        return changes, [c for c in changes if (c.ring, c.conf) in self.mine]
 
     def _stale(self) -> None:
         """What was derived from changes and topology is to be derived anew."""
