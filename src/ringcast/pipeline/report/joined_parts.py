@@ -57,7 +57,9 @@ def picture(text: str) -> str:
             shapes.append(words(x, y + 4, member))
     drawn = "".join((*lines, *shapes))
     named = f'role="img" aria-label="{escape(text)}"'
-    return f'<svg width="{size[0]:.0f}" height="{size[1]:.0f}" {named}>{drawn}</svg>'
+    # The page makes pictures as wide as it is; this one stands in a cell of a table.
+    style = f'style="width:{size[0]:.0f}px" viewBox="0 0 {size[0]:.0f} {size[1]:.0f}"'
+    return f"<svg {style} {named}>{drawn}</svg>"
 
 
 OUTLINE = 'fill="var(--card, #fffffe)" stroke="currentColor"'
