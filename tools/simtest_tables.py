@@ -94,6 +94,8 @@ def programs_text(modes: dict[str, Any], million: dict[str, Any]) -> str:
     objects = {name: each for name, each in modes.items() if name.startswith("objects")}
     examples = {name: each for name, each in modes.items() if name not in objects}
     rows = ["| program | seeds | over | wrong |", "| --- | ---: | --- | --- |"]
+    if not modes:
+        rows = ["There is no record of them yet."]
     for name, each in sorted(examples.items()):
         rows.append(
             f"| `{name}` | {each['seeds']:,} | six protocols | {each['failures'] or 'none'} |"
