@@ -61,7 +61,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
     """Every member of the group's view before that is not in this one: ``reason`` and what it was
     ``judged_by``, as this member knows it. Others may know another reason."""
     sets: tuple[tuple[str, tuple[NodeId, ...]], ...] = ()
-    """Further sets of members by name, of protocols that have some: rings, under totem-multi."""
+    """Further sets of members by name, of protocols that have some, such as rings."""
     added: tuple[str, ...] = ()
     """Names of sets that the group's view before did not have; all, in a first view."""
     deleted: tuple[str, ...] = ()
