@@ -109,7 +109,7 @@ class Applied(Generic[R]):
         except Exception as error:
             raise RingcastError(
                 f"the replica has stopped: on_view of {type(self.machine).__name__} raised "
-                f"{error!r}. It is the same at all members and at each start: mend it there"
+                f"{error!r}. Every member fails alike, and again at each start: correct on_view"
             ) from error
 
     def _carry_out(
@@ -136,8 +136,8 @@ class Applied(Generic[R]):
 
 
 def ended_by(error: Exception) -> RingcastError:
-    """What those are told who use a replica that an error has ended. Raised as it is by `submit`,
-    an error of the machine's own code would be taken for what `apply` said of their command."""
+    """The error that users of a replica get when another one has ended it. If ``submit`` raised an
+    error of the machine's own code as it is, callers would take it for the outcome of ``apply``."""
     if isinstance(error, RingcastError):
         return error
     ended = RingcastError(f"the replica has stopped: {error!r}")

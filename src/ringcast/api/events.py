@@ -63,9 +63,9 @@ class View(msgspec.Struct, frozen=True, gc=False):
     sets: tuple[tuple[str, tuple[NodeId, ...]], ...] = ()
     """Further sets of members by name, of protocols that have some, such as rings."""
     added: tuple[str, ...] = ()
-    """Names of sets that the group's view before did not have; all, in a first view."""
+    """Names of the sets that appeared since the group's previous view; all, in a first view."""
     deleted: tuple[str, ...] = ()
-    """Names of sets that it had, and that are gone."""
+    """Names of the sets that disappeared since then."""
 
 
 class EventsLost(msgspec.Struct, frozen=True, gc=False):

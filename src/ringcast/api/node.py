@@ -300,9 +300,9 @@ class Node:
         if not streams.has(group, stream, rows):
             raise RingcastError(
                 f"batch {rows.batch} of writer {stream!r} is not published in group {group!r}: "
-                "another member has said that its rows came before, and this node's journal does "
-                "not have them. Repeat the batch at a node that has; if none has, choose another "
-                "name for the writer"
+                "another member says that its rows came before, and this node's journal does not "
+                "have them. Repeat the batch at a node whose journal has them; if there is none, "
+                "choose another name for the writer"
             )
 
     def check_multicast(self) -> None:
@@ -421,7 +421,7 @@ class Node:
             host.slow = self._crowded()
 
     def _crowded(self) -> bool:
-        """Whether somebody is behind with what was delivered."""
+        """Whether a reader, the journal or the directory is behind with what was delivered."""
         return (
             self._directory.crowded
             or (self._journal is not None and self._journal.crowded)

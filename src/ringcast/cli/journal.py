@@ -25,16 +25,13 @@ from ringcast.journal.merged_reader import MergedReader, Span
 from ringcast.journal.reader import JournalReader
 from ringcast.journal.writer import read_trimmed, readers, segment_names
 from ringcast.pipeline.spark.progress import ProgressBar
-from ringcast.replica.contents import submission
+from ringcast.replica.contents import COMMAND, submission
 
 app = typer.Typer(help="Look at a node's ordered log, check it, and take it elsewhere.")
 
 Folder = Annotated[Path, typer.Argument(help="The journal's folder.")]
 Folders = Annotated[list[Path], typer.Argument(help="One journal, or several of one group.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-COMMAND = "command"
-"""The kind of a message with a command for a replica, where commands are asked for."""
 
 LONGEST_SHOWN = 120
 LOOK_S = 0.5

@@ -80,7 +80,9 @@ class SegmentReader:
             found = Heads(self.path, data, offsets) if offsets else read_index(self.path)
             if found is None:
                 self._sealed = False
-                raise JournalError(f"{self.path}: its index was lost meanwhile; read again")
+                raise JournalError(
+                    f"{self.path}: its index was lost meanwhile; read the journal again"
+                )
             self._heads = found
         return self._heads
 

@@ -425,7 +425,7 @@ def commit(folder: Path | str, reader: str, place: Position, disk: Disk = DISK) 
     path.parent.mkdir(exist_ok=True)
     if not path.exists() and len(os.listdir(path.parent)) >= MOST_READERS:
         raise JournalError(
-            f"the journal has {MOST_READERS} readers already; remove what is not needed any more "
+            f"the journal has {MOST_READERS} readers already; delete those that are gone "
             f"from {path.parent}"
         )
     disk.replace(path, msgspec.json.encode(place))

@@ -13,6 +13,9 @@ from ringcast.core.ids import LIMIT, NodeId
 from ringcast.replica import words
 from ringcast.replica.words import Action, Epoch, ExactWord
 
+COMMAND = "command"
+"""The kind of a record with a command, where readers of a journal ask for commands."""
+
 MOST_MEMBERS = 2**16
 LONGEST_NAME = 64
 """Characters of a client's name: all members keep thousands of them."""

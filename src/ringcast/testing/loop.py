@@ -65,9 +65,9 @@ class SimLoop(_Base):  # type: ignore[misc]
         self.scheduler = Scheduler()
         self.escapes = escapes
         self.on_quiet: Callable[[], None] = lambda: None
-        """Called when everything at one moment is done, before time passes …"""
+        """Called when everything at one moment is done, before time passes, if ``watched``."""
         self.watched = False
-        """… if somebody has something to look at."""
+        """Whether anybody has something to look at then."""
         self.on_error: Callable[[dict[str, Any]], None] = lambda context: None
         self.mixed: Callable[[int], bool] = lambda turn: True
         """Whether the order in a turn is drawn; else it is first come, first served."""

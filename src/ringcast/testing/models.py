@@ -8,7 +8,7 @@ from ringcast.testing.linearizable import IMPOSSIBLE, UNKNOWN, Operation
 
 
 def no_operation(known: str, operation: Operation) -> ValueError:
-    """What to record instead of an operation that a model does not have."""
+    """The error for an operation that a model does not have: it names those that it has."""
     asked = f"{operation.name}({', '.join(map(repr, operation.args))})"
     return ValueError(f"{known}, and no {asked}: record operations under these names")
 

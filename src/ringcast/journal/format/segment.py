@@ -222,8 +222,8 @@ class Heads(Sequence[Head]):
         head = unpack(self._data[offset : offset + HEAD_BYTES])
         if head is None:
             raise JournalError(
-                f"{self._path}: damaged at byte {offset}; restore the file; an index may be "
-                "removed instead"
+                f"{self._path}: damaged at byte {offset}; restore the file, or delete it if it is "
+                "an index"
             )
         return head
 

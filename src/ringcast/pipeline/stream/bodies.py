@@ -21,10 +21,7 @@ from ringcast.core.ids import Position
 from ringcast.journal.format.layout import MESSAGE
 from ringcast.pipeline.errors import PipelineError
 from ringcast.pipeline.stream.unpacking import BadBody, check_buffers, check_columns
-from ringcast.replica.contents import submission
-
-COMMAND = "command"
-"""The kind of a record with a command that was submitted to a replica."""
+from ringcast.replica.contents import COMMAND, submission
 
 PACK_BYTES = 128 * 2**10
 """Rows that the sink puts into one Arrow body, about."""

@@ -25,7 +25,7 @@ from ringcast.core.ids import Position
 from ringcast.journal.format.frame import KINDS
 from ringcast.journal.format.layout import MESSAGE
 from ringcast.journal.format.selection import LEAST, MOST, MOST_GROUPS, Bounds, Selection
-from ringcast.pipeline.stream.bodies import COMMAND
+from ringcast.replica.contents import COMMAND
 
 
 def narrowed(wanted: Selection, conditions: Iterable[Filter]) -> Selection:

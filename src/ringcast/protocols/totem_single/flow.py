@@ -16,15 +16,13 @@ def allowance(
     """
     others_new = token.seq - last_token_seq
     others_rtx = token.retrans_round - last_retrans
-    room = window - others_new - others_rtx
-    allowed = room if room < config.each_time else config.each_time
-    return allowed if allowed > config.min_each else config.min_each
+    allowed = min(config.each_time, window - others_new - others_rtx)
+    return max(config.min_each, allowed, 0)
 
 
 def next_retrans_round(token: Token, last_retrans: int, retransmitted: int) -> int:
     """R85: replace what I contributed to the round a rotation ago by what I sent again now."""
-    round = token.retrans_round + retransmitted - last_retrans
-    return round if round > 0 else 0
+    return max(0, token.retrans_round + retransmitted - last_retrans)
 
 
 def next_window(config: Config, window: int, token: Token, used: int, rotation_us: int) -> int:

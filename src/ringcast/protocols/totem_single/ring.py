@@ -57,5 +57,4 @@ class Ring(ReceiveWindow[Regular | Encapsulated]):
 
     def release_safe(self) -> None:
         """R21: what every member holds and was delivered here is needed by nobody any more."""
-        safe, delivered = self.safe_bound, self.my_high_delivered
-        self.release(safe if safe < delivered else delivered)
+        self.release(min(self.safe_bound, self.my_high_delivered))

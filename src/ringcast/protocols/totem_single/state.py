@@ -294,7 +294,7 @@ class Processor(Machine):
 
     def successor(self, memb: tuple[NodeId, ...]) -> NodeId:
         """R20: the next processor on the ring: ascending ids, wrapping."""
-        return memb[memb.index(self.me) + 1 - len(memb)]
+        return memb[(memb.index(self.me) + 1) % len(memb)]
 
     def blame(self, q: NodeId, reason: Reason, judged_by: str) -> None:
         """Why q will not be in the next view; what was judged first counts."""

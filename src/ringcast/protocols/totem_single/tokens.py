@@ -83,8 +83,8 @@ def quiet(p: Processor, ring: Ring, token: Token) -> bool:
 def pass_quietly(p: Processor, env: Env, ring: Ring, token: Token) -> None:
     """What is left of R11-R20 for a quiet token, which is nearly every one at light load.
 
-    The general visit comes to the same (a test compares them) with 15 calls more, a fifth of
-    all in a hop; and waiting for the token is half of the latency of a message.
+    The general visit comes to the same (a test compares them) with many calls that are not needed
+    then, and waiting for the token is half of the latency of a message.
     """
     seq, mine = token.seq, p.token
     mine.seen_seqs.append(seq)
@@ -113,9 +113,7 @@ def visit(p: Processor, env: Env, ring: Ring, token: Token, send_new: SendNew) -
         p.gather.my_fail_set |= {aru_id}
         p.enter_gather(env, Cause.FAILED_TO_RECEIVE)
         return None
-    safe = aru if aru < mine.last_aru_seen else mine.last_aru_seen  # R18, before overwriting
-    if safe > ring.safe_bound:
-        ring.safe_bound = safe
+    ring.safe_bound = max(ring.safe_bound, min(mine.last_aru_seen, aru))  # R18, before overwriting
     mine.last_aru_seen = aru
     retrans_round = flow.next_retrans_round(token, last.last_retrans, resent)  # R85
     last.last_retrans = resent
@@ -153,8 +151,7 @@ def retransmit(
 
 def next_aru(token: Token, my_aru: int, seq: int, me: NodeId) -> tuple[int, NodeId | None]:
     """R15: lower the token's aru to mine, or raise it if I lowered it or nobody lags."""
-    if my_aru > seq:
-        my_aru = seq  # a number the token does not know of is none
+    my_aru = min(my_aru, seq)  # a number the token does not know of is none
     if my_aru < token.aru or token.aru_id == me or token.aru_id is None:
         return my_aru, None if my_aru == seq else me
     return token.aru, token.aru_id
