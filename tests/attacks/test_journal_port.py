@@ -505,13 +505,13 @@ def test_a_guest_that_hangs_up_leaves_no_traceback(tmp_path: Path) -> None:
         async with AsyncExitStack() as stack:
             (node,) = await opened(stack, settings)
             file = guest(tmp_path, "read", "dash")
+            assert node._journal
+            (server,) = node._journal._servers
             for _ in range(10):
                 line = await call(place(settings[0]), GUEST, file)
                 await line.send(Look(token(), START))
                 line._writer.transport.abort()
-            assert node._journal
-            (server,) = node._journal._servers
-            await eventually(lambda: not server._tasks)
+                await eventually(lambda: not server._tasks)
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(story())

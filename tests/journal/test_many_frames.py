@@ -116,7 +116,7 @@ def test_an_index_that_is_lost_under_a_reader_is_missed(tmp_path: Path, damaged:
         index.write_bytes(index.read_bytes()[:-1])
     else:
         index.unlink()
-    with pytest.raises(JournalError, match="lost meanwhile; read again"):
+    with pytest.raises(JournalError, match="lost meanwhile; read the journal again"):
         reader.count(Range(START, reader.last))
     reader.refresh()
     assert reader.count(Range(START, reader.last)) == 20
