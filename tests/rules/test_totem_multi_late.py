@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from multi_driver import Core, graph_of, member, ring
+from multi_driver import pair as running
 
+from ringcast.core.env import Env
 from ringcast.core.ids import Level, NodeId
+from ringcast.protocols.totem_multi import TotemMulti
 from ringcast.protocols.totem_multi.messages import (
     Bound,
     Change,
@@ -302,3 +307,45 @@ def test_a10_ext_our_own_word_counts_when_another_gateway_told_it_before() -> No
         core.change("A2", "At", 20, 1, 101, 102, mine=mine)
         core.bound("B", 30)
         assert core.topology == ("A2 B" if mine else "A B")
+
+
+def test_a11_ext_what_comes_late_with_a_new_gateway_counts_if_it_moves_somebody() -> None:
+    """All others on the ring took it when it came, and nobody says it here again. 102 was told of
+    at B, and that it went on with 202 alone was not."""
+    core = Core(1, {1: "A"}, {"A": (1, 101, 102), "B": (3, 201, 202)})
+    core.names |= {each: name for name, each in NAMES.items()}
+    core.message("A11", "B12", "B13")
+    core.bound("A", 14)
+    say(core, 60, "l1", "D", 9, mine=False)
+    for timestamp, to, old, pid in (
+        (11, RingId(27, 301), "C", 301),  # unknown: of before 301 came to where it is
+        (12, RingId(29, 3), "B", 3),  # no gateway
+        (12, NAMES["told"], "B", 202),
+    ):
+        said = Change(timestamp, to, ring(old), (member(pid),), True)
+        core.order.accept_released(core.env, 1, said)
+        assert (("forward", said) in core.said) == (pid == 202)
+    assert list(core.order.late) == [(NAMES["told"], ring("B"))]
+    assert core.order.may_tell(NAMES["told"]) and not core.order.unplaced
+    core.order.accept_released(
+        core.env, 1, Change(40, NAMES["tn"], NAMES["told"], (member(202),), False)
+    )
+    upto(core, 50, "A", "B", "tn")
+    assert core.topology == "A B tn", "without the first one the second one would be of no ring"
+
+
+def test_a11_ext_a_transitional_change_waits_though_it_is_older(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the gateway that a pending change joins; a regular one never crosses (G-6)."""
+    monkeypatch.setattr(TotemMulti, "exchange", lambda *_: None)
+    cluster, _ = running()
+    machine, env = cluster.machine(1), Env(1, Random(0))
+    assert isinstance(machine, TotemMulti)
+    (begun,) = set(machine.order.neighbours[1].values())
+    waiting = machine._buffers[begun.ring, begun.conf]
+    before, stamp = len(waiting), begun.timestamp - 1
+    for transitional in (False, True):
+        said = Change(stamp, RingId(6, 9), RingId(5, 9), (member(9),), transitional)
+        machine._hand_up_forwarded(env, 1, 5, said)
+        assert waiting[before:] == [(1, 5, said)] * transitional

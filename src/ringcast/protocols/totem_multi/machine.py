@@ -271,8 +271,9 @@ class TotemMulti(Speaker):
     def _hand_up_forwarded(self, env: Env, pid: NodeId, sender: NodeId, said: Streamed) -> None:
         """Step 1, MR-31, MR-32: what a gateway new on the ring passes on waits for the change that
         introduced it; G-6: what is older than that change never crosses, but for a Topology
-        Change that is waited for (G-18 ext): whoever on the ring has applied the other one takes
-        it, so that nobody says it here again."""
+        Change that is waited for (G-18 ext), and a transitional change, which may come late (A11):
+        whoever on the ring has applied the other one takes it, so that nobody says it here again.
+        """
         if not self._reaches(env, said.timestamp):
             return
         self._see(said.timestamp, said.ring)
@@ -284,7 +285,7 @@ class TotemMulti(Speaker):
         if begun is None:
             env.drop("multi MR-31", "forwarded by one that is no gateway here")
         elif (waits := (begun.ring, begun.conf)) in self.order.pending:
-            if not key_of(said) < begun:
+            if not key_of(said) < begun or (isinstance(said, Change) and said.transitional):
                 self._buffer(env, waits, pid, sender, said)
             elif isinstance(said, TopologyChange):
                 self.order.foretell(env, pid, said)

@@ -139,7 +139,15 @@ class NetworkOrder(RingChanges):
     def accept_released(self, env: Env, came: NodeId, said: Streamed) -> None:
         """Step 8, MR-31: what waited for the change that is applied now. If another gateway has
         brought later messages of its stream meanwhile, it is no copy, here or beyond (MR-12 ext).
+        A11 ext: a transitional change that is behind us counts if it takes a gateway from where it
+        is said to be: we would wait there for its word. Of the others it was told where they are.
         """
+        if isinstance(said, Change) and said.transitional and said.key <= self.last:
+            if self.network.moves(said):
+                self.accept(env, came, said)
+            else:
+                env.drop("multi A11", "a late change that moves nobody")
+            return
         if isinstance(said, Forwarded):
             ring, key = said.via or said.ring, Key(said.timestamp, said.ring)
             late, entry = replace(said, late=True), self.entries.get(ring)
