@@ -32,8 +32,10 @@ def test_protocol_passes_the_same_runs(killer: Killer) -> None:
 def test_survivor_still_goes_unnoticed(mutant: Mutant) -> None:
     """A check that learns to see one of these is good news, and the page should tell it."""
     for family, (make, seeds) in FAMILIES.items():
-        for seed in seeds[1:3] if suits(family, mutant) else ():
-            assert not run_mutated(mutant, make(seed)).violations, f"{family} {seed}; {ANEW}"
+        if suits(family, mutant):
+            assert not run_mutated(mutant, make(seeds[1])).violations, (
+                f"{family} {seeds[1]}; {ANEW}"
+            )
 
 
 @pytest.mark.parametrize("seed", [1, 13])
