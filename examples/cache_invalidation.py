@@ -11,10 +11,9 @@ Type ``put colour red``, ``get colour``.
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
-from local import PLACE, lines, settings, start
+from local import PLACE, lasting, lines, settings, start
 
 from ringcast.api.events import Message
 from ringcast.api.group import Group
@@ -61,15 +60,14 @@ async def main(me: int) -> None:
     STORE.mkdir(parents=True, exist_ok=True)
     async with Node.open(settings(me)) as node, node.join("cache") as group:
         cache = Cache(group)
-        following = asyncio.create_task(cache.follow())
-        async for line in lines():
-            match line.split():
-                case ["put", key, value]:
-                    await cache.put(key, value)
-                    print(f"wrote {key}", flush=True)
-                case ["get", key]:
-                    print("{} = {} (from {})".format(key, *cache.get(key)), flush=True)
-        following.cancel()
+        async with lasting(cache.follow()):
+            async for line in lines():
+                match line.split():
+                    case ["put", key, value]:
+                        await cache.put(key, value)
+                        print(f"wrote {key}", flush=True)
+                    case ["get", key]:
+                        print("{} = {} (from {})".format(key, *cache.get(key)), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,7 @@ Run in up to three terminals, and type:
 
 from __future__ import annotations
 
-import asyncio
-
-from local import lines, settings, start
+from local import lasting, lines, settings, start
 
 from ringcast.api.events import EventsLost, Message, View
 from ringcast.api.group import Group
@@ -32,8 +30,11 @@ async def show(room: Group) -> None:
 
 async def main(me: int) -> None:
     """Show the room, and send what is typed, until the input ends."""
-    async with Node.open(settings(me)) as node, node.join("chat") as room:
-        showing = asyncio.create_task(show(room))
+    async with (
+        Node.open(settings(me)) as node,
+        node.join("chat") as room,
+        lasting(show(room)) as showing,
+    ):
         async for line in lines():
             await room.send(line.encode())
         await room.leave()

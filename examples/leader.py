@@ -10,9 +10,7 @@ Press Enter to see who leads. Without a majority nobody does.
 
 from __future__ import annotations
 
-import asyncio
-
-from local import PLACE, lines, settings, start
+from local import PLACE, lasting, lines, settings, start
 
 from ringcast.api.node import Node
 from ringcast.api.objects import Election
@@ -34,9 +32,10 @@ async def main(me: int) -> None:
     async with (
         Node.open(settings(me)) as node,
         Election(node.join("leader"), 3, PLACE / f"leader{me}", timeout=2) as election,
+        lasting(election.replica.wait()),
+        lasting(campaign(election)),
     ):
         print("ready", flush=True)
-        campaigning = asyncio.create_task(campaign(election))
         async for _ in lines():
             try:
                 leader = await election.leader()
@@ -44,7 +43,6 @@ async def main(me: int) -> None:
             except NoQuorum:
                 answer = "nobody leads: no majority"
             print(answer, flush=True)
-        campaigning.cancel()
 
 
 if __name__ == "__main__":

@@ -55,6 +55,19 @@ async def lines() -> AsyncIterator[str]:
         yield line.decode().strip()
 
 
+@contextlib.asynccontextmanager
+async def lasting(other: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """Something that runs beside the body, for as long, and whose error ends it: a program that
+    waits for its user would not see that its node has stopped."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            beside = tasks.create_task(other)
+            yield beside
+            beside.cancel()
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
 def start(main: Callable[[int], Coroutine[Any, Any, None]], most: int = 3) -> None:
     """Run an example as the node named on the command line, until its input ends or Ctrl-C."""
     numbers = [str(number) for number in range(1, most + 1)]

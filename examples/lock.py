@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 
-from local import PLACE, lines, settings, start
+from local import PLACE, lasting, lines, settings, start
 
 from ringcast.api.node import Node
 from ringcast.api.objects import Lock
@@ -37,19 +37,23 @@ async def carry_out(lock: Lock, line: str) -> str:
         return f"error: {error}"
 
 
+async def answer(lock: Lock, line: str) -> None:
+    print(await carry_out(lock, line), flush=True)
+
+
 async def main(me: int) -> None:
     """Carry out what is typed; ``acquire`` waits, and more may be typed meanwhile."""
     async with (
         Node.open(settings(me)) as node,
         Lock(node.join("lock"), 3, PLACE / f"lock{me}", timeout=5) as lock,
+        lasting(lock.replica.wait()),
     ):
         print("ready", flush=True)
         async with asyncio.TaskGroup() as tasks:
             async for line in lines():
-                answer = tasks.create_task(carry_out(lock, line))
-                answer.add_done_callback(lambda task: print(task.result(), flush=True))
+                answered = tasks.create_task(answer(lock, line))
                 if line != "acquire":
-                    await answer
+                    await answered
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from local import PLACE, lines, settings, start
+from local import PLACE, lasting, lines, settings, start
 
 from ringcast.api.node import Node
 from ringcast.api.objects import ReplicatedDict
@@ -45,6 +45,7 @@ async def main(me: int) -> None:
     async with (
         Node.open(settings(me)) as node,
         ReplicatedDict(node.join("dict"), 3, PLACE / f"dict{me}", timeout=5) as table,
+        lasting(table.replica.wait()),
     ):
         print("ready", flush=True)
         async for line in lines():

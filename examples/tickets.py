@@ -11,7 +11,8 @@ one until it is answered, at any of them:
     curl -X POST 'localhost:5411/buy?seat=7&client=ann&request=1'
     curl localhost:5412/seats
 
-200: the seat is yours. 409: it is somebody else's. 503: no majority answered in time, ask again.
+200: the seat is yours. 409: it is somebody else's. 503: no majority answered in time, or this shop
+is closing; ask again, here or elsewhere.
 """
 
 from __future__ import annotations
@@ -20,16 +21,14 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Coroutine
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from local import PLACE, PORT, lines, settings, start
+from local import PLACE, PORT, lasting, lines, settings, start
 
 from ringcast.api.events import Message
 from ringcast.api.node import Node
 from ringcast.api.replica import NoQuorum, Replica, StateMachine
-from ringcast.core.errors import RingcastError
+from ringcast.core.errors import NodeStopped, RingcastError
 
 SEATS = int(os.environ.get("TICKETS_SEATS", "1000"))
 SHOPS = 4
@@ -83,7 +82,7 @@ class Face:
             return "404 Not Found", "POST /buy?seat=&client=&request=, GET /seats"
         except (TypeError, ValueError) as error:
             return "400 Bad Request", str(error)
-        except NoQuorum as error:
+        except (NoQuorum, NodeStopped) as error:
             return "503 Service Unavailable", str(error)
         except RingcastError as error:
             return "500 Internal Server Error", str(error)
@@ -96,24 +95,6 @@ class Face:
         return ("200 OK" if who == client else "409 Conflict"), {"seat": int(seat), "buyer": who}
 
 
-async def typed() -> None:
-    """Wait until the input ends."""
-    async for _ in lines():
-        pass
-
-
-async def first_of(*waits: Coroutine[Any, Any, None]) -> None:
-    """Wait for one of several, and raise what it raises."""
-    tasks = [asyncio.create_task(each) for each in waits]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for each in done:
-            each.result()
-    finally:
-        for each in tasks:
-            each.cancel()
-
-
 async def main(me: int) -> None:
     """Sell until the input ends, or the replica: a node that cannot go on says why, and a service
     manager starts it again."""
@@ -123,9 +104,10 @@ async def main(me: int) -> None:
         Replica(node.join("tickets"), Seats(), {1, 2, 3}, PLACE / f"tickets{me}") as replica,
     ):
         server = await asyncio.start_server(Face(replica).serve, FACE, PORT + 10 + me)
-        async with server:
+        async with server, lasting(replica.wait()):
             print(f"open at http://{FACE}:{PORT + 10 + me}", flush=True)
-            await first_of(replica.wait(), typed())
+            async for _ in lines():
+                pass
 
 
 if __name__ == "__main__":

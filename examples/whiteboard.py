@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from local import lines, settings, start
+from local import lasting, lines, settings, start
 
 from ringcast.api.events import Message
 from ringcast.api.node import Node
@@ -26,12 +26,11 @@ class Whiteboard(StateMachine[None]):
     """The picture: a grid of characters."""
 
     def __init__(self) -> None:
-        self.rows: list[str] = []
         self.wipe()
 
     def wipe(self) -> None:
         """An empty board."""
-        self.rows = ["." * WIDTH] * HEIGHT
+        self.rows: list[str] = ["." * WIDTH] * HEIGHT
 
     def apply(self, command: Message) -> None:
         match command.body.decode().split():
@@ -63,6 +62,7 @@ async def main(me: int) -> None:
     async with (
         Node.open(settings(me)) as node,
         Replica(node.join("board"), board, consistency="available", merge=overlay) as replica,
+        lasting(replica.wait()),
     ):
         print("ready", flush=True)
         async for line in lines():

@@ -255,6 +255,14 @@ async def test_cache_invalidation(world: World) -> None:
                 assert said.startswith(f"{path.name} = {path.read_text()} "), said
 
 
+@pytest.mark.parametrize("name", ["lock", "leader", "tickets"])
+def test_a_program_ends_with_its_node(name: str) -> None:
+    """Two of three crash, so the node of the third one stops, and is started again with its
+    program: one waited for its user, one raised in a callback, one called it a fault of its own."""
+    outcome = globals()[f"test_{name}"].simtest.one(45)
+    assert outcome.error is None
+
+
 def test_orders() -> None:
     """Without faults, which this one is not made for: all have the same stock at the end."""
 
