@@ -7,8 +7,9 @@ from multi_driver import Core, chain, member, ring
 
 from ringcast.core.ids import Level
 from ringcast.protocols.totem_multi import receipts
-from ringcast.protocols.totem_multi.messages import Change, Key, Rank
+from ringcast.protocols.totem_multi.messages import Bound, Change, Data, Forwarded, Key, Rank
 from ringcast.protocols.totem_multi.receipts import Acknowledged, Survey
+from ringcast.protocols.totem_multi.state import Streamed
 from ringcast.protocols.totem_single.messages import RingId
 
 SAFE = Level.SAFE
@@ -74,6 +75,71 @@ def test_a3_ext_a_word_that_comes_after_the_delivery_is_not_kept() -> None:
     assert core.delivered == ["A18"]
     core.ack(202, "C", "A18")
     assert not core.order.acknowledged._said
+
+
+def put_aside(said: Streamed) -> Core:
+    """Nobody of C has spoken of A18. Gateway 101 has C since 25, which is ahead of us."""
+    core = waiting()
+    acknowledged_but(core, 4, 102, 202)
+    core.change("Bt", "B", 20, 3, 201, 102)
+    core.change("B2", "Bt", 25, 3, 201, 102)
+    core.accept(said)
+    assert core.order.unplaced == [(1, said)] and ("forward", said) in core.said
+    assert core.order.entries[ring("C")].last.timestamp == 20, "its place waits"
+    return core
+
+
+SINCE = (25, ring("B2"))
+ON_C = tuple((pid, ((18, ring("A")),), ()) for pid in (4, 202))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Forwarded(34, ring("C"), None, Bound(ring("C"), ON_C), SINCE),
+        Change(34, ring("Ct"), ring("C"), (member(4),), True, ON_C, SINCE),
+    ],
+)
+def test_a3_ext_words_count_though_what_tells_them_is_put_aside(said: Streamed) -> None:
+    """A7, G-14: what it waits for lies behind the message, which waits for the words."""
+    core = put_aside(said)
+    assert core.delivered[0] == "A18"
+    assert not core.order.acknowledged._aside, "it is over"
+
+
+def test_a3_ext_what_is_put_aside_and_waits_itself_is_not_acknowledged() -> None:
+    """Its place may never come: A1 is for what is stored."""
+    core = put_aside(Forwarded(34, ring("C"), None, Data(4, SAFE, 1, (b"",)), SINCE))
+    assert core.delivered == [] and core.acked == [Key(18, ring("A"))]
+
+
+def test_a3_ext_words_of_a_bound_that_is_put_aside_are_still_news() -> None:
+    """It may be a copy to those beyond, to whom it was passed on. One that comes late tells them
+    (MR-12 ext)."""
+    words = ((4, (), ((18, ring("A")),)),)
+    core = put_aside(Forwarded(34, ring("C"), None, Bound(ring("C"), words), SINCE))
+    late = Forwarded(19, ring("C"), None, Bound(ring("C"), words), late=True)
+    for _ in range(2):
+        core.accept(late)
+        assert core.said.count(("forward", late)) == 1
+
+
+def test_a3_ext_of_a_bound_for_another_ring_nothing_counts_when_it_is_put_aside() -> None:
+    """MR-15: nor would it later."""
+    core = put_aside(Forwarded(34, ring("C"), None, Bound(ring("A3"), ON_C), SINCE))
+    assert core.delivered == [] and not core.order.acknowledged._aside
+
+
+def test_a3_ext_what_was_said_at_both_places_counts_once() -> None:
+    """Having it outweighs a refusal, also if that is put aside or what tells it is."""
+    key, c = (18, ring("A")), (ring("C"),)
+    for first in (True, False):
+        words = Acknowledged()
+        words.heard(4, ring("C"), (key,) * first, (key,) * (not first))
+        words.hear_aside(ring("C"), ((4, (key,) * (not first), (key,) * first),))
+        assert words.said(key, 4, c)
+        words.forget(Key(18, ring("A")), ())
+        assert words.said(key, 4, c) is None
 
 
 def test_a3_ext_a_refusal_at_one_interface_is_none_at_another() -> None:

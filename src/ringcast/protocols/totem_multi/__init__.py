@@ -27,7 +27,8 @@ Views     A topology: the rings that are connected, with their members, which ar
 Promise   P-1 to P-16 of the dossier but P-5, and P-18 of ours, on trees, on parallel gateways and
           on cycles. P-17 concerns frames, which a trace does not have.
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
-          A3  what a gateway has, it has at all its interfaces
+          A3  what a gateway has, it has at all its interfaces; a word counts though what tells it
+                is put aside
           A4  a member says also what it has refused, or others would wait for ever
           A5  rings without survivors, and those that drain, are part of a topology's name
           A8  what lost gateways brought to a cycle goes ahead of the change that lost them

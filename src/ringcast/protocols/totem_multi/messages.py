@@ -188,6 +188,16 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     since: SafeKey | None = None
     late: bool = False
 
+    @property
+    def words(self) -> tuple[RingId, Receipts]:
+        """Who has which safe message, and in which stream they said so. MR-15: a Bound that waited
+        while its ring changed speaks for the ring before: its words are not noted, and must not
+        stay news."""
+        ring, bound = self.via or self.ring, self.message
+        if isinstance(bound, Bound) and bound.speaks_for in (ring, self.ring):
+            return ring, bound.receipts
+        return ring, ()
+
 
 WITHHELD = Bound(NO_RING, ())
 """F2: forwarded in place of a message that is for nobody beyond: its place as a bound, no more."""
@@ -276,6 +286,11 @@ class Change(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
     def key(self) -> Key:
         """Its place, but for the digest of what it leads to."""
         return Key(self.timestamp, self.ring, Rank.CHANGE, self.conf)
+
+    @property
+    def words(self) -> tuple[RingId, Receipts]:
+        """As in Forwarded, of conf."""
+        return self.conf, self.receipts
 
     def lists(self, pid: NodeId) -> bool:
         """Whether an interface is on the new ring."""

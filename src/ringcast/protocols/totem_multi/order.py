@@ -70,7 +70,7 @@ class NetworkOrder(RingChanges):
         if not self.knows(ring) or (self.ahead(said.since) and key > self.entries[ring].last):
             self._put_aside(env, came, said, again)
             return
-        if not self.raise_bound(ring, key) and not self._is_late(ring, key, said, again):
+        if not self.raise_bound(ring, key) and not self._is_late(key, said, again):
             if again and key <= self.last and key not in self.seen:
                 self._deny(came, said)  # A7: of before its ring came
             return  # MR-12, G-18: a copy
@@ -78,7 +78,7 @@ class NetworkOrder(RingChanges):
             self._pass_on(ring, said, came)
         self._take_in(ring, key, said)
 
-    def _is_late(self, ring: RingId, key: Key, said: Forwarded, again: bool) -> bool:
+    def _is_late(self, key: Key, said: Forwarded, again: bool) -> bool:
         """Whether it is no copy, though a later message of its stream came before it. A7: gateways
         of one ring begin at different places of a stream. MR-12 ext: on a cycle, a message from a
         new gateway may wait for that gateway's change (MR-31) while another gateway passes on the
@@ -86,8 +86,7 @@ class NetworkOrder(RingChanges):
         if key <= self.last or not (again or (said.late and not self.ahead(said.since))):
             return False
         if type(said.message) is Bound:
-            receipts = said.message.receipts
-            return _counts(ring, said, said.message) and self.acknowledged.is_news(ring, receipts)
+            return self.acknowledged.is_news(*said.words)
         return key not in self.seen
 
     def _pass_on(self, ring: RingId, said: Forwarded, came: NodeId | None) -> None:
@@ -98,8 +97,7 @@ class NetworkOrder(RingChanges):
     def _take_in(self, ring: RingId, key: Key, said: Forwarded) -> None:
         message = said.message
         if type(message) is Bound:
-            if _counts(ring, said, message):
-                self.acknowledged.hear_bound(ring, message.receipts)
+            self.acknowledged.hear_bound(*said.words)
         elif key not in self.seen:
             assert isinstance(message, Data | Wants)
             self.seen.add(key)
@@ -152,7 +150,7 @@ class NetworkOrder(RingChanges):
             ring, key = said.via or said.ring, Key(said.timestamp, said.ring)
             late, entry = replace(said, late=True), self.entries.get(ring)
             overtaken = entry is not None and self.knows(ring) and key <= entry.last
-            if overtaken and self._is_late(ring, key, late, False):
+            if overtaken and self._is_late(key, late, False):
                 self._pass_on(ring, late, came)
                 self._take_in(ring, key, said)
                 return
@@ -203,13 +201,16 @@ class NetworkOrder(RingChanges):
     def _put_aside(
         self, env: Env, came: NodeId | None, said: Forwarded | Change, again: bool
     ) -> None:
-        """A7: of an unknown ring, which a pending change may bring; else not for us (G-23)."""
+        """A7: of an unknown ring, which a pending change may bring; else not for us (G-23). A3 ext:
+        the words in it are true wherever its place is, and that may lie behind a message that waits
+        for them."""
         if not self.pending:
             self.refuse(env, came, said, "of a ring that is not in the topology")
         elif again or all(each != said for _, each in self.unplaced):
             self.unplaced.append((came, said))
             self._unplaced_bytes += weight(said)
             check_waiting(env, self._unplaced_bytes)
+            self.acknowledged.hear_aside(*said.words)
             if not again:
                 self.out.forward(said, came)
 
@@ -437,9 +438,3 @@ class NetworkOrder(RingChanges):
             at = {pid: ring for each in ends for pid, ring in each.items()}
             self._known = (changes, regular, live, at, self._siblings())
         return Survey((key.timestamp, key.ring), self.acknowledged, self.pids, *self._known)
-
-
-def _counts(ring: RingId, said: Forwarded, bound: Bound) -> bool:
-    """MR-15: whether a Bound speaks for the stream it is in. One that waited while its ring changed
-    speaks for the ring before: its words are not noted, and must not stay news."""
-    return bound.speaks_for in (ring, said.ring)

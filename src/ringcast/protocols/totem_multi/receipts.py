@@ -8,6 +8,7 @@ delivered, and what concerns older places is not kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from ringcast.core.ids import NodeId
 from ringcast.protocols.totem_multi.messages import Change, Key, Keys, Receipts, SafeKey
@@ -22,6 +23,9 @@ MOST_KEYS = 1024
 MOST_AWAITED = 65_536
 """Messages of which words are kept, more than all queues of a network hold."""
 
+Words: TypeAlias = dict[SafeKey, dict[tuple[NodeId, RingId], bool]]
+"""Of each message, who said in which ring's stream that it has it, or never will."""
+
 
 class Acknowledged:
     """A3: for each safe message, which interface said in which ring's stream that it has it, or
@@ -30,28 +34,39 @@ class Acknowledged:
     def __init__(self) -> None:
         self.version = 0  # rises with each word
         self._passed: SafeKey = (-1, RingId(0, 0))  # words on messages up to here are not needed
-        self._said: dict[SafeKey, dict[tuple[NodeId, RingId], bool]] = {}
+        self._said: Words = {}
+        self._aside: Words = {}
         self.unreported: dict[RingId, dict[NodeId, dict[SafeKey, bool]]] = {}
         """Said in the stream of a ring of mine, and in no Bound that it carried: what others must
         be told of that ring."""
 
     def heard(self, pid: NodeId, stream: RingId, keys: Keys, refused: Keys) -> None:
         """A3: what ``pid`` said in the stream of a ring; having it outweighs a refusal."""
+        self._note(self._said, pid, stream, keys, refused)
+
+    def hear_aside(self, stream: RingId, receipts: Receipts) -> None:
+        """A3 ext: what is told by a Bound or a change that is put aside (A7). It stays news
+        (MR-12 ext): others, to whom it was passed on, may have taken that for a copy."""
+        for pid, keys, refused in receipts:
+            self._note(self._aside, pid, stream, keys, refused)
+
+    def _note(self, words: Words, pid: NodeId, stream: RingId, keys: Keys, refused: Keys) -> None:
         self.version += 1
-        if len(self._said) >= MOST_AWAITED:
-            self._let_go()
+        if len(words) >= MOST_AWAITED:
+            self._let_go(words)
         for key in refused:
             if key > self._passed:
-                self._said.setdefault(key, {}).setdefault((pid, stream), False)
+                words.setdefault(key, {}).setdefault((pid, stream), False)
         for key in keys:
             if key > self._passed:
-                self._said.setdefault(key, {})[pid, stream] = True
+                words.setdefault(key, {})[pid, stream] = True
 
-    def _let_go(self) -> None:
+    @staticmethod
+    def _let_go(words: Words) -> None:
         """Messages come in about the order of their places: the words furthest ahead are those of
         somebody who makes them up."""
-        kept = sorted(self._said)[: MOST_AWAITED // 2]
-        self._said = {key: self._said[key] for key in kept}
+        for key in sorted(words)[MOST_AWAITED // 2 :]:
+            del words[key]
 
     def hear_own(self, pid: NodeId, stream: RingId, keys: Keys, refused: Keys) -> None:
         """The same, heard on a ring of mine, of which I tell others."""
@@ -108,24 +123,27 @@ class Acknowledged:
 
     def said(self, key: SafeKey, pid: NodeId, line: Iterable[RingId]) -> bool | None:
         """A3: what ``pid`` said of it in these streams; None: nothing yet."""
-        words = self._said.get(key)
+        words = [each for some in (self._said, self._aside) if (each := some.get(key))]
         if not words:
             return None
         found: bool | None = None
         for ring in line:
-            if (word := words.get((pid, ring))) is not None:
-                found = found or word
+            for each in words:
+                if (word := each.get((pid, ring))) is not None:
+                    found = found or word
         return found
 
     def delivered(self, key: SafeKey) -> None:
         """Nobody has to be asked any more. A3 ext: a word may still come."""
         self._said.pop(key, None)
+        self._aside.pop(key, None)
         self._passed = key
 
     def forget(self, last: Key, streams: Iterable[RingId]) -> None:
         """Drop what concerns places that were passed, and streams that are over."""
         self._passed = upto = (last.timestamp, last.ring)
         self._said = {key: said for key, said in self._said.items() if key > upto}
+        self._aside = {key: said for key, said in self._aside.items() if key > upto}
         kept = set(streams)
         self.unreported = {ring: each for ring, each in self.unreported.items() if ring in kept}
 
