@@ -272,6 +272,27 @@ def test_g_19_ext_a_network_topology_moves_nobody_who_passed_a_ring_by() -> None
     assert ends[101][201] == ring("B") and ends[102][202] == NAMES["tn"]
 
 
+def test_g_19_ext_a_network_topology_has_where_a_late_change_led_from_where_nobody_came() -> None:
+    """201 is said to be at ``far``. By its own word, which is late, it went from B to ``told``, and
+    is on ``tn`` now. To newcomers it was told to be at ``far``, which nobody tells them the end of.
+    """
+    core = Core(1, {1: "A"}, {"A": (1, 101, 102), "B": (3, 201)})
+    core.names |= {each: name for name, each in NAMES.items()}
+    far = RingId(25, 203)
+    core.order.network.members[far] = (member(201), member(203))
+    core.order.network.gateways[101][201] = far
+    core.order._stale()
+    core.message("A11", "B12", "B14")
+    core.bound("A", 15)
+    core.order.last = core.order.last._replace(timestamp=15)
+    say(core, 12, "told", "B", 201)
+    say(core, 40, "tn", "told", 201, 202)
+    assert list(core.order.late) == [(NAMES["told"], ring("B"))]
+    for name, there in (("tn", NAMES["tn"]), ("last", far)):
+        ends = {node: dict(each) for node, each in core.order._graph(NAMES[name]).gateways}
+        assert ends[101][201] == there
+
+
 def test_g_16_ext_one_that_is_elsewhere_by_now_will_not_tell() -> None:
     """103 is still said to be where the late change finds it, and cannot be reached."""
     core = Core(1, {1: "A"}, {"A": (1, 102), "B": (3, 202, 203), "C": (103, 5)})

@@ -189,22 +189,24 @@ class RingChanges(OrderState):
 
     def _graph(self, ring: RingId | None = None) -> NetworkGraph:
         """G-19: the delivered graph, with all interfaces on ``ring`` that are known to go there."""
-        moves: dict[tuple[NodeId, RingId], RingId] = {}
-        for change in self.pending.values():
-            if change.ring == ring:
-                before = {
-                    change.conf,
-                    *(h.conf for h in self.late.values() if h.ring == change.conf),
-                }
-                came = [m for m in change.members if not self._passed_by(m.pid, change.conf)]
-                moves |= {(m.pid, conf): ring for m in came for conf in before}
         gateways = tuple(
-            (node, tuple((pid, moves.get((pid, at), at)) for pid, at in sorted(ends.items())))
+            (node, tuple((p, self._going(p, at, ring)) for p, at in sorted(ends.items())))
             for node, ends in sorted(self.network.gateways.items())
         )
         rings = tuple(RingEntry(ring, self.network.members[ring]) for ring in sorted(self.topology))
         late = tuple(self.late[id] for id in sorted(self.late))
         return NetworkGraph(rings, gateways, late, tuple(sorted(self.network.cut)))
+
+    def _going(self, pid: NodeId, at: RingId, ring: RingId | None) -> RingId:
+        """G-19: where an interface that is said to be at ``at`` is when ``ring`` is there. A late
+        change takes it along from where it never came, too, as it will in step 8 (G-25 ext)."""
+        for change in self.pending.values():
+            if change.ring == ring and change.lists(pid) and not self._passed_by(pid, change.conf):
+                late = [h for h in self.late.values() if h.ring == change.conf]
+                came = any(at == h.conf or (h.lists(pid) and leaves(at, h)) for h in late)
+                if came or at == change.conf:
+                    return ring
+        return at
 
     def _apply(self, env: Env, change: Change) -> None:
         """Step 8: the graph, and with it the topology, is what the change makes of it."""
