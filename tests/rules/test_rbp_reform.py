@@ -415,6 +415,24 @@ def test_f6_sites_that_are_suspected_are_not_waited_for() -> None:
     assert sent(effects, Announce), "with the first tick, not the last"
 
 
+def test_f6_ext_who_answers_too_late_is_waited_for_the_next_time() -> None:
+    """Where a tick is shorter than a round trip, no version would ever have its vote."""
+    group = Group(2, retries=1).up().token_at(1)
+    group.submit(1, b"a")
+    group.fire(1, Timer.TOKEN)
+    (invite,) = sent(group.fire(1, Timer.TOKEN), Invite)
+    group.lose()
+    assert sent(group.fire(1, ReformTimer.VOTE), Abort), "2 is not waited for"
+    (vote,) = sent(group.receive(2, invite, 1), Vote)
+    assert "a vote for another version" in drops(group.receive(1, vote, 2))
+    group.lose()
+    (again,) = sent(group.fire(1, ReformTimer.WAIT), Invite)
+    group.lose()
+    assert not sent(group.fire(1, ReformTimer.VOTE), Abort)
+    (vote,) = sent(group.receive(2, again, 1), Vote)
+    assert sent(group.receive(1, vote, 2), Announce)
+
+
 def test_f6_a_no_ends_the_attempt() -> None:
     group = Group().up()
     (invite,) = sent(group.reform(1), Invite)

@@ -263,6 +263,11 @@ def test_a_program_ends_with_its_node(name: str) -> None:
     assert outcome.error is None
 
 
+def test_a_group_that_was_parted_twice_goes_on() -> None:
+    """Over rbp, with hops of 8 ms: a member that was suspected once was never waited for (F6)."""
+    assert test_whiteboard.simtest.one(491).error is None  # type: ignore[attr-defined]
+
+
 def test_orders() -> None:
     """Without faults, which this one is not made for: all have the same stock at the end."""
 

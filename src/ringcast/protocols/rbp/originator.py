@@ -88,9 +88,11 @@ class Forming:
         env.set_timer(ReformTimer.VOTE, max(1, self.site.p.config.vote_us // TICKS))
 
     def on_vote(self, env: Env, event: Received) -> None:
-        """F6: decide when everybody has answered."""
+        """F6: decide when everybody has answered. F6 ext: who answers is there, though it may have
+        been too late; not waited for, it would be too late for the next version as well."""
         site, p, vote = self.site, self.site.p, event.message
         assert isinstance(vote, Vote)
+        self.suspects.discard(event.src)
         if not self.active or vote.version != self.version or self.config is not None:
             env.drop("rbp F6", "a vote for another version")
             return
