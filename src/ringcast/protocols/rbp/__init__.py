@@ -23,6 +23,7 @@ Files     log.py, ordering.py, sending.py, losses.py, delivery.py, install.py: t
           core. epochs.py: the seam to the part that chooses the next epoch. reformation.py,
           originator.py, lists.py: that part. catchup.py serves both.
 Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
+          F6   whoever answers too late is waited for the next time
           F7   a majority that remembers nothing begins anew
           F9   a list that may be in force tells where the next one begins
           F11  a list is in force with the originator's word, too
