@@ -22,7 +22,7 @@ SECOND_US = 10_000
 def test_cb_t30_latency_and_control_cost(n: int, t: int, rate: float) -> None:
     """CB-T30: within 3 % and 5 %; each member sends A messages a second."""
     hop_s = t + 0.05
-    rotations = 12
+    rotations = 8
     settings = {
         "token_us": t * SECOND_US,
         "idle_us": 0,

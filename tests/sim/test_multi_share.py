@@ -36,7 +36,7 @@ def share(adaptive: bool, each_time: int) -> GatewayShare:
         config=config | {"each_time": TWICE},
         gateways={"each_time": each_time},
         workload=(load,),
-        duration_us=23 * SECOND,
+        duration_us=13 * SECOND,
         measure_from_us=3 * SECOND,
         settle=False,
     )
@@ -47,7 +47,7 @@ def share(adaptive: bool, each_time: int) -> GatewayShare:
 def test_s_35_a_gateway_with_a_smaller_share_has_bounded_queues_and_costs_little(
     adaptive: bool,
 ) -> None:
-    """S-35, with 20 simulated seconds in place of the dossier's 60. As the errata have it, flow
+    """S-35, with 10 simulated seconds in place of the dossier's 60. As the errata have it, flow
     control by queue length is the default (W1 to W5): nobody is refused, no queue comes to its
     mark, and at most 1 % is lost; there the smaller share is even the better one. On and off (MR-39
     to MR-44), the queue passes its mark by what is under way while a block spreads. 0.5 % is lost
