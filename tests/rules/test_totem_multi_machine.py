@@ -557,13 +557,15 @@ def test_a8_ext_a_change_does_not_overtake_what_lost_gateways_had_brought(acycli
     }
     later = Change(231, RingId(26, 1), RING, (), True, (), (200, RING))
     told = TopologyChange(231, RingId(26, 1), RING, NetworkGraph((), ()))
-    older = Change(147, RingId(14, 1), RingId(12, 1), (), True)  # A11 ext: is for 9 alone
+    older = Change(147, RingId(14, 1), RingId(12, 1), (), True)  # A11 ext
     waiting = [(9, pid, said) for pid, said in brought.items()]
     waits = machine._buffers.setdefault((begun.ring, begun.conf), [])
     waits += [(9, 4, older), *waiting, (9, 4, later), (9, 4, told)]
     machine._pass_on_buffered(at)
-    first = msgspec.structs.replace(brought[4], since=(148, RingId(24, 1)))
-    said = [] if acyclic else [(1009, first), (1009, later), (1009, told)]
+    late, first = (
+        msgspec.structs.replace(each, since=(148, RingId(24, 1))) for each in (older, brought[4])
+    )
+    said = [] if acyclic else [(1009, late), (1009, first), (1009, later), (1009, told)]
     assert list(machine._to_say) == said, "5 is unknown, 6 is still there"
     assert len(waits) == 6, "they wait here as before"
 

@@ -32,7 +32,8 @@ Beyond    what docs/errata.md explains, tagged ``ext`` where it acts:
           A4  a member says also what it has refused, or others would wait for ever
           A5  rings without survivors, and those that drain, are part of a topology's name
           A8  what lost gateways brought to a cycle goes ahead of the change that lost them
-          A11  a transitional change that was kept counts if it moves a gateway
+          A11  a transitional change that was kept counts if it moves a gateway, and behind the
+                change that it was kept for
           G-8  at one place a processor may come back to a topology
           G-18  a Topology Change that is waited for crosses, though it is older than the change
                 that joins its gateway

@@ -292,6 +292,12 @@ class Change(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
         """As in Forwarded, of conf."""
         return self.conf, self.receipts
 
+    @property
+    def is_older_than_its_stream(self) -> bool:
+        """A11 ext: it came late with a gateway that a later change joined (``since``). Whoever is
+        not there yet would take it ahead of that change, and others behind it."""
+        return self.since is not None and (self.timestamp, self.ring) < self.since
+
     def lists(self, pid: NodeId) -> bool:
         """Whether an interface is on the new ring."""
         return any(member.pid == pid for member in self.members)

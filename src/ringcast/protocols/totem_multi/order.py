@@ -27,6 +27,7 @@ from ringcast.protocols.totem_multi.messages import (
     TopologyChange,
     Wants,
 )
+from ringcast.protocols.totem_multi.places import joined_by
 from ringcast.protocols.totem_multi.receipts import Survey
 from ringcast.protocols.totem_multi.state import (
     MOST_REMEMBERED,
@@ -139,10 +140,11 @@ class NetworkOrder(RingChanges):
         brought later messages of its stream meanwhile, it is no copy, here or beyond (MR-12 ext).
         A11 ext: a transitional change that is behind us counts if it takes a gateway from where it
         is said to be: we would wait there for its word. Of the others it was told where they are.
+        Those beyond are to take it where we do, behind the change that is applied now.
         """
         if isinstance(said, Change) and said.transitional and said.key <= self.last:
             if self.network.moves(said):
-                self.accept(env, came, said)
+                self.accept(env, came, joined_by(self.last, said))
             else:
                 env.drop("multi A11", "a late change that moves nobody")
             return
@@ -161,8 +163,10 @@ class NetworkOrder(RingChanges):
         change = (said.ring, said.conf)
         if change in self.pending or change in self.late or change in self.done:
             return
-        known = self.knows(said.conf) and not self.ahead(said.since)
-        if not known and not self.network.moves(said):
+        ahead = self.ahead(said.since)
+        if not (self.network.moves(said) or (self.knows(said.conf) and not ahead)) or (
+            ahead and said.is_older_than_its_stream
+        ):
             self._put_aside(env, came, said, again)
             return
         if said.key <= self.last:

@@ -25,7 +25,7 @@ def key_of(said: Streamed) -> Key:
             return said.key
 
 
-def joined_by(change: Change, said: Streamed) -> Streamed:
+def joined_by(change: Change | Key, said: Streamed) -> Streamed:
     """Of a stream that a change will join, for those who may not have come to it (``since``)."""
     if not isinstance(said, Forwarded | Change):
         return said

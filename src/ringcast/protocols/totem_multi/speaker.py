@@ -121,15 +121,13 @@ class Speaker(Machine):
     def _pass_on_buffered(self, at: RingPort) -> None:
         """A8 ext: gateways are lost, and what they brought waits for the change that joined them.
         Those beyond who know them another way do not wait for that change's TC, and this change
-        must not overtake what they would lack. A11 ext: but for a transitional change that is
-        older than the one it waits for. They would take it at once and not say it to me again, and
-        I may need it before that one."""
+        must not overtake what they would lack."""
         lost = {m.pid: m.node for m in at.members if m.gateway and m.pid not in at.together}
         known = {pid for pid, node in lost.items() if node in self.order.network.gateways}
         for id, waiting in self._buffers.items() if not self.config.acyclic else ():
             begun = self.order.pending[id]
             for pid, sender, said in waiting:
-                if pid == at.mine.pid and sender in known and not key_of(said) < begun.key:
+                if pid == at.mine.pid and sender in known:
                     self.forward(joined_by(begun, said), pid)
 
     def _buffer(
