@@ -922,6 +922,18 @@ def test_p_18_a_message_of_a_life_before_and_timestamps_before_rings_are_right()
     assert trace.verdicts()["P-18"] is Verdict.VALID
 
 
+@pytest.mark.parametrize("to", [3, 2])
+def test_p_18_a_body_that_is_sent_to_others_in_the_next_life(to: NodeId) -> None:
+    """It is what the sender submitted in the life before, and came late."""
+    trace = together()
+    trace.submit_to(1, 40, 3)
+    trace.crash(1)
+    trace.start(1, 2)
+    trace.submit_to(1, 40, 2)
+    trace.deliver_to(3, 1, B, 40, to)
+    assert (trace.verdicts()["P-18"] is Verdict.INVALID) == (to != 3)
+
+
 @pytest.mark.parametrize("loser", [1, 2])
 @pytest.mark.parametrize("right", [True, False])
 def test_p_18_a_place_that_is_given_again_after_a_loss_of_storage(

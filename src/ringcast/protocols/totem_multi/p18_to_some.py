@@ -219,10 +219,14 @@ class ToSome(InTurn):
         return self._lives.get(which, present)
 
     def life_to_some(self, told: DeliveredTo) -> int:
-        """The latest that submitted just this."""
+        """The latest that submitted just this. One may send a body to others in its next life, so
+        whom it is for comes before when it was."""
         asked = self._asked.get(told.sender, {})
-        for life in sorted(asked, reverse=True):
-            mine = asked[life].get(told.first)
-            if mine is not None and told.digests and mine.digest == told.digests[0]:
-                return life
-        return self.history.incarnation(told.sender)
+        known = [
+            ((mine.note.to, mine.note.group) == (told.to, told.group), life)
+            for life, numbers in asked.items()
+            if (mine := numbers.get(told.first)) is not None
+            and told.digests
+            and mine.digest == told.digests[0]
+        ]
+        return max(known)[1] if known else self.history.incarnation(told.sender)
