@@ -57,8 +57,8 @@ async def lines() -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def lasting(other: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Something that runs beside the body, for as long, and whose error ends it: a program that
-    waits for its user would not see that its node has stopped."""
+    """Run ``other`` beside the body, until the body ends. An error of ``other`` ends the body: a
+    program that waits for its user would not notice otherwise that its node has stopped."""
     try:
         async with asyncio.TaskGroup() as tasks:
             beside = tasks.create_task(other)

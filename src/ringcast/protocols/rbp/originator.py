@@ -88,8 +88,8 @@ class Forming:
         env.set_timer(ReformTimer.VOTE, max(1, self.site.p.config.vote_us // TICKS))
 
     def on_vote(self, env: Env, event: Received) -> None:
-        """F6: decide when everybody has answered. F6 ext: who answers is there, though it may have
-        been too late; not waited for, it would be too late for the next version as well."""
+        """F6: decide when everybody has answered. F6 ext: whoever answers is running, even if the
+        answer is too late. If it stayed a suspect, its next answer would be too late as well."""
         site, p, vote = self.site, self.site.p, event.message
         assert isinstance(vote, Vote)
         self.suspects.discard(event.src)

@@ -294,8 +294,8 @@ class Change(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
 
     @property
     def is_older_than_its_stream(self) -> bool:
-        """A11 ext: it came late with a gateway that a later change joined (``since``). Whoever is
-        not there yet would take it ahead of that change, and others behind it."""
+        """A11 ext: it came late with a gateway that a later change joined (``since``). Whoever has
+        not applied that one would take this one ahead of it, and others behind it."""
         return self.since is not None and (self.timestamp, self.ring) < self.since
 
     def lists(self, pid: NodeId) -> bool:

@@ -219,8 +219,8 @@ class ToSome(InTurn):
         return self._lives.get(which, present)
 
     def life_to_some(self, told: DeliveredTo) -> int:
-        """The latest that submitted just this. One may send a body to others in its next life, so
-        whom it is for comes before when it was."""
+        """The latest life that submitted this body, of those that sent it to the same members if
+        there is one: a processor may send one body to others in its next life."""
         asked = self._asked.get(told.sender, {})
         known = [
             ((mine.note.to, mine.note.group) == (told.to, told.group), life)
